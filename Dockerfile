@@ -10,6 +10,8 @@ RUN python -m venv /opt/fastpath \
     && pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY adapter adapter
+COPY fastpath_tools fastpath_tools
+COPY fastpath_sandbox fastpath_sandbox
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-index --no-build-isolation --wheel-dir dist . \
     && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index dist/*.whl \
     && /opt/fastpath/bin/pip uninstall --yes pip setuptools

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
 from benchmarks import load
 from benchmarks.stage import App, make_apps
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
 
 
 async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str, pair: Path | None) -> None:

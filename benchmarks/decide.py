@@ -19,13 +19,13 @@ from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.cli import evaluate
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, with_defaults
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 from benchmarks import common
 from benchmarks.common import Goal, Report
+from fastpath_tools import evaluate
 
 _CASES = Path(__file__).parent.parent / "tests" / "data" / "hpa-evaluate"
 _NOW = read_instant("2026-11-20T12:00:00Z")

@@ -31,16 +31,16 @@ from pathlib import Path
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import ScaleWatch
-from adapter.sandbox.demo import metric_source, native_hpa
-from adapter.sandbox.demo.metric_source import Job
-from adapter.sandbox.demo.native_hpa import Adapter
 from benchmarks import common, load, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage
 from benchmarks.stepping import CASES, NAMESPACE, Workload
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import ScaleWatch
+from fastpath_sandbox.demo import metric_source, native_hpa
+from fastpath_sandbox.demo.metric_source import Job
+from fastpath_sandbox.demo.native_hpa import Adapter
 from tests.support import scalewrites
 from tests.support.scalewrites import Audit
 

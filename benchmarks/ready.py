@@ -42,18 +42,18 @@ import yaml
 
 from adapter.autoscaler.decide.observation import Settings
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.demo import metric_source, native_hpa
-from adapter.sandbox.demo.metric_source import Job
-from adapter.sandbox.demo.native_hpa import Adapter
-from adapter.sandbox.prometheus.series import Exporter
 from benchmarks import capacity, common, load, reaction, ready_world, stepping
 from benchmarks.capacity import WorkloadTimes
 from benchmarks.common import Goal, Report
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import CHAINS, HPA_CHAINS, NAMESPACE, STARTS, ZERO_CHAINS, Workload
 from benchmarks.stage import ROOT, Stage
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.demo import metric_source, native_hpa
+from fastpath_sandbox.demo.metric_source import Job
+from fastpath_sandbox.demo.native_hpa import Adapter
+from fastpath_sandbox.prometheus.series import Exporter
 from tests.support import scalewrites
 from tests.support.scalewrites import Audit
 

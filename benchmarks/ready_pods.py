@@ -13,13 +13,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from adapter.sandbox.apiserver.objects import timestamp
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import JSON, Change
-from adapter.sandbox.apiserver.workloads import deployment
-from adapter.sandbox.listener import Listener
-from adapter.sandbox.prometheus.series import CONTENT_TYPE
 from benchmarks.ready_world import NAMESPACE, Pod, Workload
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import JSON, Change
+from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.listener import Listener
+from fastpath_sandbox.prometheus.series import CONTENT_TYPE
 
 _LISTED_SECONDS = 0.5
 """How often the file of discovered pods is written at most. Prometheus takes a changed one within 5 s."""

@@ -14,9 +14,9 @@ import msgspec
 
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.sandbox.prometheus.series import Series, SeriesSet
 from benchmarks import capacity
 from benchmarks.capacity import PodTimes, Startup
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 
 NAMESPACE = "shop"
 CHAINS = ("native", "boosted", "fast")

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.cli.simulate.results import PolicyFigures
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.simulate.load import Load
@@ -25,6 +24,7 @@ from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import traces
 from benchmarks.traces import TRACES
+from fastpath_tools.simulate.results import PolicyFigures
 
 PAGE = Path(__file__).parent.parent / "docs" / "simulated-traces.md"
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"

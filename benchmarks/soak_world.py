@@ -17,12 +17,12 @@ import trustme
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from benchmarks import load
 from benchmarks.stage import ROOT, App, make_apps
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
 

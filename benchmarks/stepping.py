@@ -15,9 +15,9 @@ import msgspec
 
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
 
 NAMESPACE = "shop"
 CASES = ("gauge", "counter", "prometheus_quick", "prometheus_slow", "native", "boosted")

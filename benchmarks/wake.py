@@ -21,12 +21,12 @@ from typing import Any
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
-from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
+from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
 
 CLOCK = SystemClock()
 SEED = 20_261_123

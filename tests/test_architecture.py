@@ -8,23 +8,26 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PACKAGES = ("adapter", "fastpath_tools", "fastpath_sandbox")
 PATHS = PAGE.partition("## Paths through the code\n")[2].partition("\n## ")[0]
 
 _SECTION = re.compile(r"^### (.*)\n((?:(?!### ).*\n)*)", re.MULTILINE)
 _STEP = re.compile(r"^\d+\. .*(?:\n {3,}.*)*", re.MULTILINE)
 _DOTTED = re.compile(r"(?<!`)`(?:adapter\.)?([a-z_]+(?:\.\w+)*\.(?!py`)\w+)`(?!`)")
-_FILE = re.compile(r"(?<![\w/.-])(?:adapter|benchmarks|tests)/[\w/]+\.py\b")
+_FILE = re.compile(r"(?<![\w/.-])(?:adapter|fastpath_tools|fastpath_sandbox|benchmarks|tests)/[\w/]+\.py\b")
 _KEYS = frozenset({"metrics.k8s.io", "rules.default", "resources.template", "resources.overrides"})
 """API groups and keys of rules files and of the chart that look like names of modules."""
 
 
 def resolve(name: str) -> object:
-    """Return the module, class or function of a dotted name relative to `adapter`."""
+    """Return the module, class or function of a dotted name, which may leave out `adapter`."""
     parts = name.split(".")
-    found: object = importlib.import_module("adapter")
-    path = "adapter"
+    if parts[0] not in PACKAGES:
+        parts.insert(0, "adapter")
+    found: object = None
+    path = ""
     for number, part in enumerate(parts):
-        path = f"{path}.{part}"
+        path = f"{path}.{part}".lstrip(".")
         try:
             found = importlib.import_module(path)
         except ModuleNotFoundError as error:
@@ -34,6 +37,10 @@ def resolve(name: str) -> object:
                 found = getattr(found, attribute)
             return found
     return found
+
+
+def modules() -> list[Path]:
+    return [module for package in PACKAGES for module in (ROOT / package).rglob("*.py")]
 
 
 def exists(name: str) -> bool:
@@ -61,8 +68,8 @@ def unknown_names(text: str, package: str = "") -> list[str]:
 
 
 def _is_module(name: str) -> bool:
-    path = ROOT / "adapter" / name.replace(".", "/")
-    return path.is_dir() or path.with_suffix(".py").exists()
+    paths = [folder / name.replace(".", "/") for folder in (ROOT, ROOT / "adapter")]
+    return any((path / "__init__.py").exists() or path.with_suffix(".py").exists() for path in paths)
 
 
 def steps() -> list[str]:
@@ -96,8 +103,8 @@ def test_pages_name_modules_that_exist() -> None:
 
 def test_docstrings_and_comments_name_modules_that_exist() -> None:
     unknown = {}
-    for module in ROOT.glob("adapter/**/*.py"):
-        package = ".".join(module.relative_to(ROOT / "adapter").parts[:-1])
+    for module in modules():
+        package = ".".join(module.relative_to(ROOT).parts[:-1])
         unknown[str(module)] = unknown_names(module.read_text(), package)
     assert {module: names for module, names in unknown.items() if names} == {}
 
@@ -109,7 +116,7 @@ def test_a_name_that_leads_nowhere_is_found() -> None:
 
 def test_pages_and_code_name_files_that_exist() -> None:
     places = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "pyproject.toml"]
-    places += [*ROOT.glob("adapter/**/*.py"), *ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/support/*.py")]
+    places += [*modules(), *ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/support/*.py")]
     named = {name for place in places for name in _FILE.findall(place.read_text())}
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

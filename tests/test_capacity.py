@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.server import Cluster
 from benchmarks import capacity, ready_world
 from benchmarks.capacity import PodTimes, Startup, WorkloadTimes
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import NAMESPACE, PODS, Workload
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.waiting import until
 
 CLOCK = SystemClock()

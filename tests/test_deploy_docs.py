@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.cli import certs
 from adapter.config import rules_file
 from adapter.config.options import SERVE
 from adapter.model import apiservices
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools import certs
 from tests.support import rendered
 from tests.support.kubectl import Kubectl
 from tests.support.rendered import ROOT

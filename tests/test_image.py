@@ -23,9 +23,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from adapter.cli import certs
-from adapter.config import helm_values
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools import certs
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import adapter as support
 from tests.support import confined, crd, rendered
 from tests.support.confined import Confined, Pod
@@ -168,12 +168,12 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
     programs = {path.name for path in (image.root / PREFIX[1:] / "bin").iterdir()}
     assert "fastpath" in programs
     assert not [name for name in programs if fnmatch.fnmatch(name, "pip*")]
-    package = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent
-    assert package.is_relative_to(PREFIX)
-    installed = image.root / str(package)[1:]
-    shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
-    here = {str(path.relative_to(ROOT / "adapter")) for path in (ROOT / "adapter").rglob("*.py")}
-    assert shipped == here
+    site = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent.parent
+    assert site.is_relative_to(PREFIX)
+    for package in ("adapter", "fastpath_tools", "fastpath_sandbox"):
+        installed = image.root / str(site / package)[1:]
+        shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
+        assert shipped == {str(path.relative_to(ROOT / package)) for path in (ROOT / package).rglob("*.py")}
 
 
 @pytest.mark.integration

@@ -12,18 +12,18 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.cli import cluster_options as deployment
-from adapter.cli import preflight
 from adapter.config import rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
-from adapter.sandbox.apiserver.requests import Request
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server import tls
 from adapter.server.http.connection_server import MetricsServer
+from fastpath_sandbox.apiserver.requests import Request
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
+from fastpath_tools import preflight
+from fastpath_tools.live import cluster_options as deployment
 from tests.support import adapter as support
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want

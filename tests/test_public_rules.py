@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from adapter.config import helm_values, rules_file
+from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
+from fastpath_tools.live import chart_values as helm_values
 from tests.support.world import question, series, vector, world
 
 FOLDER = Path(__file__).parents[2] / "shared" / "conformance" / "rules"

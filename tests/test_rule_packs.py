@@ -24,7 +24,6 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import main
-from adapter.cli.check.preview import named_series
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricIdentifier
@@ -32,6 +31,7 @@ from adapter.model.autoscaling.status import SCALED_TO_ZERO
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
+from fastpath_tools.live.preview import named_series
 from tests.support import crd, recorded, structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.cli import cluster_options as deployment
 from adapter.config import checks, rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import resources
@@ -20,6 +19,7 @@ from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.schedules.documents import PLURAL as SCHEDULES
 from adapter.rules import compile as compiler
 from adapter.server import tls
+from fastpath_tools.live import cluster_options as deployment
 from tests.support import crd, crd_schedules, rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 

@@ -7,8 +7,8 @@ import pytest
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant, span_of
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import FakeClock
 from tests.support.scalewrites import NATIVE, Audit, Place, follow
 

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from adapter.cli.command_line import program, show, tell, version
-from adapter.cli.verbs import HIDDEN, VERBS
+from adapter.cli.verbs import listed, registered
 from adapter.errors import FastpathError, InputError
 
 _HELP = frozenset({"-h", "--help", "help"})
 
 
 def usage() -> str:
-    verbs = "\n".join(f"  {name:<11}{verb.about}" for name, verb in VERBS.items())
+    verbs = "\n".join(f"  {name:<11}{verb.about}" for name, verb in listed().items())
     return f"""\
 Usage: {program()} VERB [arguments] [flags]
 
@@ -36,10 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(f"fastpath {version()}\n")
         return 0
     name, *rest = argv
-    verb = VERBS.get(name) or HIDDEN.get(name)
+    verb = registered().get(name)
     if verb is None:
-        close = difflib.get_close_matches(name, VERBS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(VERBS)}"
+        verbs = listed()
+        close = difflib.get_close_matches(name, verbs, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(verbs)}"
         tell("", f"{name}: no such verb: {hint}")
         return 2
     try:

@@ -1,16 +1,30 @@
-"""The verbs of the command `fastpath`. The module of a verb is imported only when the verb runs."""
+"""The verbs of the command `fastpath`: the entry points of the group `fastpath.verbs`.
 
+Each package that has verbs registers them in pyproject.toml. So the servers do not import the tools, and
+`fastpath --help` lists what is installed. The module of a verb is imported only when the verb runs.
+"""
+
+import functools
 import importlib
+import importlib.util
+from collections.abc import Mapping
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from adapter.config.option_fields import Command
+from adapter.errors import RunError
+
+GROUP = "fastpath.verbs"
+
+_HIDDEN_PREFIX = "__"
+_SERVERS = ("serve", "scale")
 
 
 class Verb(NamedTuple):
     """What a verb does, and where the function that does it and its command line are.
 
-    `module` is relative to `adapter.cli`. `command_line` is the module with the verb's Command; its own by
-    default.
+    `command_line` is the module with the verb's Command, by default the module of the function. `needs` are
+    the packages of the extra `tools` that the verb imports.
     """
 
     about: str
@@ -18,72 +32,58 @@ class Verb(NamedTuple):
     function: str = "main"
     command_line: str = ""
     command: str = "COMMAND"
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The packages that the verb needs and that are not installed."""
+        return tuple(package for package in self.needs if importlib.util.find_spec(package) is None)
 
     def run(self, arguments: list[str]) -> int:
-        """Run the verb and return the exit status."""
-        module = importlib.import_module(f"adapter.cli.{self.module}")
+        """Run the verb and return the exit status. RunError if a package is not installed."""
+        if self.missing:
+            raise RunError(
+                f"needs {' and '.join(self.missing)}, which is not installed: "
+                "pip install 'fastpath-adapter[tools]'"
+            )
+        module = importlib.import_module(self.module)
         status: int = getattr(module, self.function)(arguments)
         return status
 
     def load_command(self) -> Command[Any]:
         """Return the verb's command line."""
-        module = importlib.import_module(self.command_line or f"adapter.cli.{self.module}")
+        module = importlib.import_module(self.command_line or self.module)
         command: Command[Any] = getattr(module, self.command)
         return command
 
 
-_SERVER = "adapter.config.options"
+SERVE = Verb(
+    "serve the metrics APIs; takes every prometheus-adapter flag",
+    "adapter.cli.serve",
+    command_line="adapter.config.options",
+    command="SERVE",
+)
+SCALE = Verb(
+    "run the scaler of `serve --scaler` alone, without the metrics APIs",
+    "adapter.cli.serve",
+    "scale",
+    command_line="adapter.config.options",
+    command="SCALE",
+)
 
-VERBS = {
-    "serve": Verb(
-        "serve the metrics APIs; takes every prometheus-adapter flag", "serve", "main", _SERVER, "SERVE"
-    ),
-    "scale": Verb(
-        "run the scaler of `serve --scaler` alone, without the metrics APIs",
-        "serve",
-        "scale",
-        _SERVER,
-        "SCALE",
-    ),
-    "explain": Verb("show what the scaler decided for one autoscaler and why", "explain"),
-    "check": Verb(
-        "validate a rules file, show what each rule asks and serves, explain why a metric is missing",
-        "check.command",
-        command_line="adapter.cli.check.options",
-    ),
-    "evaluate": Verb("show what an autoscaler does with exactly this input, offline, and why", "evaluate"),
-    "simulate": Verb(
-        "show what an autoscaler would have done with a load, and what another would have done better",
-        "simulate.command",
-        command_line="adapter.cli.simulate.options",
-    ),
-    "forecast": Verb(
-        "show whether a forecast of the demand would help an autoscaler, and what it says",
-        "forecast.command",
-        command_line="adapter.cli.forecast.options",
-    ),
-    "doctor": Verb(
-        "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
-        "doctor.command",
-        command_line="adapter.cli.doctor.options",
-    ),
-    "convert": Verb(
-        "print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert.command"
-    ),
-    "boost": Verb(
-        "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again", "boost"
-    ),
-    "schedule": Verb(
-        "show when the windows of FastPathSchedules begin and end, and which bounds they give",
-        "schedule.command",
-    ),
-    "certs": Verb("make the serving Secret and the caBundle of the APIServices", "certs"),
-    "preflight": Verb(
-        "show which server has the metrics APIs of a cluster, before the manifests are applied", "preflight"
-    ),
-    "demo": Verb("run everything in one process on an embedded cluster, live in the terminal", "demo"),
-    "completion": Verb("print the script that makes a shell complete verbs, flags and values", "completion"),
-}
 
-HIDDEN = {"__complete": Verb("print what may stand at the cursor", "completion", "print_candidates")}
-"""What the scripts of completion call; no list names it."""
+@functools.cache
+def registered() -> Mapping[str, Verb]:
+    """Return all verbs by name: `serve` and `scale`, then the others in the order of the alphabet."""
+    points = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    names = [*_SERVERS, *sorted(points.keys() - set(_SERVERS))]
+    return {name: points[name].load() for name in names}
+
+
+def listed() -> Mapping[str, Verb]:
+    """Return the verbs that help and completion list: those whose packages are installed."""
+    return {
+        name: verb
+        for name, verb in registered().items()
+        if not name.startswith(_HIDDEN_PREFIX) and not verb.missing
+    }

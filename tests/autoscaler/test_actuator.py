@@ -26,8 +26,8 @@ from adapter.model.autoscaling.documents import decode_object
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
 from adapter.model.timestamps import FineInstant, read_instant
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 

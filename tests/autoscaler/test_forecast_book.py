@@ -12,7 +12,6 @@ from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
-from adapter.cli.explain import render
 from adapter.errors import NotSyncedError
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Account, Hour, Limits
@@ -20,6 +19,7 @@ from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
 from adapter.model.forecasts.plan import HOUR, Plan
 from adapter.model.forecasts.settings import DAY
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import ScheduleBench
 from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric

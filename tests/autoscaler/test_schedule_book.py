@@ -17,10 +17,10 @@ from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriod
 from adapter.model.schedules import windows
 from adapter.model.schedules.bounds import ScheduledBounds, SpansOfDay
 from adapter.model.timestamps import SECOND
-from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import ShiftedClock
 from tests.support.scaling import NOW
 from tests.support.schedules import document

@@ -19,7 +19,7 @@ from adapter.kubernetes import client, transport
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, decode_floors, encode_floor
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Checker, Process, end, leading, watching

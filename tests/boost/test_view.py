@@ -12,9 +12,9 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Process, watching

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from adapter.cli import certs
 from adapter.config import rules_file
 from adapter.config.rules_file import RulesConfig
+from fastpath_tools import certs
 from tests.support import charts, rendered
 from tests.support.rendered import JSON, MANIFESTS, Objects
 

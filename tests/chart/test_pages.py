@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from adapter.config import helm_values
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import charts
 from tests.support.rendered import JSON, ROOT
 

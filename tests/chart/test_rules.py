@@ -15,12 +15,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.config import helm_values, rules_file
+from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import charts
 from tests.support.rendered import Objects
 from tests.support.world import question, series, vector, world

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.config import helm_values
 from adapter.config.options import IGNORED, SCALE, SERVE
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import chart_values, charts
 from tests.support.charts import NOTES
 

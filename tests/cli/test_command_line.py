@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import command_line
-from adapter.cli.evaluate import COMMAND
 from adapter.errors import InputError
+from fastpath_tools.evaluate import COMMAND
 
 
 @pytest.mark.parametrize(

@@ -19,28 +19,36 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
 @pytest.mark.parametrize(
     "module",
     [
-        "main",
-        "check.command",
-        "convert.command",
-        "certs",
-        "evaluate",
-        "boost",
-        "demo",
-        "completion",
-        "doctor.options",
-        "forecast.options",
-        "schedule.command",
+        "adapter.cli.main",
+        "fastpath_tools.check.command",
+        "fastpath_tools.convert.command",
+        "fastpath_tools.certs",
+        "fastpath_tools.evaluate",
+        "fastpath_tools.boost.command",
+        "fastpath_sandbox.demo.command",
+        "fastpath_tools.completion",
+        "fastpath_tools.doctor.options",
+        "fastpath_tools.forecast.options",
+        "fastpath_tools.schedule.command",
     ],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
-    assert not await packages_of(f"adapter.cli.{module}") & HEAVY
+    assert not await packages_of(module) & HEAVY
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("module", ["main", "certs", "convert.command", "completion"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "adapter.cli.main",
+        "fastpath_tools.certs",
+        "fastpath_tools.convert.command",
+        "fastpath_tools.completion",
+    ],
+)
 async def test_no_metrics_are_imported_where_none_are_kept(module: str) -> None:
-    assert "prometheus_client" not in await packages_of(f"adapter.cli.{module}")
+    assert "prometheus_client" not in await packages_of(module)
 
 
 @pytest.mark.integration

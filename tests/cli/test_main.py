@@ -7,9 +7,9 @@ import pytest
 
 from adapter import errors
 from adapter.cli import command_line, main, verbs
-from adapter.cli.check import command
+from fastpath_tools.check import command
 
-VERBS = tuple(verbs.VERBS)
+VERBS = tuple(verbs.listed())
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +42,21 @@ def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb]) == 2
     assert capsys.readouterr().err == f"fastpath: {verb}: no such verb: {hint}\n"
+
+
+def test_a_verb_whose_packages_are_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed = verbs.registered()
+    lean = {**installed, "demo": installed["demo"]._replace(needs=("not_installed",))}
+    monkeypatch.setattr(verbs, "registered", lambda: lean)
+    monkeypatch.setattr(main, "registered", lambda: lean)
+    assert "  check " in main.usage()
+    assert "  demo " not in main.usage()
+    assert main.main(["demo", "--help"]) == 1
+    assert capsys.readouterr().err == (
+        "fastpath demo: needs not_installed, which is not installed: pip install 'fastpath-adapter[tools]'\n"
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS)

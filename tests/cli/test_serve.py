@@ -13,7 +13,7 @@ import uvloop
 from adapter.cli import main, serve
 from adapter.compose import app
 from adapter.config.options import Options
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.processor import limited
 
 RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: load}]"

@@ -19,10 +19,10 @@ import aiohttp
 from yarl import URL
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads
 from adapter.server import tls
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig
 from tests.e2e.frontproxy import FrontProxy

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from adapter.model.clock import Clock
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.e2e.controlplane import ControlPlane
 from tests.support import adapter as support
 from tests.support.adapter import RunningAdapter

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.e2e import controlplane
 from tests.e2e.aggregation import FrontedBackend, FrontedControlPlane, FrontedSandbox
 from tests.e2e.clusters import ClusterUnderTest, RealBackend, SandboxBackend

@@ -16,9 +16,9 @@ import aiohttp
 import yaml
 
 from adapter.model.autoscaling import floor as floors
-from adapter.sandbox.prometheus.series import SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server import tls
+from fastpath_sandbox.prometheus.series import SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document

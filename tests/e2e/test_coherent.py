@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.e2e import aggregation, stage
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest, Document

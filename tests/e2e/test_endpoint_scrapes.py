@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter.sandbox.listener import Listener
+from fastpath_sandbox.listener import Listener
 from tests.e2e import conftest
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.test_aggregation import deployment, get, until

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from adapter.cli.check import inputs
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.rule_histories import RuleHistories
@@ -12,6 +11,7 @@ from adapter.model.forecasts.job import HistoryQuery
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import compile as compiler
 from adapter.rules import registry
+from fastpath_tools.live import rules_files
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, pods_metric
 
@@ -33,7 +33,7 @@ class Listed:
 
     def __init__(self, *, attempted: bool = True) -> None:
         config = rules_file.parse_rules(RULES, "rules.yaml").config
-        self.catalogue = inputs.assumed_catalogue(config)[0]
+        self.catalogue = rules_files.assumed_catalogue(config)[0]
         self.ruleset, faults = compiler.compile_rules(config, self.catalogue)
         assert not faults
         memory: registry.SeriesMemory = {}

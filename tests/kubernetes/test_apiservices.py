@@ -10,7 +10,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.apiservices import ResourceAttributes
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 
 NAME = "v1beta1.custom.metrics.k8s.io"
 

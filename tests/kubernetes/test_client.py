@@ -23,9 +23,9 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
 from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import until

@@ -14,8 +14,8 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.tls import Authority
 from tests.support.waiting import until
 from tests.support.wire import Wire

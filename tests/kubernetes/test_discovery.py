@@ -16,10 +16,10 @@ from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"

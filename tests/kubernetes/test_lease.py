@@ -15,7 +15,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, lease
 from adapter.kubernetes.fence import LeaseFence, Unfenced, read_clocks
 from adapter.kubernetes.lease import KubernetesLeases, LeaseRecord
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 

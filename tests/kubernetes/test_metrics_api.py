@@ -20,7 +20,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model.timestamps import SECOND, read_instant
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 

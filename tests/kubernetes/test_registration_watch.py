@@ -10,8 +10,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.registration_watch import RegistrationWatch
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
+from fastpath_sandbox.apiserver.server import Cluster
 
 CUSTOM = "custom.metrics.k8s.io"
 V1, V2 = f"v1beta1.{CUSTOM}", f"v1beta2.{CUSTOM}"

@@ -13,11 +13,11 @@ from adapter.kubernetes import reviews, transport
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.reviews import ReviewClient, Throttle
 from adapter.model.identity import AccessVerdict, User
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict as Access
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict as Access
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.scripted import Scripted
 

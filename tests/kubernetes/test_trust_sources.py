@@ -14,8 +14,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import trust_sources
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.trust_sources import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import waiting
 from tests.support.certificates import NAME, config_map_object
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
 from tests.scenarios.test_scale import free_port
 from tests.scenarios.test_scaler_apart import own

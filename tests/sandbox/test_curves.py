@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from adapter.sandbox import curves
+from fastpath_sandbox import curves
 
 CURVES = {
     "constant": curves.constant(7),

@@ -13,11 +13,11 @@ import pytest
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.errors import InputError
-from adapter.sandbox import curves
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox import curves
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object

@@ -17,9 +17,9 @@ from aiohttp.test_utils import TestServer
 
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.objects import timestamp
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter

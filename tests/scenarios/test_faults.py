@@ -24,10 +24,10 @@ from aiohttp import web
 
 from adapter.prometheus import endpoint
 from adapter.provider.rule_source import RulesFiles
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.server import tls
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, patience
 from tests.support.adapter import Answer, RunningAdapter

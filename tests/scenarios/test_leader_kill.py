@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support import patience
 from tests.support.audit import AuditedCluster, Written
 from tests.support.election import LoopClock

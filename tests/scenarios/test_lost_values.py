@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.scenarios.test_scale import CLOCK, ROOT, autoscaler, happens, tick
 from tests.support.adapter import running
 from tests.support.faulty import FaultyPrometheus

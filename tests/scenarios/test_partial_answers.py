@@ -15,9 +15,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.scenarios.test_scale import CLOCK, ROOT, autoscaler, happens, tick
 from tests.support.adapter import Answer, RunningAdapter, running
 from tests.support.faulty import QUERY, FaultyPrometheus

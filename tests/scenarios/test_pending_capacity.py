@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.scenarios.test_scale import CLOCK, ROOT, autoscaler, happens, scaling
 
 pytestmark = [pytest.mark.integration, pytest.mark.thorough, pytest.mark.timeout(180)]

@@ -16,11 +16,11 @@ import yaml
 from adapter.cli import main
 from adapter.compose import app
 from adapter.config.options import SERVE
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server.http.endpoints import LocalPages
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.scenarios.test_run_scaler import QUEUE
 from tests.scenarios.test_scale import CLOCK, ROOT, World, autoscaler
 from tests.support.waiting import until

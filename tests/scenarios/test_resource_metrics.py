@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter

@@ -21,10 +21,10 @@ import pytest
 import yaml
 
 from adapter.model import timestamps
-from adapter.sandbox import curves
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox import curves
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
 from tests.support import waiting
 from tests.support.clock import ShiftedClock

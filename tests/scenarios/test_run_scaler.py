@@ -14,9 +14,9 @@ from cryptography import x509
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.errors import InputError
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict
-from adapter.sandbox.apiserver.workloads import deployment
 from adapter.server.http.endpoints import LocalPages
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
 from tests.support.adapter import admit
 from tests.support.kubectl import TOKEN

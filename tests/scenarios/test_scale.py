@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support.processor import limited
 from tests.support.waiting import until
 

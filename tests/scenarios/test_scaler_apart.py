@@ -13,8 +13,8 @@ import pytest
 
 from adapter.compose import app
 from adapter.config.options import SERVE
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.server.http.endpoints import LocalPages
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.scenarios.test_scale import free_port
 from tests.support import adapter as support
 from tests.support import boosting, rendered

@@ -13,8 +13,8 @@ from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.shards import Shard
-from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from adapter.server.http.endpoints import LocalPages
+from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from tests.support import adapter as support
 from tests.support import boosting
 from tests.support.boosting import CLOCK, FLAGS, HOME, LIMITS, NAMESPACE, Workload, World

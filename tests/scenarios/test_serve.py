@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support.kubectl import Kubectl
 from tests.support.prometheus import PrometheusFactory, PrometheusServer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.cli import explain
+from fastpath_tools import explain
 from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, free_port, happens, scaling, world
 from tests.support.adapter import running
 from tests.support.waiting import until

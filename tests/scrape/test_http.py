@@ -17,10 +17,10 @@ from adapter.config.scrape_keys import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.pod_networks import PodNetworks
-from adapter.sandbox.listener import Listener
 from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, BodyBudget, ScrapedBody, ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.listener import Listener
 from tests.support.clock import FakeClock
 from tests.support.scraping import LoneScraper
 from tests.support.tls import Authority

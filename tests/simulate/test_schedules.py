@@ -14,9 +14,9 @@ from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
 from adapter.simulate.engine import Change
 from adapter.simulate.policies import read_policy
-from adapter.simulate.recording import Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
+from fastpath_tools.charts.recording import Recording, Restraint
 from tests.support import schedules
 from tests.support.simulation import autoscaler, run, steps
 

@@ -15,9 +15,9 @@ import aiohttp
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.clock import Clock
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.server.http.connection_server import MetricsServer
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import certificates
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import Change
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import Change
 
 _LEASES = ("coordination.k8s.io", "leases")
 

@@ -25,12 +25,12 @@ from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import Change
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus import series as exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import Change
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.prometheus import series as exporter
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support import crd
 from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place, follow

@@ -5,13 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import boost, certs, completion, demo, evaluate, explain, preflight
-from adapter.cli.check import options as checkoptions
-from adapter.cli.convert import command as convert
-from adapter.cli.doctor import options as doctor
-from adapter.cli.forecast import options as forecast
-from adapter.cli.schedule import command as schedule
-from adapter.cli.simulate import options as simulate
+from adapter.cli import verbs
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
@@ -39,23 +33,7 @@ _GUIDES = {
     "convert": "../guides/fast-scaler.md",
 }
 
-COMMANDS: tuple[Command[Any], ...] = (
-    options.SERVE,
-    options.SCALE,
-    checkoptions.COMMAND,
-    doctor.COMMAND,
-    explain.COMMAND,
-    evaluate.COMMAND,
-    simulate.COMMAND,
-    forecast.COMMAND,
-    schedule.COMMAND,
-    boost.COMMAND,
-    convert.COMMAND,
-    certs.COMMAND,
-    preflight.COMMAND,
-    demo.COMMAND,
-    completion.COMMAND,
-)
+COMMANDS: tuple[Command[Any], ...] = tuple(verb.load_command() for verb in verbs.listed().values())
 """The command line of every verb."""
 
 

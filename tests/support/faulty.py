@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from adapter.sandbox.prometheus.series import SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox.prometheus.series import SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 
 QUERY = "/api/v1/query"
 SERIES = "/api/v1/series"

@@ -7,7 +7,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 
 MANAGER = "naive"
 

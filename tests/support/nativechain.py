@@ -24,9 +24,9 @@ from aiohttp import web
 from yarl import URL
 
 from adapter.model.autoscaling import boost as model
-from adapter.sandbox.demo import native_hpa
-from adapter.sandbox.demo.native_hpa import Adapter
-from adapter.sandbox.listener import Listener
+from fastpath_sandbox.demo import native_hpa
+from fastpath_sandbox.demo.native_hpa import Adapter
+from fastpath_sandbox.listener import Listener
 from tests.support import adapter as support
 from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
 from tests.support.kubectl import TOKEN

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import span_of
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import Change
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import Change
 
 NATIVE = "kube-controller-manager"
 BOOSTER = "fastpath"

@@ -8,9 +8,9 @@ from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 
 
 class Gate:

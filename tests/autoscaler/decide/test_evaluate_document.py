@@ -12,9 +12,9 @@ from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
 from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
 from adapter.autoscaler.decide.observation import Settings
-from adapter.cli import evaluate
 from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
+from fastpath_tools import evaluate
 from tests.support.scaling import NOW
 
 _TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

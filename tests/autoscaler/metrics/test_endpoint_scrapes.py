@@ -20,13 +20,13 @@ from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import ExternalMetricSource, MetricIdentifier, MetricSpec
 from adapter.provider.relist import Relister
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.listener import Listener
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.listener import Listener
 from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until

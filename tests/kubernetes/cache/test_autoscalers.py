@@ -18,10 +18,10 @@ from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriod
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

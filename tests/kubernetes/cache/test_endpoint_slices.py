@@ -13,9 +13,9 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import endpoint_slices
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, SliceEndpoint, SlicePort, WatchedSlice
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

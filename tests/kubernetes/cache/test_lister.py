@@ -17,10 +17,10 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, Refl
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.processor import limited
 from tests.support.waiting import other_work, until
 

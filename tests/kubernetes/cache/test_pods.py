@@ -32,9 +32,9 @@ from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import other_work, until
 

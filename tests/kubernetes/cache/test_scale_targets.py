@@ -26,11 +26,11 @@ from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
-from adapter.sandbox.apiserver import kinds
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver import kinds
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

@@ -12,10 +12,10 @@ from adapter.kubernetes.cache.unreadable import MOST_NAMED, UnreadableObjects
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost, documents
 from adapter.model.label_selectors import parse_selector
-from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.cache.test_autoscalers import document, hpa, opposing, ours, watching
 from tests.support.clock import FakeClock
 from tests.support.waiting import until

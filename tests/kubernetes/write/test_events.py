@@ -10,9 +10,9 @@ import pytest
 from adapter.kubernetes.write import events
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

@@ -17,9 +17,9 @@ from adapter.kubernetes.write.scale import (
     may_be_ours,
 )
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 

@@ -14,9 +14,9 @@ from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgen
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
-from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

@@ -8,8 +8,8 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import writer
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.writing import Desk, desk_on
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"

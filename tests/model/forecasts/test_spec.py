@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import boost, conversion, documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.settings import DAY, ForecastSettings
 from adapter.model.forecasts.spec import ANNOTATION, ForecastSpec
+from fastpath_tools.convert import conversion
 from tests.support.scaling import cpu_metric, external_metric, hpa
 
 FULL = ForecastSpec(

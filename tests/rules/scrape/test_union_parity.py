@@ -12,7 +12,7 @@ from adapter.rules import matchers
 from adapter.rules.scrape import attached, pod_query, union_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
-from adapter.sandbox.listener import Listener
+from fastpath_sandbox.listener import Listener
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scraping import parse, record
 

@@ -5,8 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.kinds import BUILTIN, Kind
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.kinds import BUILTIN, Kind
+from fastpath_sandbox.apiserver.server import Cluster
 
 JSON = dict[str, Any]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.kubectl import Kubectl
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

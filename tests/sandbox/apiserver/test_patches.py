@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from adapter.sandbox.apiserver import patches
-from adapter.sandbox.apiserver.status import StatusFailure
+from fastpath_sandbox.apiserver import patches
+from fastpath_sandbox.apiserver.status import StatusFailure
 
 
 @pytest.mark.parametrize(

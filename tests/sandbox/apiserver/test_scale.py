@@ -5,10 +5,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS, ScalePaths, definition
-from adapter.sandbox.apiserver.server import EPOCH, Cluster
-from adapter.sandbox.apiserver.status import StatusFailure
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS, ScalePaths, definition
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.status import StatusFailure
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 
 JSON = dict[str, Any]
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/web"

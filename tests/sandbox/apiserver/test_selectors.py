@@ -1,9 +1,9 @@
 import pytest
 
-from adapter.sandbox.apiserver import selectors
-from adapter.sandbox.apiserver.kinds import KindTable
-from adapter.sandbox.apiserver.status import StatusFailure
-from adapter.sandbox.apiserver.store import Record
+from fastpath_sandbox.apiserver import selectors
+from fastpath_sandbox.apiserver.kinds import KindTable
+from fastpath_sandbox.apiserver.status import StatusFailure
+from fastpath_sandbox.apiserver.store import Record
 
 KINDS = KindTable()
 

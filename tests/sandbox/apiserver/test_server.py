@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
-from adapter.sandbox.apiserver.server import EPOCH, Cluster
-from adapter.sandbox.apiserver.status import StatusFailure
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.status import StatusFailure
 from tests.support.tls import Authority
 
 PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}

@@ -2,7 +2,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from adapter.sandbox.apiserver.store import JSON, Change, Record, Store, key_of
+from fastpath_sandbox.apiserver.store import JSON, Change, Record, Store, key_of
 
 PODS = ("", "pods")
 

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.processor import limited
 
 JSON = dict[str, Any]

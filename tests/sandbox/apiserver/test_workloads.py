@@ -2,8 +2,8 @@
 
 import re
 
-from adapter.sandbox.apiserver.server import EPOCH, Cluster
-from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
 from tests.support.clock import FakeClock
 
 

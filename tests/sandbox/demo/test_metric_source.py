@@ -1,7 +1,7 @@
 """Several sets of series behind the sandbox's Prometheus; the demo's test covers a real one."""
 
-from adapter.sandbox.demo.metric_source import _JoinedSeries
-from adapter.sandbox.prometheus.series import Point, Series, SeriesSet
+from fastpath_sandbox.demo.metric_source import _JoinedSeries
+from fastpath_sandbox.prometheus.series import Point, Series, SeriesSet
 
 
 def test_each_set_keeps_its_interval() -> None:

@@ -13,10 +13,10 @@ from aiohttp.test_utils import RawTestServer
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.metrics_api import MetricsAPI
-from adapter.sandbox.apiserver.server import EPOCH, Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.demo import native_hpa
-from adapter.sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.demo import native_hpa
+from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 

@@ -5,12 +5,12 @@ import re
 import pytest
 from rich.console import Console
 
-from adapter.cli import demo as verb
 from adapter.cli import main
 from adapter.errors import InputError
-from adapter.sandbox.demo import run
-from adapter.sandbox.demo.run import QUESTIONS, ScreenState
-from adapter.sandbox.demo.view import Reading
+from fastpath_sandbox.demo import command as verb
+from fastpath_sandbox.demo import run
+from fastpath_sandbox.demo.run import QUESTIONS, ScreenState
+from fastpath_sandbox.demo.view import Reading
 from tests.support import tools
 
 

@@ -4,8 +4,8 @@ import re
 import pytest
 from rich.console import Console
 
-from adapter.sandbox.demo import view
-from adapter.sandbox.demo.view import Moment, Question, Reaction, Reading
+from fastpath_sandbox.demo import view
+from fastpath_sandbox.demo.view import Moment, Question, Reaction, Reading
 
 CUSTOM = {
     "kind": "MetricValueList",

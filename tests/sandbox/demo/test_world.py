@@ -6,11 +6,11 @@ import aiohttp
 import pytest
 
 from adapter.errors import RunError
-from adapter.sandbox.apiserver import kinds
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import JSON
-from adapter.sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
-from adapter.sandbox.prometheus.series import Exporter
+from fastpath_sandbox.apiserver import kinds
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import JSON
+from fastpath_sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
+from fastpath_sandbox.prometheus.series import Exporter
 from tests.support import crd, crd_schedules
 from tests.support.clock import FakeClock
 

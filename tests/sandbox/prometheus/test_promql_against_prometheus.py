@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox import curves
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus
+from fastpath_sandbox import curves
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from adapter.sandbox import curves
-from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet, render
+from fastpath_sandbox import curves
+from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet, render
 from tests.support.prometheus import PrometheusFactory
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.sandbox.prometheus.server import Prometheus, format_value
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.server import Prometheus, format_value
 
 NOW = 1_700_000_010.0
 

@@ -29,10 +29,10 @@ from aiohttp import web
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.sandbox import curves
-from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox import curves
+from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, hostile, thorough, waiting
 from tests.support.certificates import Signer, config_map, config_map_object

@@ -1,0 +1,202 @@
+"""`fastpath boost`: prints a manifest with its HorizontalPodAutoscalers boosted, advised, or plain again.
+
+`boost_patch` plans the operations for one autoscaler, and `boost_round_trip` applies them to the text of its
+document. Nothing is printed unless the whole file is valid. A document without a change is printed byte for
+byte, so the verb prints its own output unchanged.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from adapter.cli import command_line
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
+from adapter.config.yaml import documents, reader
+from adapter.config.yaml.documents import YAMLDocument
+from adapter.errors import Fault, InputError
+from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.autoscaling.boost import EXTERNAL, MODE_ANNOTATION, OBJECT
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from fastpath_tools.boost import boost_patch, boost_round_trip
+from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoostOptions(CommandOptions):
+    files: tuple[str, ...] = arguments(are_files=True)
+    advise: bool = option(
+        FlagType.BOOL,
+        "false",
+        "Only report what Fastpath would do: adds an annotation, and no further metric.",
+    )
+    remove: bool = option(
+        FlagType.BOOL,
+        "false",
+        "Remove the annotation and the metric. A default metric that was written out stays, and so does "
+        "autoscaling/v2: both mean the same as before.",
+    )
+    handshake: str = option(
+        FlagType.TEXT,
+        "",
+        f"Type of the added metric: {EXTERNAL}, or {OBJECT}, a metric of the autoscaler itself, for clusters "
+        "where another server has the external metrics and for names over 63 characters. Without it "
+        f"{EXTERNAL}; a metric that was added before stays as it is.",
+        metavar="type",
+        choices=(OBJECT, EXTERNAL),
+    )
+    output: str = command_line.output(
+        "yaml",
+        "patch",
+        help_="yaml: the whole file; patch: a JSON patch (RFC 6902), for a file with one autoscaler.",
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        if len(self.files) > 1:
+            expected = "expected one file, or - for standard input"
+            yield Fault("FILE", reader.shown_text(" ".join(self.files)), expected)
+        if self.advise and self.remove:
+            yield Fault("--remove", "", "cannot be combined with --advise")
+        if self.handshake and (self.remove or self.advise):
+            flag = "--remove" if self.remove else "--advise"
+            yield Fault("--handshake", self.handshake, f"cannot be combined with {flag}")
+
+
+COMMAND = Command(
+    verb="boost",
+    options=BoostOptions,
+    usage="[FILE] [flags]",
+    about="""\
+Prints a manifest with its HorizontalPodAutoscalers boosted: each gets an annotation, and one more
+metric by which it reads the floor of a raise. An autoscaler without metrics gets the API's default,
+cpu at 80 %, written out first, and autoscaling/v1 becomes autoscaling/v2. All else stays, comments
+too. Nothing is sent to a cluster, and the file is not changed. FILE is YAML or JSON; - or no FILE:
+standard input.
+
+    fastpath boost web.yaml | kubectl apply -f -
+
+A patch is made for the document as it is given. For an object of a cluster:
+
+    kubectl get hpa web -o yaml | fastpath boost -o patch - > web.json
+    kubectl patch hpa web --type json --patch-file web.json
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the manifest or the patch; InputError if any part of the file is not valid."""
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    mode = "" if options.remove else "advise" if options.advise else "boost"
+    (file,) = command_line.given_files("boost", options.files)
+    source = command_line.read_source(file)
+    wish = Wish(mode, options.handshake)
+    manifest = change(source.text, source.name, wish, patches=options.output == "patch")
+    for note in manifest.notes:
+        command_line.tell("boost", note)
+    if options.output == "patch":
+        (patch,) = manifest.patches
+        command_line.show(json.dumps([each.plain() for each in patch], indent=2, ensure_ascii=False) + "\n")
+    else:
+        command_line.show_file(manifest.text)
+    return 0
+
+
+_REWRITTEN = (
+    "its document is rewritten as a whole, without comments: the change reaches into an alias or a merge key"
+)
+_NO_ANNOTATIONS = (
+    "the document has no annotations, so its patch would replace those of the object in the cluster: make "
+    "the patch from the output of `kubectl get hpa NAME -o yaml`"
+)
+
+
+class Manifest(NamedTuple):
+    """A changed text, and the operations of each autoscaler in it. Each note begins with its place."""
+
+    text: str
+    patches: tuple[tuple[PatchOperation, ...], ...]
+    notes: tuple[str, ...]
+
+
+class _Planned(NamedTuple):
+    """One autoscaler: its path in its document, and its operations relative to that."""
+
+    place: str
+    name: str
+    operations: tuple[PatchOperation, ...]
+    notes: tuple[str, ...]
+
+
+def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Manifest:
+    """Return a text whose autoscalers are what is wished for.
+
+    With `patches` the text must have exactly one autoscaler, and notes are about its patch. InputError with
+    all faults.
+    """
+    faults: list[Fault] = []
+    pieces: list[str] = []
+    made: list[tuple[PatchOperation, ...]] = []
+    notes: list[str] = []
+    lines_of: list[int] = []
+    documents.refuse_large(text, source)
+    for lines, part in documents.split_documents(text):
+        document = documents.read_part(lines, part, source)
+        if isinstance(document, InputError):
+            faults += document.faults
+        if not isinstance(document, YAMLDocument):
+            pieces.append(part)
+            continue
+        planned = list(_plan(document, source, wish, faults))
+        operations = [_in_list(each, operation) for each in planned for operation in each.operations]
+        edited = boost_round_trip.edit(part, document, operations)
+        pieces.append(edited.text)
+        for each in planned:
+            made.append(tuple(map(_for_an_object, each.operations)))
+            lines_of.append(document.line_of(each.place))
+            said = list(each.notes)
+            if not patches and edited.is_rewritten:
+                said.append(_REWRITTEN)
+            if patches and any(
+                step.path == ("metadata", "annotations") and step.value for step in each.operations
+            ):
+                said.append(_NO_ANNOTATIONS)
+            notes += (f"{source}:{lines_of[-1]}: {HPA_KIND} {each.name}: {note}" for note in said)
+    if not made and not faults:
+        faults.append(Fault("", "", f"expected a {HPA_KIND}; the file has no such object", source))
+    if patches and len(made) > 1 and not faults:
+        expected = f"expected one {HPA_KIND}: a patch is for one object"
+        faults.append(Fault("", "", expected, source, lines_of[1]))
+    if faults:
+        raise InputError(faults)
+    return Manifest("".join(pieces), tuple(made), tuple(notes))
+
+
+def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) -> Iterator[_Planned]:
+    """Yield the autoscalers of a document, also those in a List; faults go to `faults`."""
+    for place, tree in autoscaler_documents.documents_in(document.value):
+        if not boost_patch.is_autoscaler(tree):
+            continue
+        assert isinstance(tree, dict)
+        try:
+            planned = boost_patch.plan(tree, wish)
+        except InputError as error:
+            faults += (documents.located(fault, place, document, source) for fault in error.faults)
+        else:
+            yield _Planned(place.rstrip("."), tree["metadata"]["name"], planned.operations, planned.notes)
+
+
+def _in_list(planned: _Planned, operation: PatchOperation) -> PatchOperation:
+    """Return an operation on an autoscaler as one on its document, which may be a List."""
+    index = planned.place.removeprefix("items[").removesuffix("]")
+    return operation.below("items", index) if index else operation
+
+
+def _for_an_object(operation: PatchOperation) -> PatchOperation:
+    """Return an operation as one on the object of a cluster, which may have further annotations."""
+    is_all = operation.op == REMOVE and operation.path == ("metadata", "annotations")
+    return operation._replace(path=(*operation.path, MODE_ANNOTATION)) if is_all else operation

@@ -1,0 +1,178 @@
+"""`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
+
+The report goes to standard output, faults go one a line to standard error. `servers` asks Prometheus and the
+cluster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.errors import Fault, KubernetesError, PrometheusError
+from adapter.model.metrics import QueryResult
+from adapter.rules import compile as compiler
+from adapter.rules.compile import Ruleset
+from adapter.telemetry import logs
+from fastpath_tools.check import autoscalers, empty, inputs, lint, lint_query, missing, schedule_faults, why
+from fastpath_tools.check.follow import Explanation
+from fastpath_tools.check.options import COMMAND, CheckOptions
+from fastpath_tools.check.report import Answer, Report, Summary
+from fastpath_tools.check.why import WhyQuestion
+from fastpath_tools.live import preview, rules_files
+from fastpath_tools.live.preview import ResourcePreview, RulePreview
+
+if TYPE_CHECKING:
+    from fastpath_tools.live.prometheus import PrometheusReader
+
+# A query for all objects of a metric with more series than this is not asked for the sake of an example.
+_EXAMPLE_SERIES = 20_000
+_NO_SAMPLE = (
+    "the query has no sample now, so nothing is served: compare its series and labels with those in "
+    "Prometheus"
+)
+_NO_RULE = Fault("rules", "", "the files have no rule, so nothing is served")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check files; `COMMAND` has the exit statuses."""
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
+        return 0
+    if options.print_config:
+        command_line.show_file(rules_files.render_config(options.config))
+        return 0
+    question = why.parse_question(options) if options.why else None
+    logs.configure_logging(options.verbosity)
+    if options.verbosity < 6:
+        logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
+    return asyncio.run(_check(options, question))
+
+
+async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
+    parsed, given = inputs.parse_with_autoscalers(options.config)
+    unreachable: list[str] = []
+    absent = warned = False
+    async with AsyncExitStack() as stack:
+        cluster, prometheus = None, None
+        if options.lister_kubeconfig or options.prometheus_url:
+            from fastpath_tools.check import servers  # noqa: PLC0415 - importing it takes most of a second
+
+            cluster, prometheus = await servers.open_servers(options, stack)
+        catalogue, notes = rules_files.assumed_catalogue(parsed.config)
+        if cluster is not None:
+            try:
+                catalogue, notes = await cluster.catalogue(), ()
+            except KubernetesError as error:
+                unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
+        ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
+        faults = (
+            *inputs.collect_faults(parsed, catalogue),
+            *given.faults,
+            *schedule_faults.faults_of(given.schedules),
+        )
+        if question is not None:
+            assert prometheus is not None  # the command line refuses the one without the other
+            left_out = missing.rules_of(fault.path for fault in faults)
+            explanation = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
+            _print(explanation, options.output)
+            unreachable += explanation.unreachable
+            absent = not explanation.served
+        else:
+            reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
+            made = [each.preview for each in reports if isinstance(each.preview, RulePreview)]
+            faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, made))
+            reports += await _report_resource_rules(ruleset, prometheus, unreachable)
+            has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
+            needs_rules = bool(given.given) or not given.schedules
+            general = [_NO_RULE] if needs_rules and not has_rules and not faults else []
+            general += [warning for one in given.given for warning in autoscalers.warnings_of(one, made)]
+            general += schedule_faults.warnings_of(given.schedules, int(SystemClock().wall()))
+            summary = Summary(reports, general, faults, len(given.given), len(given.schedules))
+            warned = summary.warning_count > 0
+            _print(summary, options.output)
+    for line in (*map(str, faults), *dict.fromkeys(unreachable)):
+        command_line.tell("check", line)
+    if faults or (options.strict and warned):
+        return 2
+    return 1 if unreachable or absent else 0
+
+
+def _print(answer: Explanation | Summary, output: str) -> None:
+    if output == "json":
+        command_line.show(msgspec.json.format(msgspec.json.encode(answer.document())).decode() + "\n")
+    else:
+        command_line.show(answer.text())
+
+
+async def _report_rules(
+    options: CheckOptions,
+    ruleset: Ruleset,
+    prometheus: "PrometheusReader | None",
+    notes: Sequence[Fault],
+    unreachable: list[str],
+) -> list[Report]:
+    """Return the report on each rule; `unreachable` grows with what could not be asked."""
+    lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
+    previews = preview.preview_rules(ruleset, lists)
+    warnings = [*notes, *lint.lint(previews, options.scrape_interval)]
+    reports = []
+    for made in previews:
+        config = made.config
+        answer = lists.get(config.series_query)
+        unread = str(answer) if isinstance(answer, PrometheusError) else ""
+        asked = await _ask_example(made, prometheus) if prometheus and not unread else None
+        mine = [
+            warning
+            for warning in warnings
+            if warning.path.startswith(f"{config.path}.") and warning.source == config.source
+        ]
+        mine += _problems(f"{config.path}.seriesQuery", answer, made, unreachable)
+        mine += _problems(f"{config.path}.metricsQuery", asked, made, unreachable)
+        reports.append(Report(made, mine, asked, unread))
+    return reports
+
+
+async def _report_resource_rules(
+    ruleset: Ruleset, prometheus: "PrometheusReader | None", unreachable: list[str]
+) -> list[Report]:
+    """Return the report on each query of the resource rules; `unreachable` grows as for rules."""
+    if ruleset.resource is None:
+        return []
+    reports = []
+    for made in preview.preview_resource_rules(ruleset.resource):
+        asked = await prometheus.ask(made.main.everything) if prometheus and made.main.promql else None
+        warnings = [
+            *lint_query.check_resource_query(made),
+            *_problems(made.path, asked, made, unreachable),
+        ]
+        if isinstance(asked, QueryResult) and not asked.samples:
+            warnings.append(Fault(made.path, "", _NO_SAMPLE, made.config.source, made.config.line))
+        reports.append(Report(made, warnings, asked))
+    return reports
+
+
+def _problems(
+    path: str, answer: object, made: RulePreview | ResourcePreview, unreachable: list[str]
+) -> list[Fault]:
+    """Return a warning where Prometheus refuses a query; note any other failure in `unreachable`."""
+    if not isinstance(answer, PrometheusError):
+        return []
+    if answer.kind in empty.OF_THE_QUERY:
+        sentence = f"Prometheus refuses the query: {answer}"
+        return [Fault(path, "", sentence, made.config.source, made.config.line)]
+    unreachable.append(f"cannot query Prometheus: {answer}")
+    return []
+
+
+async def _ask_example(made: RulePreview, prometheus: "PrometheusReader") -> Answer | None:
+    """Ask for all objects of the main example, if there are series to ask for, and not too many."""
+    if made.main is None or not made.main.promql or not made.series:
+        return None
+    count = sum(each.count for each in made.known or () if each.name == made.series[-1])
+    return await prometheus.ask(made.main.everything) if count <= _EXAMPLE_SERIES else None

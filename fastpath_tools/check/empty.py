@@ -1,0 +1,271 @@
+"""Why a metric that is served has no value: one sentence that names the cause and the remedy.
+
+Here are the further queries that tell causes apart, and the sentences for their answers; `follow` sends the
+queries. `missing` explains why a metric is not served at all.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from adapter.errors import PrometheusError, TemplateError
+from adapter.model import quantity
+from adapter.model.metrics import QueryResult, Sample
+from adapter.model.resources import APIResource
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
+from adapter.rules.wording import counted, listed
+from fastpath_tools.check import report
+from fastpath_tools.check.missing import guess_overrides
+from fastpath_tools.check.wanted import Wanted
+
+# Kinds of PrometheusError that are about the query and not about the way to Prometheus.
+OF_THE_QUERY = frozenset({"query", "type"})
+
+
+class Value(NamedTuple):
+    """What an object's sample comes to: a quantity, or why it has no value."""
+
+    quantity: str
+    fault: str = ""
+
+
+def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
+    """Return what a sample is served as."""
+    try:
+        milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
+    except OverflowError:
+        return Value(
+            "", f"{report.show_number(sample.value)} is beyond 9.2e15, the limit of a quantity: requests fail"
+        )
+    if isinstance(milli, Dropped):
+        shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
+        return Value("", f"{shown} is not a finite number and is left out")
+    return Value(quantity.format_milli(milli))
+
+
+def refused(error: PrometheusError) -> str:
+    if error.kind == "type":
+        return f"{error}, so every request fails: let metricsQuery give one sample for each object"
+    if error.kind == "query":
+        return f"Prometheus refuses the query ({error}): fix metricsQuery, or what the selector puts into it"
+    return f"Prometheus does not answer the query ({error}): check its address and its load"
+
+
+def partial(warning: str) -> str:
+    return (
+        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix what "
+        "it names, or set onWarnings: accept on the rule"
+    )
+
+
+def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
+    label = query.object_label
+    place = query.rule.path
+    if result.type != "vector":
+        return (
+            f"the metricsQuery of {place} gives a {result.type} without object labels: keep the label {label}"
+        )
+    have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
+    if not have:
+        return (
+            f"the result of {place} has no label {label}, so no sample matches an object: group it by "
+            f"(<<.GroupBy>>)"
+        )
+    return (
+        f"the result of {place} has {listed(have)} but not {name}: use <<.LabelMatchers>> in "
+        "every selector of it"
+    )
+
+
+def no_number(metric: str, wanted: object, value: float) -> str:
+    zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
+    return (
+        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, not served as "
+        f"zero: let metricsQuery return a number, or nothing, where it divides by zero{zero}"
+    )
+
+
+def no_query(place: str, error: TemplateError) -> str:
+    return f"{place} gives no query, so every request fails: {error}"
+
+
+def no_object(wanted: Wanted) -> str:
+    return (
+        f"Prometheus has a value for {wanted} and the cluster has no such object: an autoscaler lists "
+        f"objects first and never requests it, so check the name"
+    )
+
+
+def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
+    return (
+        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, "
+        "so scrape them more often or allow more"
+    )
+
+
+class Followups(NamedTuple):
+    """Queries that tell why a query has no sample: without what was named, and without the namespace."""
+
+    named: str
+    around: str
+
+
+def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups:
+    """Return the queries that count the series of the object wherever they are, and the objects around it."""
+    by = ", ".join(
+        matchers.write_label(label) for label in (query.namespace_label, query.object_label) if label
+    )
+    around = (
+        Matcher(query.namespace_label, "=", wanted.namespace or "")
+        if query.namespace_label
+        else matchers.present(query.object_label)
+    )
+    return Followups(
+        f"count by ({by}) ({query.series}{{{Matcher(query.object_label, '=', name)}}})",
+        f"count by ({matchers.write_label(query.object_label)}) ({query.series}{{{around}}})",
+    )
+
+
+def external_followups(series: str, label: str, namespace: str, selector: Sequence[Matcher]) -> Followups:
+    """Return the queries that count the series of a selector anywhere, and all series of the namespace."""
+    around = matchers.join([Matcher(label, "=", namespace)] if label else [])
+    return Followups(
+        f"count by ({matchers.write_label(label) if label else ''}) ({series}{{{matchers.join(selector)}}})",
+        f"count ({series}{{{around}}})",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyCase:
+    """A query without a sample of what was asked about, and what the follow-ups found.
+
+    `place` is the path of the rule, `namespace_label` "" where the query has none, `labels` are those of the
+    series.
+    """
+
+    place: str
+    series: str
+    namespace_label: str
+    namespace: str | None
+    named: Sequence[Sample]
+    around: Sequence[Sample]
+    labels: frozenset[str]
+    look_back: str
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces of the series that were named, "" for series without the label."""
+        return sorted({sample.labels.get(self.namespace_label, "") for sample in self.named})
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the series that were named are in the namespace."""
+        return bool(self.named) and (not self.namespace_label or self.namespace in self.namespaces)
+
+
+def no_sample_of_object(
+    case: EmptyCase, wanted: Wanted, name: str, label: str, resource: APIResource, *, exists: bool | None
+) -> str:
+    """Return the sentence for an object without a sample.
+
+    `label` holds the names of objects; `exists` says whether the API server has the object, None where it was
+    not asked.
+    """
+    if exists is False:
+        return f"neither the cluster nor Prometheus has {wanted}: check kind, namespace and name"
+    if case.is_there:
+        return query_gives_nothing(case.place, case.series)
+    series, mapped = case.series, case.namespace_label
+    if case.named:
+        spaces = case.namespaces
+        have = f"only with {mapped}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
+        return (
+            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds the "
+            "namespace of the exporter; map the one that holds the object's "
+            f"own{namespace_guess(case.labels, mapped)}"
+        )
+    names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
+    place = f" in namespace {case.namespace}" if mapped else ""
+    if names:
+        there = (
+            "it is in the cluster, so check that it is scraped"
+            if exists
+            else "check the name, and that it is scraped"
+        )
+        return f"{series} has other {resource.plural}{place} ({listed(names)}) and not {name}: {there}"
+    also = f", and that {mapped} holds the namespace of the objects" if mapped else ""
+    return (
+        f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its "
+        f"targets are up{also}"
+    )
+
+
+def no_sample_of_external(case: EmptyCase, selector: str) -> str:
+    """Return the sentence for an external metric without a sample that passes `selector`."""
+    if case.is_there:
+        return query_gives_nothing(case.place, case.series)
+    series, mapped = case.series, case.namespace_label
+    if case.named:
+        spaces = case.namespaces
+        have = f"{mapped}={listed(map(repr, spaces))}" if any(spaces) else f"no label {mapped}"
+        return (
+            f"{series} has {have}, and an external metric is read in the namespace of the autoscaler "
+            f"({case.namespace}): map the label that holds it{namespace_guess(case.labels, mapped)}, or set "
+            f"resources.namespaced: false on {case.place}"
+        )
+    if case.around and selector:
+        labels = listed(sorted(case.labels))
+        return f"no series of {series} matches the selector {selector}: compare it with the labels ({labels})"
+    return (
+        f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are "
+        "up"
+    )
+
+
+def query_gives_nothing(place: str, series: str) -> str:
+    return (
+        f"the series {series} are there, but the metricsQuery of {place} returns nothing for them: a rate "
+        "needs two samples within its window, and every other matcher and operand has to find something; run "
+        "it part by part"
+    )
+
+
+def namespace_guess(labels: Iterable[str], mapped: str) -> str:
+    """Return " (such as ...)" for another label that may hold namespaces, "" without one."""
+    guesses = guess_overrides(label for label in sorted(labels) if label != mapped and "namespace" in label)
+    return f", such as {guesses[0]}" if guesses else ""
+
+
+def can_be_asked_for(metric: str) -> bool:
+    """Tell whether an autoscaler can ask for an external metric: its client writes the name in lower case."""
+    return metric == metric.lower()
+
+
+def lacks_a_part(metric: str, lost: int, number: int) -> str:
+    """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
+    return (
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are not numbers, so every request "
+        f"fails: "
+        "the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the rule: "
+        "zero serves NaN as 0, drop serves the rest"
+    )
+
+
+def served(metric: str, number: int) -> str:
+    if not can_be_asked_for(metric):
+        return (
+            f"{metric} is served, but autoscalers request external metrics in lower case and never find it: "
+            f"give it a lower-case name through name.as"
+        )
+    adds = ", which an autoscaler adds up" if number > 1 else ""
+    return f"{metric} is served: {counted(number, 'value', 'values')}{adds}"
+
+
+def no_namespace_label(place: str) -> str:
+    return (
+        f"{place} names no label for namespaces, so every request fails: add an override for namespace, or "
+        "set resources.namespaced: false"
+    )

@@ -1,0 +1,182 @@
+"""Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
+
+A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names,
+labels, objects, and rules beside one another. `lint_query` has what is wrong with the PromQL itself, and
+`saturation` gauges with a cap.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from adapter.errors import Fault, NamingError, TemplateError
+from adapter.model.autoscaling.boost import METRIC
+from adapter.model.resources import APIResource
+from adapter.rules.compile import Rule
+from adapter.rules.naming import NAMESPACES, UNWRITABLE
+from adapter.rules.registry import ROOT_SCOPED
+from adapter.rules.wording import counted, shown_series
+from fastpath_tools.check import lint_query, saturation
+from fastpath_tools.live.preview import RulePreview
+
+# From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
+# kind of object.
+MANY_METRICS = 1000
+
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
+
+Finding = tuple[str, str, str]
+"""Path below the rule, value, sentence."""
+
+
+def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]:
+    """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
+    warnings: dict[Fault, None] = {}  # what is true for pods is often true for namespaces too
+    makers: _Makers = {}
+    previews = list(previews)
+    for number, made in enumerate(previews):
+        findings = (
+            *_names(made),
+            *_references(made),
+            *_series(made),
+            *_labels(made),
+            *lint_query.check(made, scrape_interval),
+            *saturation.check(made, previews),
+            *_collisions(made, number, makers),
+        )
+        config = made.config
+        for path, value, sentence in findings:
+            warnings[Fault(f"{config.path}.{path}", value, sentence, config.source, config.line)] = None
+    return list(warnings)
+
+
+_Makers = dict[tuple[str, APIResource | None, str], tuple[int, str]]
+"""Number and path of the last rule that makes a metric, by API, kind of object and metric."""
+
+
+def _collisions(made: RulePreview, number: int, makers: _Makers) -> Iterator[Finding]:
+    """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
+    for metric in made.metrics:
+        keys = [(made.api, example.resource, metric) for example in made.examples]
+        if earlier := [makers[key] for key in keys if key in makers]:
+            _, path = max(earlier)
+            yield "name", metric, f"{path} defines the same metric; where both apply, the later rule is used"
+        makers.update(dict.fromkeys(keys, (number, made.path)))
+
+
+def _names(made: RulePreview) -> Iterator[Finding]:
+    rule, metrics = made.rule, set(made.metrics)
+    if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
+        metrics.add("".join(piece.text for piece in rule.namer.expansion))
+    for metric in sorted(metrics):
+        if not metric:
+            yield "name.as", rule.config.name_as, "the metric name is empty, so no request finds it"
+        if metric == METRIC:
+            sentence = (
+                "this name is reserved for the floors of boosted HPAs: --scaler and --serve-floors serve "
+                "those instead"
+            )
+            yield "name.as", metric, sentence
+        if "/" in metric:
+            yield "name.as", metric, "a name with a slash cannot be requested"
+        if made.external and metric != metric.lower():
+            sentence = (
+                "autoscalers request external metrics in lower case and never find a name with capitals"
+            )
+            yield "name.as", metric, sentence
+    if len(metrics) >= MANY_METRICS:
+        sentence = (
+            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list "
+            "short"
+        )
+        yield "seriesQuery", f"{len(metrics)} metrics", sentence
+
+
+def _references(made: RulePreview) -> Iterator[Finding]:
+    """Yield the references of `name.as` to groups that `name.matches` does not have."""
+    expression = made.rule.namer.matches
+    for braced, bare in _REFERENCE.findall(made.rule.config.name_as.replace("$$", "")):
+        name = braced or bare
+        known = int(name) <= expression.groups if name.isdecimal() else name in expression.groupindex
+        if known:
+            continue
+        number = re.match(r"[0-9]+(?=[A-Za-z_])", bare)
+        advice = f": write ${{{number[0]}}} to end the name of the group" if number else ""
+        yield (
+            "name.as",
+            f"${{{name}}}" if braced else f"${name}",
+            f"name.matches has no such group, so this is empty{advice}",
+        )
+
+
+def _series(made: RulePreview) -> Iterator[Finding]:
+    """Yield what the series that exist say; nothing if they were not read."""
+    if made.known is None:
+        return
+    unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
+    if unwritable:
+        number = counted(len(unwritable), "series name is", "series names are")
+        yield (
+            "seriesQuery",
+            "",
+            (
+                f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can "
+                "write without quotes, of letters, digits, underscores and colons"
+            ),
+        )
+    if not made.known:
+        yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
+    elif not made.series:
+        if names := len(made.known) - len(unwritable):
+            yield (
+                "seriesFilters",
+                "",
+                f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC",
+            )
+    else:
+        for label, resource in made.rule.converter.by_label.items():
+            # of an external rule's labels only the one for namespaces is ever used
+            used = resource.group_resource == NAMESPACES and made.rule.config.resources.namespaced
+            if label not in made.labels and (used or not made.external):
+                yield f"resources.overrides.{label}", "", "no series of this rule has the label"
+
+
+def _labels(made: RulePreview) -> Iterator[Finding]:
+    rule, resources = made.rule, made.rule.config.resources
+    if not made.external and not resources.namespaced:
+        yield "resources.namespaced", "false", "this affects externalRules only"
+    if made.external:
+        if resources.namespaced and not _names_namespaces(rule):
+            sentence = (
+                "no label for namespaces, so every request fails: add an override for namespace, or "
+                "namespaced: false"
+            )
+            yield "resources", "", sentence
+    elif not rule.converter.by_label and rule.converter.template is None:
+        sentence = (
+            "neither overrides nor a template, so no series belongs to an object and the metric is not listed"
+        )
+        yield "resources", "", sentence
+    elif made.known is not None and made.series and not made.examples:
+        yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
+    elif not _names_namespaces(rule) and not all(
+        each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
+    ):
+        sentence = (
+            "no label for namespaces, so namespaced objects cannot be requested: add an override for "
+            "namespace"
+        )
+        yield "resources.overrides", "", sentence
+    seen: dict[object, str] = {}
+    for label, resource in rule.converter.by_label.items():
+        earlier = seen.setdefault(resource.group_resource, label)
+        if earlier != label:
+            sentence = f"{earlier} names the same resource; queries use the label that comes last"
+            yield f"resources.overrides.{label}", str(resource.group_resource), sentence
+
+
+def _names_namespaces(rule: Rule) -> bool:
+    try:
+        rule.converter.label_for(NAMESPACES)
+    except (NamingError, TemplateError):
+        return False
+    return True

@@ -1,0 +1,248 @@
+"""The report of `fastpath check`: lines or a JSON object for each rule and each resource query."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.errors import Fault, PrometheusError
+from adapter.model import visible
+from adapter.model.metrics import QueryResult, Sample
+from adapter.model.timestamps import format_go_duration
+from adapter.rules.wording import counted, listed
+from fastpath_tools.live.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
+
+_SHOWN_VALUES = 3
+
+Answer = QueryResult | PrometheusError
+
+
+class Report(NamedTuple):
+    """One rule, or one query of the resource rules: its preview, its warnings, and what Prometheus answered.
+
+    `answer` is for all objects of the main example, None if it was not asked. `unread` says why the series
+    were not read.
+    """
+
+    preview: RulePreview | ResourcePreview
+    warnings: Sequence[Fault]
+    answer: Answer | None
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The reports on all files, the warnings about the files together, and their faults."""
+
+    reports: Sequence[Report]
+    warnings: Sequence[Fault]
+    faults: Sequence[Fault]
+    autoscaler_count: int = 0
+    schedule_count: int = 0
+
+    @property
+    def warning_count(self) -> int:
+        return sum(len(report.warnings) for report in self.reports) + len(self.warnings)
+
+    def text(self) -> str:
+        """Return the report for people: a block for each rule and resource query, and a line that counts."""
+        blocks = [visible.join(_block(report)) for report in self.reports]
+        blocks += [visible.join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
+        apis = Counter(report.preview.api for report in self.reports)
+        counts = [
+            counted(apis[CUSTOM], "rule", "rules"),
+            counted(apis[EXTERNAL], "external rule", "external rules"),
+        ]
+        if apis[RESOURCE]:
+            counts.append(counted(apis[RESOURCE], "resource query", "resource queries"))
+        if self.autoscaler_count:
+            counts.append(counted(self.autoscaler_count, "autoscaler", "autoscalers"))
+        if self.schedule_count:
+            counts.append(counted(self.schedule_count, "schedule", "schedules"))
+        counts.append(counted(self.warning_count, "warning", "warnings"))
+        if self.faults:
+            counts.append(counted(len(self.faults), "fault", "faults"))
+        return "\n".join([*blocks, ", ".join(counts)]) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """Return the same report for programs."""
+        of_rules = [report for report in self.reports if report.preview.api != RESOURCE]
+        of_resources = [report for report in self.reports if report.preview.api == RESOURCE]
+        return {
+            "rules": [*map(_document, of_rules)],
+            "resourceQueries": [*map(_document, of_resources)],
+            "warnings": [*map(_fault_document, self.warnings)],
+            "faults": [*map(_fault_document, self.faults)],
+        }
+
+
+def _block(report: Report) -> list[str]:
+    made = report.preview
+    lines = [f"{made.path}  ({place_of(made.config.source, made.config.line)})"]
+    if isinstance(made, RulePreview):
+        lines += _rule_lines(made, report.unread)
+        if made.main is not None:
+            lines += _example(made.main, report.answer)
+        lines += _scrape_lines(made)
+    else:
+        if made.main.resource:
+            lines.append(_line("objects", str(made.main.resource.group_resource)))
+        if made.main.promql:  # without a query a warning says why
+            lines += _example(made.main, report.answer)
+    below = (warning.path.removeprefix(made.path).removeprefix(".") for warning in report.warnings)
+    return [*lines, *map(_warning, report.warnings, below)]
+
+
+def _rule_lines(made: RulePreview, unread: str) -> list[str]:
+    lines = [_line("series", one_line(made.config.series_query) or "none")]
+    if unread:
+        lines.append(_line("", f"not read: {unread}"))
+    elif made.known is not None:
+        found = counted(sum(each.count for each in made.known), "series", "series")
+        names = counted(len(made.known), "name", "names")
+        lines.append(_line("", f"{found} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
+    lines.append(_line("metrics", _metrics(made)))
+    return lines if made.external else [*lines, _line("objects", _objects(made))]
+
+
+def _scrape_lines(made: RulePreview) -> list[str]:
+    if (scrape := made.config.scrape) is None:
+        return []
+    access = scrape.access
+    counts = made.rule.pod_query and made.rule.pod_query.counts
+    over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
+    interval = format_go_duration(access.interval)
+    where = f"{access.scheme}://POD:{access.port}{access.path}"
+    if scrape.source is not None:
+        where = f"{access.scheme}://ENDPOINT:{access.port}{access.path} of {scrape.source}"
+    return [_line("scrapes", f"{where} each {interval}{over}")]
+
+
+def _place(warning: Fault) -> str:
+    where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
+    return f"{warning.path}{where}"
+
+
+def _warning(warning: Fault, below: str) -> str:
+    return _line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part))
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<9} {text}"
+
+
+def place_of(source: str, line: int) -> str:
+    """Return file and line.
+
+    The line alone is left out where it is not known, as for the chart's own rules.
+    """
+    return f"{source}:{line}" if line else source
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _metrics(made: RulePreview) -> str:
+    if made.metrics:
+        return listed(metric or '""' for metric in made.metrics)
+    return (
+        "none"
+        if made.known is not None
+        else f"derived from names that match {made.config.name_matches or '.*'}"
+    )
+
+
+def _objects(made: RulePreview) -> str:
+    kinds = listed(str(example.resource.group_resource) for example in made.examples if example.resource)
+    template = made.config.resources.template
+    if made.known is None and template:
+        return f"{kinds or 'none'}, and what {template} finds among the labels"
+    return kinds or "none"
+
+
+def _example(example: Example, answer: Answer | None) -> list[str]:
+    if not example.promql:
+        return [_line("query", f"none: {example.fault}")]
+    lines = [_line("query", one_line(example.promql))]
+    if (verdict := example.separability) is not None:
+        joined = f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
+        lines.append(_line("separable", joined if verdict.separable else f"no: {verdict.reason}"))
+    if isinstance(answer, PrometheusError):
+        lines.append(_line("answer", f"refused: {answer}"))
+    elif answer is not None:
+        shown = ", ".join(show_sample(sample, example.label) for sample in answer.samples[:_SHOWN_VALUES])
+        more = f": {shown}" if shown else ""
+        lines.append(
+            _line("answer", f"{counted(len(answer.samples), 'sample', 'samples')} for all objects{more}")
+        )
+    return lines
+
+
+def show_number(value: float) -> str:
+    """Return a sample's value as Prometheus prints it, shortened to ten digits."""
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
+
+
+def show_sample(sample: Sample, label: str = "") -> str:
+    """Return a sample's object (or all its labels, where `label` is "") and value."""
+    if label:
+        return f"{sample.labels.get(label, f'(no label {label})')} {show_number(sample.value)}"
+    return f"{show_labels(sample)} {show_number(sample.value)}"
+
+
+def show_labels(sample: Sample) -> str:
+    """Return the labels of a sample but for its name."""
+    labels = ",".join(
+        f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "__name__"
+    )
+    return f"{{{labels}}}"
+
+
+def _document(report: Report) -> dict[str, Any]:
+    made = report.preview
+    document: dict[str, Any] = {
+        "path": made.path,
+        "file": made.config.source,
+        "line": made.config.line,
+        "api": made.api,
+    }
+    if isinstance(made, RulePreview):
+        document |= {
+            "seriesQuery": made.config.series_query,
+            "series": list(made.series),
+            "metrics": list(made.metrics),
+            "examples": [*map(_example_document, made.examples)],
+        }
+    else:
+        document["example"] = _example_document(made.main)
+    document["warnings"] = [*map(_fault_document, report.warnings)]
+    if report.unread:
+        document["unread"] = report.unread
+    if isinstance(report.answer, PrometheusError):
+        document["refused"] = str(report.answer)
+    elif report.answer is not None:
+        document["samples"] = len(report.answer.samples)
+    return document
+
+
+def _example_document(example: Example) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "resource": str(example.resource.group_resource) if example.resource else None
+    }
+    if not example.promql:
+        return {**document, "fault": example.fault}
+    document["promql"] = example.promql
+    if example.separability is not None:
+        document |= {"separable": example.separability.separable, "reason": example.separability.reason}
+    return document
+
+
+def _fault_document(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.source,
+        "line": fault.line,
+        "path": fault.path,
+        "value": fault.value,
+        "sentence": fault.expected,
+    }

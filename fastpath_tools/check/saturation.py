@@ -1,0 +1,236 @@
+"""Warnings about gauges that saturate: requests in flight up to a cap, utilization, usage of a cache.
+
+At its cap such a gauge cannot say how much more is needed. An autoscaler that reads it alone grows by at most
+the cap divided by the target in each decision, and not at all if that is within its tolerance. A sum with a
+queue does not saturate, nor does a ratio of something else to the gauge.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import promql_parser as promql
+
+from adapter.rules import parsing
+from fastpath_tools.live.preview import RulePreview
+
+
+class CappedGauge(NamedTuple):
+    """A series that cannot exceed `cap`, None where a setting of the program (`bound`) is the cap.
+
+    `advice` are series of the same program that do not saturate.
+    """
+
+    cap: float | None
+    bound: str
+    advice: tuple[str, ...] = ()
+
+
+_SHARE, _PERCENT = "1", "100 %"
+_VLLM, _SGLANG = ("vllm:num_requests_waiting",), ("sglang:num_queue_reqs",)
+_TRITON = ("nv_inference_pending_request_count",)
+_PICKER = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_control_queue_size")
+
+KNOWN = {
+    "vllm:num_requests_running": CappedGauge(None, "--max-num-seqs", _VLLM),
+    "vllm:kv_cache_usage_perc": CappedGauge(1, _SHARE, _VLLM),
+    "vllm:gpu_cache_usage_perc": CappedGauge(1, _SHARE, _VLLM),
+    "sglang:num_running_reqs": CappedGauge(None, "--max-running-requests", _SGLANG),
+    "sglang:token_usage": CappedGauge(1, _SHARE, _SGLANG),
+    "tgi_batch_current_size": CappedGauge(None, "the batch limits", ("tgi_queue_size",)),
+    "nv_gpu_utilization": CappedGauge(1, _SHARE, _TRITON),
+    "nv_cpu_utilization": CappedGauge(1, _SHARE, _TRITON),
+    "DCGM_FI_DEV_GPU_UTIL": CappedGauge(100, _PERCENT),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": CappedGauge(1, _SHARE),
+    "DCGM_FI_PROF_SM_ACTIVE": CappedGauge(1, _SHARE),
+    "DCGM_FI_PROF_SM_OCCUPANCY": CappedGauge(1, _SHARE),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": CappedGauge(1, _SHARE),
+    "dcgm_gpu_utilization": CappedGauge(100, _PERCENT),
+    "llm_d_epp_average_running_requests": CappedGauge(None, "the caps of the servers", _PICKER),
+    "llm_d_epp_average_kv_cache_utilization": CappedGauge(1, _SHARE, _PICKER),
+    "inference_pool_average_running_requests": CappedGauge(None, "the caps of the servers", _PICKER),
+    "inference_pool_average_kv_cache_utilization": CappedGauge(1, _SHARE, _PICKER),
+    "rabbitmq_queue_messages_unacked": CappedGauge(None, "the prefetch", ("rabbitmq_queue_messages",)),
+    "rabbitmq_detailed_queue_messages_unacked": CappedGauge(
+        None, "the prefetch", ("rabbitmq_detailed_queue_messages",)
+    ),
+    "celery_worker_tasks_active": CappedGauge(None, "the concurrency", ("celery_queue_length",)),
+    "sidekiq_busy_workers": CappedGauge(None, "the concurrency", ("sidekiq_enqueued_jobs",)),
+    "sidekiq_queue_busy_workers": CappedGauge(None, "the concurrency", ("sidekiq_queue_enqueued_jobs",)),
+    "phpfpm_active_processes": CappedGauge(None, "pm.max_children", ("phpfpm_listen_queue",)),
+    "tomcat_threads_busy_threads": CappedGauge(None, "the size of the thread pool"),
+    "executor_active_threads": CappedGauge(
+        None, "the size of the thread pool", ("executor_queued_tasks",)
+    ),
+    "hikaricp_connections_active": CappedGauge(
+        None, "the size of the connection pool", ("hikaricp_connections_pending",)
+    ),
+}  # fmt: skip
+"""By name of the series."""
+
+_LIKE_A_SHARE = re.compile(
+    r"_(?:utili[sz]ation|usage_perc|usage_percent|(?:utili[sz]ation|usage|busy|occupancy)_(?:ratio|percent|percentage))"
+    r"(?:_avg)?\Z"
+)
+_ANY_SHARE = CappedGauge(None, "1 or 100")
+
+_SERIES_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+_RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv", "changes", "resets"})
+_COUNTS = frozenset({"count", "count_values", "group"})
+_SAME_RANGE = frozenset({"avg", "max", "min", "quantile", "topk", "bottomk"})
+_COMPARISONS = frozenset({"==", "!=", ">", "<", ">=", "<=", "and", "unless"})
+
+
+class Saturation(NamedTuple):
+    """The series that bounds a query, and the largest result, None if that is not known."""
+
+    series: str
+    gauge: CappedGauge
+    largest: float | None
+
+
+def check(made: RulePreview, others: Sequence[RulePreview]) -> Iterator[tuple[str, str, str]]:
+    """Yield the warning about a rule whose metric saturates: path below the rule, value, sentence.
+
+    `others` are all rules of the files: if one serves the advised queue, the advice has been taken.
+    """
+    found = of_rule(made)
+    if found is None:
+        return
+    advice = found.gauge.advice
+    if advice and any(_reads(each, advice) for each in others):
+        return
+    remedy = (
+        f"read {' or '.join(advice)} in its place, add it to this one, or serve it as a second metric"
+        if advice
+        else "read a queue, or requests that arrive, as well"
+    )
+    yield (
+        "metricsQuery",
+        found.series,
+        (
+            f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: "
+            f"{remedy}"
+        ),
+    )
+
+
+def of_rule(made: RulePreview) -> Saturation | None:
+    """Return what bounds the metric of a rule; None if nothing does, or if the rule has several metrics."""
+    if len(made.series) != 1 or made.main is None or not made.main.promql:
+        return None
+    try:
+        parsed = parsing.parse(made.main.promql)
+    except ValueError:
+        return None
+    found = _of(parsed)
+    if found is None or not made.external or _is_one_sample(parsed):
+        return found
+    return found._replace(largest=None)  # an autoscaler adds the samples of an external metric up
+
+
+def _is_one_sample(node: Any) -> bool:
+    """Return whether the result is one sample for certain: an aggregation of everything, times a number."""
+    while isinstance(node, promql.ParenExpr | promql.BinaryExpr):
+        if isinstance(node, promql.ParenExpr):
+            node = node.expr
+        elif _number(node.lhs) is not None or _number(node.rhs) is not None:
+            node = node.rhs if _number(node.lhs) is not None else node.lhs
+        else:
+            return False
+    if not isinstance(node, promql.AggregateExpr) or str(node.op) in {"topk", "bottomk"}:
+        return False
+    grouping = node.modifier
+    return grouping is None or (grouping.type == promql.AggModifierType.By and not grouping.labels)
+
+
+def _reads(made: RulePreview, names: Sequence[str]) -> bool:
+    named = _SERIES_NAME.findall(f"{made.config.series_query} {made.config.metrics_query}")
+    return any(name in made.series or name in named for name in names)
+
+
+def _of(node: Any) -> Saturation | None:
+    """Return what bounds the result of a parsed query from above, None if nothing is known to."""
+    match node:
+        case promql.VectorSelector():
+            return _of_series(_name(node))
+        case promql.MatrixSelector():
+            return _of(node.vector_selector)
+        case promql.ParenExpr() | promql.SubqueryExpr():
+            return _of(node.expr)
+        case promql.Call():
+            return _of_call(node)
+        case promql.AggregateExpr():
+            return _of_aggregate(node)
+        case promql.BinaryExpr():
+            return _of_binary(node)
+        case _:
+            return None
+
+
+def _name(node: Any) -> str:
+    if node.name:
+        return str(node.name)
+    named = (each for each in node.matchers.matchers if each.name == "__name__")
+    return next((str(each.value) for each in named if each.op == promql.MatchOp.Equal), "")
+
+
+def _of_series(name: str) -> Saturation | None:
+    gauge = KNOWN.get(name)
+    if gauge is None and _LIKE_A_SHARE.search(name):
+        gauge = _ANY_SHARE
+    return None if gauge is None else Saturation(name, gauge, gauge.cap)
+
+
+def _of_call(node: Any) -> Saturation | None:
+    name = node.func.name
+    if name in _RATES or name.startswith(("absent", "count_", "present", "timestamp")):
+        return None
+    inner = next((found for found in map(_of, node.args) if found is not None), None)
+    if inner is None or name in {"avg_over_time", "max_over_time", "min_over_time", "last_over_time"}:
+        return inner
+    return inner._replace(largest=None)
+
+
+def _of_aggregate(node: Any) -> Saturation | None:
+    operator = str(node.op)
+    if operator in _COUNTS:
+        return None
+    inner = _of(node.expr)
+    if inner is None or operator in _SAME_RANGE:
+        return inner
+    return inner._replace(largest=None)  # a sum, of a number of series that is not known
+
+
+def _of_binary(node: Any) -> Saturation | None:
+    operator = str(node.op).strip()
+    left, right = _of(node.lhs), _of(node.rhs)
+    if operator in _COMPARISONS:
+        return left
+    factor = _number(node.lhs), _number(node.rhs)
+    if operator == "*" and (left or right):
+        inner = left or right
+        assert inner is not None
+        scale = factor[0] if left is None else factor[1]
+        return inner._replace(largest=_product(inner.largest, scale))
+    if operator == "/" and left is not None:
+        return left._replace(largest=_product(left.largest, None if not factor[1] else 1 / factor[1]))
+    if operator == "-":
+        return None if left is None else left._replace(largest=None)
+    if operator in {"+", "or"}:
+        constant = factor[0] is not None or factor[1] is not None
+        both = left is not None and right is not None
+        inner = left or right
+        return inner._replace(largest=None) if inner is not None and (both or constant) else None
+    return None
+
+
+def _number(node: Any) -> float | None:
+    while isinstance(node, promql.ParenExpr):
+        node = node.expr
+    return float(node.val) if isinstance(node, promql.NumberLiteral) else None
+
+
+def _product(largest: float | None, factor: float | None) -> float | None:
+    return None if largest is None or factor is None or factor <= 0 else largest * factor

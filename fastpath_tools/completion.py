@@ -1,0 +1,283 @@
+"""`fastpath completion SHELL`, and the candidates that its scripts ask for.
+
+The scripts know no verb and no flag. They call `fastpath __complete` with the words before the cursor, as the
+scripts of kubectl and helm do with theirs. It prints cobra's format: a candidate on each line, a tab and a
+description after it, and at the end a colon and a number that says what else the shell should offer. kubectl
+1.26 and later reads the same from the program `kubectl_complete-fastpath` for `kubectl fastpath`.
+"""
+
+import enum
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.cli import verbs
+from adapter.config import pflag
+from adapter.config.option_fields import Command, CommandOptions, arguments
+from adapter.config.pflag import Flag, FlagType
+from adapter.errors import Fault, InputError
+
+
+class Directive(enum.IntEnum):
+    """What the shell offers beside the candidates; the numbers are cobra's."""
+
+    FILES = 0
+    NOTHING = 4
+    FOLDERS = 16
+
+
+class Candidate(NamedTuple):
+    word: str
+    about: str = ""
+
+
+class Candidates(NamedTuple):
+    """What may stand in place of the last word."""
+
+    candidates: tuple[Candidate, ...] = ()
+    directive: Directive = Directive.NOTHING
+
+
+_FILE_METAVARS = frozenset({"file", "path"})
+_FOLDER_METAVAR = "folder"
+_HELP_FLAGS = (
+    Candidate("--help", "list the flags"),
+    Candidate("--help-all", "list also those without effect"),
+)
+
+
+def complete(words: Sequence[str]) -> Candidates:
+    """Return what may stand in place of the last word of a command line, which is "" where none has begun.
+
+    `words` are those after the program's name. As in cobra's scripts the candidates for `--flag=` are values
+    without the flag.
+    """
+    *before, last = words or [""]
+    if before[:1] == ["help"]:
+        before = before[1:]
+        return _matching(_verbs(), last) if not before else Candidates()
+    if not before:
+        others = [Candidate("help", "list the flags of a verb"), Candidate("version", "print the version")]
+        flags = [Candidate("--help", "list the verbs"), Candidate("--version", "print the version")]
+        return _matching(flags if last.startswith("-") else [*_verbs(), *others], last)
+    name, *given = before
+    verb = verbs.listed().get(name)
+    return Candidates() if verb is None else _complete_verb(verb.load_command(), given, last)
+
+
+def _verbs() -> list[Candidate]:
+    return [Candidate(name, verb.about) for name, verb in verbs.listed().items()]
+
+
+def _complete_verb(command: Command[Any], given: Sequence[str], last: str) -> Candidates:
+    table = command.table
+    waiting, flags_ended = _read(given, table)
+    if waiting is not None:
+        return _values(waiting, last)
+    if not flags_ended and last.startswith("-"):
+        name, equals, text = last.removeprefix("--").partition("=")
+        if equals and last.startswith("--"):
+            return _values(table[name], text) if name in table else Candidates()
+        used = {word.removeprefix("--").partition("=")[0] for word in given if word.startswith("--")}
+        return _matching([*_flags(command, used), *_HELP_FLAGS], last)
+    taken = command.arguments
+    if taken.choices:
+        return _matching(map(Candidate, taken.choices), last)
+    return Candidates(directive=Directive.FILES if taken.are_files else Directive.NOTHING)
+
+
+def _read(given: Iterable[str], table: Mapping[str, Flag]) -> tuple[Flag | None, bool]:
+    """Return the flag whose value comes next, if any, and whether `--` has ended the flags."""
+    waiting: Flag | None = None
+    for word in given:
+        if waiting is not None:
+            waiting = None
+        elif word == "--":
+            return None, True
+        elif word.startswith("--") and "=" not in word:
+            waiting = table.get(word[2:])
+        elif len(word) == 2 and word.startswith("-"):
+            waiting = next((flag for flag in table.values() if flag.shorthand == word[1]), None)
+        if waiting is not None and waiting.type is FlagType.BOOL:
+            waiting = None
+    return waiting, False
+
+
+def _flags(command: Command[Any], used: set[str]) -> Iterator[Candidate]:
+    """Yield the flags that the help lists; one that adds up may be given again."""
+    for name, flag in command.shown_flags().items():
+        if name not in used or flag.type in pflag.REPEATABLE:
+            yield Candidate(f"--{name}", _first_sentence(flag.help))
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].partition("; ")[0].removesuffix(".")
+
+
+def _values(flag: Flag, last: str) -> Candidates:
+    if flag.choices:
+        return _matching(map(Candidate, flag.choices), last)
+    if flag.type is FlagType.BOOL:
+        return _matching([Candidate("true"), Candidate("false")], last)
+    if flag.metavar == _FOLDER_METAVAR:
+        return Candidates(directive=Directive.FOLDERS)
+    is_file = flag.metavar in _FILE_METAVARS or flag.type is FlagType.CERTIFICATES
+    return Candidates(directive=Directive.FILES if is_file else Directive.NOTHING)
+
+
+def _matching(candidates: Iterable[Candidate], last: str) -> Candidates:
+    return Candidates(tuple(each for each in candidates if each.word.startswith(last)))
+
+
+def print_candidates(words: Sequence[str]) -> int:
+    """Print the candidates for a command line in cobra's format."""
+    found = complete(words)
+    lines = [f"{word}\t{about}" if about else word for word, about in found.candidates]
+    sys.stdout.write("\n".join([*lines, f":{found.directive.value}\n"]))
+    return 0
+
+
+def complete_plugin() -> int:
+    """Run as the program `kubectl_complete-fastpath`."""
+    return print_candidates(sys.argv[1:])
+
+
+# Bash cuts words at = and : too, so `--output=json` arrives in three pieces.
+_BASH = """\
+# bash completion for fastpath: source <(fastpath completion bash)
+_fastpath() {
+    local -a words=()
+    local i last=-1 joins=0 word cur line directive=0
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if ((last > 0)) && { ((joins)) || [[ $word == [=:]* ]]; }; then
+            words[last]+=$word
+        else
+            last=$((last + 1))
+            words[last]=$word
+        fi
+        joins=0
+        [[ $word == *[=:] ]] && joins=1
+    done
+    cur=${words[last]}
+    [[ $cur == -*=* ]] && cur=${cur#*=}
+    COMPREPLY=()
+    while IFS= read -r line; do
+        case $line in
+        :[0-9]*) directive=${line#:} ;;
+        *)
+            line=${line%%$'\\t'*}
+            [[ $line == "$cur"* ]] && COMPREPLY+=("$line")
+            ;;
+        esac
+    done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
+    if ((directive == 16)); then
+        compopt -o filenames 2>/dev/null
+        while IFS= read -r line; do
+            COMPREPLY+=("$line")
+        done < <(compgen -d -- "$cur")
+    fi
+    # without a reply bash offers files
+    ((directive == 0)) || compopt +o default 2>/dev/null
+    return 0
+}
+complete -o default -F _fastpath fastpath
+"""
+
+_ZSH = """\
+#compdef fastpath
+# zsh completion for fastpath: source <(fastpath completion zsh), or a file _fastpath in a folder of $fpath
+_fastpath() {
+    local -a lines described
+    local line directive=0
+    lines=("${(@f)$("${(@Q)words[1]}" __complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+    for line in "${lines[@]}"; do
+        if [[ $line == :<-> ]]; then
+            directive=${line#:}
+        elif [[ -n $line ]]; then
+            line=${line//:/\\\\:}
+            described+=("${line/$'\\t'/:}")
+        fi
+    done
+    [[ ${words[CURRENT]} == -*=* ]] && compset -P '*='
+    if ((${#described})); then
+        _describe -V fastpath described
+    elif ((directive == 16)); then
+        _files -/
+    elif ((directive == 0)); then
+        _files
+    fi
+}
+if [[ ${funcstack[1]} == _fastpath ]]; then
+    _fastpath
+else
+    compdef _fastpath fastpath
+fi
+"""
+
+_FISH = """\
+# fish completion for fastpath: fastpath completion fish | source
+# Fails where fish should offer files, which it then does itself.
+function __fastpath_prepare
+    set -l words (commandline -opc)
+    # with escaped blanks, or with a quote that is still open
+    set -l current (commandline -ct)
+    set current (string unescape -- "$current"; or string unescape -- "$current\\""
+        or string unescape -- "$current'")
+    set -l prefix (string match -r -- '^-[^=]*=' "$current")
+    set -l lines ($words[1] __complete $words[2..-1] "$current" 2>/dev/null)
+    set -l directive (string sub --start 2 -- $lines[-1])
+    set -g __fastpath_candidates
+    for line in $lines[1..-2]
+        set -a __fastpath_candidates "$prefix$line"
+    end
+    if test "$directive" = 16
+        set -l rest (string replace -r -- '^-[^=]*=' '' "$current")
+        set -a __fastpath_candidates (printf "$prefix%s\\n" (__fish_complete_directories "$rest" ''))
+    end
+    test "$directive" != 0
+end
+complete -c fastpath -n __fastpath_prepare -f -a '$__fastpath_candidates'
+"""
+
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions(CommandOptions):
+    """The shell, as the only argument."""
+
+    shells: tuple[str, ...] = arguments(*_SCRIPTS)
+
+
+COMMAND = Command(
+    verb="completion",
+    options=CompletionOptions,
+    usage="bash|zsh|fish",
+    about="""\
+Prints the script that makes a shell complete verbs, flags and values of fastpath. To load it in each new
+shell:
+
+    echo 'source <(fastpath completion bash)' >>~/.bashrc
+    echo 'source <(fastpath completion zsh)' >>~/.zshrc      # after compinit
+    fastpath completion fish >~/.config/fish/completions/fastpath.fish
+
+`kubectl fastpath` is completed by kubectl's own script, from kubectl 1.26 on: it finds the program
+kubectl_complete-fastpath, which is installed with fastpath.
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the script for a shell. InputError for anything else."""
+    from adapter.cli import command_line  # noqa: PLC0415 - candidates do not need it, and are asked for at each tab
+
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    if len(options.shells) != 1 or options.shells[0] not in _SCRIPTS:
+        given = " ".join(options.shells)
+        raise InputError([Fault("SHELL", given, "expected bash, zsh or fish")])
+    sys.stdout.write(_SCRIPTS[options.shells[0]])
+    return 0

@@ -1,0 +1,199 @@
+"""`fastpath convert`.
+
+The FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with --back the reverse, and the
+FastPathSchedule for each ScaledObject with cron triggers and each ScalingSchedule. Fields that the other kind
+does not have, and times at which a schedule differs from what it comes from, are named on standard error.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
+from adapter.config.yaml import documents
+from adapter.config.yaml.documents import YAMLDocument
+from adapter.errors import Fault, InputError
+from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from fastpath_tools import origins
+from fastpath_tools.convert import conversion, drafts, keda, scaling_schedules
+from fastpath_tools.convert.conversion import Converted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(CommandOptions):
+    files: tuple[str, ...] = arguments(are_files=True)
+    back: bool = option(
+        FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."
+    )
+
+
+COMMAND = Command(
+    verb="convert",
+    options=ConvertOptions,
+    usage="[FILE...] [flags]",
+    about="""\
+Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
+YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
+metrics and behavior are kept. The annotations of boost for pending capacity and a forecast become
+fields. What the other kind does not have is left out and named on standard error: the metric and
+the other annotations of boost, or syncPeriod, mode, fallback, pendingCapacity and forecast.
+Standard error also names metrics that end with the HorizontalPodAutoscaler, which are those of its
+metric-config.* annotations and those of KEDA, and an owner that makes it again, such as a
+ScaledObject.
+
+Prints the FastPathSchedule for the cron triggers of each ScaledObject of KEDA, and for each
+ScalingSchedule or ClusterScalingSchedule of kube-metrics-adapter that a HorizontalPodAutoscaler of
+the manifest reads. Standard error has the times at which the schedule and the other scaler differ,
+what the autoscaler needs of a ScaledObject (minReplicaCount, maxReplicaCount, other triggers,
+fallback, behavior), and each field that is not kept. A ScaledObject without a cron trigger, or
+paused by an annotation (paused, paused-replicas), has no schedule.
+docs/guides/migrate-schedules.md explains them.
+
+Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
+scale it. docs/guides/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:
+standard input.
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Convert documents; 0 if all autoscalers were, 2 if one is not valid or the files have no autoscaler.
+
+    With status 2 nothing is printed.
+    """
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    faults: list[Fault] = []
+    found: list[_Object] = []
+    for file in command_line.given_files("convert", options.files):
+        try:
+            found += _objects(command_line.read_source(file), faults)
+        except InputError as error:
+            faults += error.faults
+    made = list(_convert(found, faults, back=options.back))
+    if not made and not faults:
+        expected = KIND if options.back else _SOURCES
+        faults.append(Fault("", "", f"expected a {expected}; the files have no such object"))
+    if faults:
+        raise InputError(faults)
+    command_line.show("---\n".join(made))
+    return 0
+
+
+_SOURCES = (
+    f"{HPA_KIND}, a {keda.SCALED_OBJECT} that has a cron trigger and is not paused, or a "
+    f"{scaling_schedules.NAMESPACED}"
+)
+
+
+class _Object(NamedTuple):
+    """An object of a file; `place` is its path in the document with a final dot, or ""."""
+
+    tree: Any
+    place: str
+    document: YAMLDocument
+    source: str
+
+
+def _objects(source: command_line.SourceText, faults: list[Fault]) -> Iterator[_Object]:
+    for document in documents.read_documents(source.text, source.name):
+        if isinstance(document, InputError):
+            faults += document.faults
+            continue
+        for place, tree in autoscaler_documents.documents_in(document.value):
+            yield _Object(tree, place, document, source.name)
+
+
+def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> Iterator[str]:
+    """Yield the successors of objects as YAML.
+
+    Objects of other kinds are named and left out; `faults` grows with what is wrong.
+    """
+    files = _Files(
+        [each.tree for each in found if autoscaler_documents.kind_of(each.tree)],
+        [each.tree for each in found if scaling_schedules.is_scaling_schedule(each.tree)],
+    )
+    now = int(SystemClock().wall())
+    for tree, place, document, source in found:
+        where = f"{source}:{document.line_of(place.rstrip('.'))}"
+        line = f"{where}: {_named(tree)}"
+        try:
+            converted = _successors(tree, files, now, back=back)
+        except InputError as error:
+            faults += (documents.located(fault, place, document, source) for fault in error.faults)
+            continue
+        if not converted:
+            for reason in (not back and keda.reasons_left_out(tree)) or ["left out"]:
+                command_line.tell("convert", f"{line}: {reason}")
+        for each in converted:
+            for note in each.notes:
+                command_line.tell("convert", f"{line}: {note}")
+            yield command_line.to_yaml(_listed(each.document))
+
+
+class _Files(NamedTuple):
+    """The autoscalers and the ScalingSchedules of all files."""
+
+    autoscalers: Sequence[dict[str, Any]]
+    schedules: Sequence[dict[str, Any]]
+
+
+def _successors(tree: Any, files: _Files, now: int, *, back: bool) -> Sequence[Converted]:
+    """Return what takes the place of an object, nothing for one of another kind, or one left out."""
+    if back:
+        return [conversion.to_native(tree)] if autoscaler_documents.kind_of(tree) == KIND else []
+    if autoscaler_documents.kind_of(tree):
+        return [_autoscaler(tree, files.schedules)]
+    if keda.is_scaled_object(tree) and not keda.reasons_left_out(tree):
+        return keda.convert(tree, lambda *target: _autoscaler_of(files.autoscalers, *target), now)
+    if scaling_schedules.is_scaling_schedule(tree):
+        return scaling_schedules.convert(tree, files.autoscalers, now)
+    return []
+
+
+def _autoscaler(tree: dict[str, Any], schedules: Sequence[dict[str, Any]]) -> Converted:
+    """Return the FastPathAutoscaler without the metrics of ScalingSchedules that are converted as well."""
+    conversion.to_fastpath(tree)  # its faults have the places of the document as it is given
+    rest, replaced = scaling_schedules.without_replaced(tree, schedules)
+    made = conversion.to_fastpath(rest)
+    if not replaced:
+        return made._replace(notes=(*made.notes, *origins.replacement_notes(tree)))
+    notes = [f"left out: metric {name}, as the schedule takes its place" for name in replaced]
+    if not rest["spec"].get("metrics"):
+        notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
+    return made._replace(notes=(*notes, *made.notes, *origins.replacement_notes(rest)))
+
+
+def _autoscaler_of(
+    autoscalers: Sequence[dict[str, Any]], reference: dict[str, Any], namespace: str | None
+) -> str:
+    """Return the name of the autoscaler of a target, "" for none."""
+    for tree in autoscalers:
+        meta = drafts.mapping_at(tree, "metadata")
+        target = drafts.mapping_at(drafts.mapping_at(tree, "spec"), "scaleTargetRef")
+        kinds = [each.get("kind") or "Deployment" for each in (target, reference)]
+        same = kinds[0] == kinds[1] and target.get("name") == reference.get("name")
+        if same and (meta.get("namespace") or None) == namespace:
+            return str(meta.get("name"))
+    return ""
+
+
+def _named(tree: object) -> str:
+    """Return what a document is, as far as it says."""
+    if not isinstance(tree, dict):
+        return "not an object"
+    meta = tree.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)
+
+
+def _listed(value: Any) -> Any:
+    """Return a value with lists for tuples, which YAML does not know."""
+    if isinstance(value, dict):
+        return {name: _listed(below) for name, below in value.items()}
+    return [_listed(below) for below in value] if isinstance(value, tuple) else value

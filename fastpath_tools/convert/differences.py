@@ -1,0 +1,224 @@
+"""What differs between the times at which another scaler is active and those of the windows written for it.
+
+A week is compared by a clock that is never set. The changes of the clock in the year after now are compared
+on their own, minute by minute. Times that differ from year to year are compared over that year.
+"""
+
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from adapter.model.schedules import local_time, windows
+from adapter.model.schedules.windows import Schedule, Span
+from fastpath_tools.convert.cron import DAY
+from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
+
+ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[Span]]
+"""From a start, an end (seconds since 1970) and a zone to the times in between that are active."""
+
+YEAR = 366 * DAY
+_MOST_NAMED = 4
+_AROUND_CHANGE = 36 * 3600
+_HOUR = 3600
+
+
+class Compared(NamedTuple):
+    """A scaler by its `name`, when it is active, when the schedule is, and whether all weeks are the same."""
+
+    name: str
+    original: ActiveSpans
+    schedule: ActiveSpans
+    is_weekly: bool
+
+
+def spans_of_windows(schedule: Schedule, names: Sequence[str]) -> ActiveSpans:
+    """Return the times at which one of the windows `names` of a schedule is active."""
+
+    def active(start: int, end: int, zone: ZoneInfo) -> Sequence[Span]:
+        placed = Schedule(schedule.name, zone, schedule.windows, schedule.excepted)
+        found = [
+            span
+            for window in placed.windows
+            if window.name in names
+            for span in windows.spans_of(window, placed, start, end)
+        ]
+        return union(found, start, end)
+
+    return active
+
+
+def union(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        begin, until = max(span.begin, start), min(span.end, end)
+        if until <= begin:
+            continue
+        if found and begin <= found[-1].end:
+            found[-1] = Span(found[-1].begin, max(found[-1].end, until))
+        else:
+            found.append(Span(begin, until))
+    return found
+
+
+def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """Return the times of `spans` outside `others`; both are in order and do not overlap."""
+    found = []
+    for span in spans:
+        begin = span.begin
+        for other in others:
+            if other.end <= begin or other.begin >= span.end:
+                continue
+            if begin < other.begin:
+                found.append(Span(begin, other.begin))
+            begin = other.end
+        if begin < span.end:
+            found.append(Span(begin, span.end))
+    return found
+
+
+def sentences(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
+    """Yield what a comparison finds, each a sentence without the final stop; times are local."""
+    if compared.is_weekly:
+        yield from _in_a_week(compared)
+        yield from _at_changes(compared, zone, now)
+    else:
+        yield from _in_a_year(compared, zone, now)
+
+
+# -- a week, a year ------------------------------------------------------------------------------------------
+
+
+def _in_a_week(compared: Compared) -> Iterator[str]:
+    original, schedule = _both(compared, WEEK_START, WEEK_START + WEEK, UTC)
+    if original == schedule:
+        yield f"active {_hours(original)} a week, as {compared.name} is"
+        return
+    yield f"{compared.name} is active {_hours(original)} a week, the schedule {_hours(schedule)}"
+    for who, other, more in _either_way(compared, original, schedule):
+        named = _listed(_joined(more), _week_span)
+        yield f"{who} active {named} as well ({_hours(more)} a week); {other} not"
+
+
+def _in_a_year(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
+    start = now // 60 * 60
+    original, schedule = _both(compared, start, start + YEAR, zone)
+    if original == schedule:
+        yield f"active {_hours(original)} in the next 366 days, as {compared.name} is"
+        return
+    yield (
+        f"{compared.name} is active {_hours(original)} in the next 366 days, the schedule {_hours(schedule)}"
+    )
+    for who, other, more in _either_way(compared, original, schedule):
+        named = _listed(more, lambda span: _dated_span(span, zone))
+        yield f"{who} active {named} as well; {other} not"
+
+
+def _both(compared: Compared, start: int, end: int, zone: ZoneInfo) -> tuple[Sequence[Span], Sequence[Span]]:
+    return (
+        union(compared.original(start, end, zone), start, end),
+        union(compared.schedule(start, end, zone), start, end),
+    )
+
+
+def _either_way(
+    compared: Compared, original: Sequence[Span], schedule: Sequence[Span]
+) -> Iterator[tuple[str, str, list[Span]]]:
+    for who, other, more in (
+        (f"{compared.name} is", "the schedule is", without(original, schedule)),
+        ("the schedule is", f"{compared.name} is", without(schedule, original)),
+    ):
+        if more:
+            yield who, other, more
+
+
+# -- changes of the clock ------------------------------------------------------------------------------------
+
+
+def _at_changes(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
+    """Yield a sentence for each time around a change of the clock at which one is active and not the other.
+
+    What differs in every week at that time is left out.
+    """
+    week = _both(compared, WEEK_START, WEEK_START + WEEK, UTC)
+    for change in local_time.transitions(now, now + YEAR, zone):
+        start, end = change - _AROUND_CHANGE, change + _AROUND_CHANGE
+        both = _both(compared, start, end, zone)
+        minutes: tuple[list[Span], list[Span]] = ([], [])
+        for at in range(start, end, 60):
+            original, schedule = (_covers(spans, at) for spans in both)
+            local = _in_reference_week(local_time.local_at(at, zone))
+            usual = tuple(_covers(spans, local) for spans in week)
+            if original != schedule and (original, schedule) != usual:
+                minutes[schedule].append(Span(at, at + 60))
+        before, after = (local_time.offset_at(at, zone) for at in (change - 1, change))
+        way = "forward" if after > before else "back"
+        day = f"{local_time.local_at(change - 1, zone):%a %Y-%m-%d}"
+        for who, other, listed in (
+            (f"{compared.name} is", "the schedule is", minutes[False]),
+            ("the schedule is", f"{compared.name} is", minutes[True]),
+        ):
+            if more := union(listed, start, end):
+                named = _listed(more, lambda span: _offset_span(span, zone))
+                yield f"the clock is set {way} on {day}: {who} active {named}; {other} not"
+
+
+def _covers(spans: Sequence[Span], instant: int) -> bool:
+    place = bisect.bisect_right(spans, instant, key=lambda span: span.begin) - 1
+    return place >= 0 and instant < spans[place].end
+
+
+def _in_reference_week(local: datetime) -> int:
+    return WEEK_START + local.weekday() * DAY + local.hour * _HOUR + local.minute * 60
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def _joined(spans: Sequence[Span]) -> Sequence[Span]:
+    """Return the spans of a week with one over its end as one."""
+    end = WEEK_START + WEEK
+    if len(spans) > 1 and spans[0].begin == WEEK_START and spans[-1].end == end:
+        return [*spans[1:-1], Span(spans[-1].begin, spans[0].end + WEEK)]
+    return spans
+
+
+def _listed(spans: Sequence[Span], write: Callable[[Span], str]) -> str:
+    named = ", ".join(write(span) for span in spans[:_MOST_NAMED])
+    more = len(spans) - _MOST_NAMED
+    return f"{named} and {more} more times" if more > 0 else named
+
+
+def _week_span(span: Span) -> str:
+    if span == (WEEK_START, WEEK_START + WEEK):
+        return "always"
+    begin, end = (local_time.local_at(at, UTC) for at in span)
+    return _written(begin, end, "%a %H:%M")
+
+
+def _dated_span(span: Span, zone: ZoneInfo) -> str:
+    begin, end = (local_time.local_at(at, zone) for at in span)
+    return _written(begin, end, "%a %Y-%m-%d %H:%M")
+
+
+def _written(begin: datetime, end: datetime, form: str) -> str:
+    return f"{begin.strftime(form)} to {end.strftime('%H:%M' if begin.date() == end.date() else form)}"
+
+
+def _offset_span(span: Span, zone: ZoneInfo) -> str:
+    """Write a span with the offset of each end: near a change of the clock, only that is unambiguous."""
+    begin, end = (_with_offset(at, zone) for at in span)
+    return f"{begin} to {end}"
+
+
+def _with_offset(at: int, zone: ZoneInfo) -> str:
+    minutes = local_time.offset_at(at, zone) // 60
+    hours, rest = divmod(abs(minutes), 60)
+    sign = "-" if minutes < 0 else "+"
+    return f"{local_time.local_at(at, zone):%a %H:%M}{sign}{hours:02d}:{rest:02d}"
+
+
+def _hours(spans: Sequence[Span]) -> str:
+    return f"{round(sum(end - begin for begin, end in spans) / _HOUR, 1):g} h"

@@ -1,0 +1,179 @@
+"""FastPathSchedules from windows of other scalers, and the report on each window."""
+
+import json
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from adapter.errors import Fault, InputError
+from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
+from adapter.model.schedules import documents, local_time
+from adapter.model.schedules.documents import BY_START, KIND
+from fastpath_tools.convert.conversion import SERVER_SET, Converted
+from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
+
+_NOWHERE = "a-namespace"
+
+
+class WindowDraft(NamedTuple):
+    """Windows that stand for one entry of another scaler.
+
+    `windows` have names, and no bounds beside `replicas`. `original` says when the scaler takes the entry as
+    active, None where the windows say the same. `label` names the entry in the report.
+    """
+
+    label: str
+    zone: ZoneInfo
+    windows: Sequence[dict[str, Any]]
+    replicas: int
+    original: ActiveSpans | None
+    is_weekly: bool
+
+
+class ScheduleDraft(NamedTuple):
+    """What the schedules of a document have in common; `scaler` is the name of the other scaler."""
+
+    scaler: str
+    name: str
+    namespace: str | None
+    targets: Sequence[dict[str, str]]
+    by_start: bool
+    windows: Sequence[WindowDraft]
+
+
+def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
+    """Yield a schedule for each zone, with its report. InputError if one is not valid."""
+    zones = list(dict.fromkeys(each.zone.key for each in draft.windows))
+    for key in zones:
+        entries = [each for each in draft.windows if each.zone.key == key]
+        name = draft.name if key == zones[0] else f"{draft.name}-{_slug(key)}"
+        document = _document(draft, name, entries)
+        read = documents.read_document(document, _NOWHERE)
+        yield Converted(document, tuple(_report(draft.scaler, entries, read.schedule, now)))
+
+
+def _report(scaler: str, entries: Sequence[WindowDraft], schedule: Any, now: int) -> Iterator[str]:
+    for entry in entries:
+        if entry.original is None:
+            continue
+        names = [window["name"] for window in entry.windows]
+        ours = spans_of_windows(schedule, names)
+        for sentence in sentences(Compared(scaler, entry.original, ours, entry.is_weekly), entry.zone, now):
+            yield f"{entry.label}: {sentence}"
+
+
+def _document(draft: ScheduleDraft, name: str, entries: Sequence[WindowDraft]) -> dict[str, Any]:
+    placed = {} if draft.namespace is None else {"namespace": draft.namespace}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, **placed},
+        "spec": {
+            "targets": [dict(target) for target in draft.targets],
+            "timeZone": entries[0].zone.key,
+            **({"ready": BY_START} if draft.by_start else {}),
+            "windows": [
+                {**window, "minReplicas": entry.replicas} for entry in entries for window in entry.windows
+            ],
+        },
+    }
+
+
+def _slug(key: str) -> str:
+    return "".join(sign if sign.isalnum() else "-" for sign in key.lower()).strip("-")
+
+
+def zone_of(name: object, path: str, faults: list[Fault]) -> ZoneInfo | None:
+    """Return the zone of a name of the tz database; else None and a fault."""
+    if isinstance(name, str) and (zone := local_time.read_zone(name)) is not None:
+        return zone
+    shown = "absent" if name is None else autoscaler_documents.shown(name)
+    faults.append(Fault(path, shown, "expected a time zone of the tz database such as Europe/Berlin"))
+    return None
+
+
+def mapping_at(tree: object, key: str) -> dict[str, Any]:
+    """Return a mapping of a document, an empty one where it is absent."""
+    found = tree.get(key) if isinstance(tree, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def listed_at(tree: object, key: str) -> list[Any]:
+    """Return a list of a document, an empty one where it is absent."""
+    found = tree.get(key) if isinstance(tree, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def integer_at(tree: dict[str, Any], key: str, path: str, faults: list[Fault], default: int | None) -> int:
+    """Return an integer of a document, also one that is written as text; else 0 and a fault."""
+    value = tree.get(key, default)
+    text = value.strip() if isinstance(value, str) else str(value)
+    if not isinstance(value, bool) and text.removeprefix("-").isdecimal() and len(text) <= 10:
+        return int(text)
+    shown = "absent" if value is None else autoscaler_documents.shown(value)
+    faults.append(Fault(path, shown, "expected an integer"))
+    return 0
+
+
+def named(tree: dict[str, Any], faults: list[Fault]) -> tuple[str, str | None]:
+    """Return name and namespace of a document; a fault where it has no name."""
+    meta = mapping_at(tree, "metadata")
+    name, namespace = meta.get("name"), meta.get("namespace")
+    if not isinstance(name, str) or not name:
+        faults.append(Fault("metadata.name", "absent", "it is required"))
+        return "", None
+    return name, namespace if isinstance(namespace, str) and namespace else None
+
+
+_OF_THE_OBJECT = frozenset({"apiVersion", "kind", "status", "metadata.name", "metadata.namespace"}) | {
+    f"metadata.{name}" for name in SERVER_SET
+}
+
+
+def left_out(tree: dict[str, Any], read: AbstractSet[str]) -> Iterator[str]:
+    """Yield a note on the fields of a document whose paths are not in `read`; they have [] for indices."""
+    names = [f"{path}: {whole(value)}" for path, value in _unread(tree, "", "", read | _OF_THE_OBJECT)]
+    if names:
+        yield f"left out: {', '.join(names)}"
+
+
+def _unread(tree: object, path: str, pattern: str, read: AbstractSet[str]) -> Iterator[tuple[str, object]]:
+    """Yield path and value of each field that is not read; of one without a part that is, the whole."""
+    if tree is None or pattern in read or path.endswith(LAST_APPLIED):
+        return
+    is_above = pattern in {"", "metadata", "metadata.annotations"} or any(
+        each.startswith((f"{pattern}.", f"{pattern}[]")) for each in read
+    )
+    if not is_above or not isinstance(tree, dict | list):
+        yield path, tree
+    elif isinstance(tree, dict):
+        dot = "." if path else ""
+        for name, value in tree.items():
+            yield from _unread(value, f"{path}{dot}{name}", f"{pattern}{dot}{name}", read)
+    else:
+        for index, value in enumerate(tree):
+            yield from _unread(value, f"{path}[{index}]", f"{pattern}[]", read)
+
+
+def whole(value: object) -> str:
+    """Return a value as JSON, whole: it may be needed elsewhere."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def check(faults: Sequence[Fault]) -> None:
+    if faults:
+        raise InputError(list(faults))
+
+
+def of_type(tree: object, kind: str) -> bool:
+    return isinstance(tree, dict) and tree.get("type") == kind
+
+
+def with_names(windows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return windows with names: the first has `name`, others a number behind it."""
+    return [
+        {"name": name if not index else f"{name}-part-{index + 1}", **window}
+        for index, window in enumerate(windows)
+    ]

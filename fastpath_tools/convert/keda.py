@@ -1,0 +1,206 @@
+"""The cron triggers of a ScaledObject (keda.sh/v1alpha1) as FastPathSchedules.
+
+KEDA serves each active cron trigger as a metric, desiredReplicas with a target of 1 for each pod, and its HPA
+takes the highest metric. A floor has the same effect, but for the HPA's tolerance.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from adapter.errors import Fault
+from adapter.model.autoscaling import documents
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from fastpath_tools.convert import cron, drafts, keda_cron, keda_notes
+from fastpath_tools.convert.conversion import Converted
+from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
+
+SCALED_OBJECT = "ScaledObject"
+
+_DEFAULT_MOST = 100
+_DEFAULT_COOLDOWN = 300
+_TOLERANCE = 0.1
+
+AutoscalerOf = Callable[[dict[str, Any], str | None], str]
+"""From a target reference and a namespace to the name of its autoscaler in the files, "" for none."""
+
+
+def is_scaled_object(tree: object) -> bool:
+    return (
+        isinstance(tree, dict)
+        and tree.get("kind") == SCALED_OBJECT
+        and str(tree.get("apiVersion")).startswith("keda.sh/")
+    )
+
+
+def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
+    """Return the cron triggers of a ScaledObject with their indices."""
+    triggers = drafts.listed_at(drafts.mapping_at(tree, "spec"), "triggers")
+    return [(index, each) for index, each in enumerate(triggers) if drafts.of_type(each, "cron")]
+
+
+def reasons_left_out(tree: Any) -> list[str]:
+    """Return why no schedule is made for a ScaledObject, and what its autoscaler needs instead.
+
+    Nothing for one that has a schedule, and for another kind.
+    """
+    if not is_scaled_object(tree):
+        return []
+    if paused := keda_notes.paused(tree):
+        return [f"left out: {paused}, which a floor would change: convert it without the annotation"]
+    if cron_triggers(tree):
+        return []
+    spec = drafts.mapping_at(tree, "spec")
+    types = ", ".join(str(each.get("type")) for each in _others(spec)) or "none"
+    lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
+    reason = (
+        f"left out: it has no cron trigger, so it has no schedule: make a {KIND} with minReplicas {lowest}, "
+        f"maxReplicas {highest} and a metric for each trigger ({types}), and delete the {SCALED_OBJECT} "
+        "before you apply it"
+    )
+    return [reason, *keda_notes.autoscaler_notes(tree)]
+
+
+def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list[Converted]:
+    """Return the schedules for the cron triggers of a ScaledObject. InputError with all faults.
+
+    The report of the last schedule ends with what concerns the whole document.
+    """
+    faults: list[Fault] = []
+    spec = drafts.mapping_at(tree, "spec")
+    name, namespace = drafts.named(tree, faults)
+    modifiers = drafts.mapping_at(drafts.mapping_at(spec, "advanced"), "scalingModifiers")
+    if modifiers.get("formula"):
+        expected = "expected no formula: it computes with the value of the cron trigger, which a floor is not"
+        faults.append(
+            Fault("spec.advanced.scalingModifiers.formula", documents.shown(modifiers["formula"]), expected)
+        )
+    entries = [entry for index, each in cron_triggers(tree) for entry in _entry(index, each, faults)]
+    lowest = drafts.integer_at(spec, "minReplicaCount", "spec.minReplicaCount", faults, 0)
+    highest = drafts.integer_at(spec, "maxReplicaCount", "spec.maxReplicaCount", faults, _DEFAULT_MOST)
+    drafts.check(faults)
+    reference = drafts.mapping_at(spec, "scaleTargetRef")
+    existing = autoscaler_of(reference, namespace)
+    targets = [{"kind": KIND, "name": existing or name}]
+    draft = ScheduleDraft("KEDA", name, namespace, targets, False, entries)
+    made = list(drafts.write(draft, now))
+    notes = list(_notes(spec, entries, highest))
+    if existing:
+        notes.append(
+            f"minReplicaCount is {lowest} and maxReplicaCount {highest}: {KIND} {existing} has limits of its "
+            "own"
+        )
+    else:
+        notes.append(_missing_autoscaler(name, spec, (lowest, highest)))
+    notes += [*keda_notes.autoscaler_notes(tree), *drafts.left_out(tree, keda_notes.READ)]
+    made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes))
+    return made
+
+
+def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator[WindowDraft]:
+    path = f"spec.triggers[{index}]"
+    before = len(faults)
+    meta = drafts.mapping_at(trigger, "metadata")
+    zone = drafts.zone_of(meta.get("timezone"), f"{path}.metadata.timezone", faults)
+    start = _expression(meta, "start", path, faults)
+    end = _expression(meta, "end", path, faults)
+    replicas = drafts.integer_at(meta, "desiredReplicas", f"{path}.metadata.desiredReplicas", faults, None)
+    if len(faults) == before and replicas < 1:
+        faults.append(Fault(f"{path}.metadata.desiredReplicas", str(replicas), "expected 1 or more"))
+    if trigger.get("metricType", "AverageValue") != "AverageValue":
+        expected = "expected AverageValue: with another type KEDA multiplies the count at every sync"
+        faults.append(Fault(f"{path}.metricType", documents.shown(trigger["metricType"]), expected))
+    if start is not None and start == end:
+        faults.append(
+            Fault(f"{path}.metadata.end", documents.shown(meta["end"]), "expected another than start")
+        )
+    if len(faults) > before:
+        return
+    assert zone is not None
+    assert start is not None
+    assert end is not None
+    read = keda_cron.KedaCronTrigger(start, end)
+    try:
+        windows = keda_cron.windows_of(read)
+    except ValueError as error:
+        given = f"{meta['start']} to {meta['end']}"
+        faults.append(Fault(f"{path}.metadata", documents.shown(given), str(error)))
+        return
+    named = drafts.with_names(windows, f"cron-{index + 1}")
+    label = f"trigger {index + 1} ({replicas} replicas, {zone.key})"
+    yield WindowDraft(label, zone, named, replicas, read.spans, read.is_weekly)
+
+
+def _expression(meta: dict[str, Any], key: str, path: str, faults: list[Fault]) -> cron.CronExpression | None:
+    text = meta.get(key)
+    try:
+        return cron.read(text if isinstance(text, str) else "")
+    except ValueError as error:
+        shown = "absent" if text is None else documents.shown(text)
+        faults.append(Fault(f"{path}.metadata.{key}", shown, str(error)))
+        return None
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+
+def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -> Iterator[str]:
+    for replicas in sorted({entry.replicas for entry in entries}):
+        least, reached = _least_tolerated(replicas), min(replicas, highest)
+        if least < reached:
+            yield (
+                f"KEDA leaves {_range(least, reached - 1)} at that count where {replicas} are desired, "
+                f"since its HPA tolerates 10 %; the schedule raises to {reached}"
+            )
+        if replicas > highest:
+            yield (
+                f"{replicas} replicas are desired, and KEDA stops at maxReplicaCount, {highest}: "
+                "the schedule stops at maxReplicas of the autoscaler"
+            )
+    if not spec.get("minReplicaCount") or spec.get("idleReplicaCount") is not None:
+        idle, cooldown = spec.get("idleReplicaCount") or 0, spec.get("cooldownPeriod", _DEFAULT_COOLDOWN)
+        yield (
+            f"KEDA scales to {idle} {cooldown} s after the last trigger ends (cooldownPeriod); with the "
+            "schedule the autoscaler's minReplicas and scale-down rules decide"
+        )
+    elif "cooldownPeriod" in spec:
+        yield f"cooldownPeriod {spec['cooldownPeriod']} has no effect: KEDA never scales it to zero"
+    others = [str(each.get("type")) for each in _others(spec)]
+    if others:
+        one = len(others) == 1
+        yield (
+            f"left out: trigger{'' if one else 's'} {', '.join(others)}; the autoscaler needs "
+            f"{'a metric' if one else 'metrics'} for {'it' if one else 'them'}"
+        )
+
+
+def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        each
+        for each in drafts.listed_at(spec, "triggers")
+        if isinstance(each, dict) and not drafts.of_type(each, "cron")
+    ]
+
+
+def _least_tolerated(replicas: int) -> int:
+    """Return the lowest count that an HPA with the default tolerance leaves as it is; in floats, as there."""
+    count = replicas
+    while count > 1 and replicas / (count - 1) <= 1.0 + _TOLERANCE:
+        count -= 1
+    return count
+
+
+def _range(low: int, high: int) -> str:
+    if low == high:
+        return f"{low} replica{'' if low == 1 else 's'}"
+    return f"{low} to {high} replicas"
+
+
+def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]) -> str:
+    reference = drafts.mapping_at(spec, "scaleTargetRef")
+    target = f"{reference.get('kind') or 'Deployment'} {reference.get('name')}"
+    lowest, highest = limits
+    metric = "" if _others(spec) else " Without a metric of its own it scales on cpu at 80 %."
+    return (
+        f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "
+        f"and maxReplicas {highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"
+    ).removesuffix(".")

@@ -1,0 +1,256 @@
+"""The hops that all metrics of an autoscaler share: boost, the autoscaler itself, its behavior, its pods.
+
+Pure: facts in, hops out.
+"""
+
+import msgspec
+
+from adapter.autoscaler.decide import behavior, history, prepared_spec
+from adapter.autoscaler.decide.behavior import Rules
+from adapter.autoscaler.decide.observation import Settings
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
+from adapter.model.autoscaling.hpa import Condition, with_defaults
+from adapter.model.timestamps import SECOND, write_instant
+from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
+from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Unread
+
+BOOSTING, FLOOR = "boost", "floor"
+"""The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
+
+_LATE = 60.0
+"""A Lease has no holder if its renewal is overdue by so many seconds; clocks differ by less."""
+
+_LONGEST_GROWTH = 3600
+
+_REQUEST = "missing request for"
+"""Part of the controller's message if utilization is of a request that is not there."""
+
+_REMOVE = "remove the handshake with fastpath boost --remove"
+
+# -- boosting ------------------------------------------------------------------------------------------------
+
+
+def is_boosted(facts: Facts) -> bool:
+    """Tell whether Fastpath raises an autoscaler at the moment, as far as can be seen."""
+    hop = boost_hop(facts)
+    if hop is None or facts.mode != BOOST or facts.rivals or facts.fast_rivals:
+        return False
+    if any(each.reason == "AmbiguousSelector" for each in facts.conditions):
+        return False
+    return hop.state in {State.OK, State.UNKNOWN}
+
+
+def boost_hop(facts: Facts) -> Hop | None:
+    """Return the state of annotation, handshake and floor, None for an autoscaler without any of them."""
+    boost = facts.boost
+    if boost is None:
+        return None
+    if fault := _floor_fault(facts, boost):
+        return fault
+    wishes = boost.wishes
+    if wishes.faults:
+        return _hop(State.FAULT, wishes.faults[0], "fix the annotation")
+    if not wishes.mode:
+        text = f"spec.metrics has {METRIC} without the annotation fastpath.io/mode: its value is always 0"
+        annotate = Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
+        return _hop(State.WARNING, text)._replace(change=annotate)
+    if wishes.mode == BOOST and boost.owner:
+        text = f"advice only, not boosted: {model.owned_by(boost.owner)}"
+        change = f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}"
+        return _hop(State.FAULT, text, change)
+    if wishes.mode == BOOST and not boost.handshake.holds:
+        text = f"advice only, not boosted: {boost.handshake.fault}"
+        return _hop(State.FAULT, text, "write annotation and handshake again: fastpath boost HPA.yaml")
+    if isinstance(boost.leaders, Unread):
+        return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
+    meta = facts.hpa.metadata
+    if (vacant := vacancy(meta.namespace, meta.name, boost.leaders)) and boost.leaders.unread:
+        return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {vacant}")
+    if vacant:
+        text = f"no scaler runs for it: {vacant}"
+        return _hop(State.FAULT, text, "run Fastpath with --scaler (or fastpath scale)")
+    return _working(facts, boost)
+
+
+def _hop(state: State, text: str, change: str = "", name: str = BOOSTING) -> Hop:
+    return Hop(name, state, text, change=Improvement(change) if change else None, timed=False)
+
+
+def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
+    """Return the fault if the floor cannot be read: the HPA controller keeps the replicas there are."""
+    floor = boost.floor
+    if floor is None or isinstance(floor.answer, Unread) or (not floor.answer.error and floor.answer.number):
+        return None
+    answer, serving = floor.answer, floor.serving
+    forbidden = answer.status == 403
+    why = answer.error or "it answers without a value"
+    if forbidden and facts.has_value(floor.spec) is False:
+        why = "the HPA has no value for it"
+    elif isinstance(serving, Unread):
+        if forbidden:
+            return None
+    elif not serving.owner:
+        text = f"no APIService is registered for {serving.group}, so {METRIC} has no value"
+        register = f"register Fastpath for {serving.group}, or {_REMOVE}"
+        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", register, FLOOR)
+    elif not serving.ours:
+        text = (
+            f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
+        )
+        way = EXTERNAL if floor.spec.type == "Object" else OBJECT
+        other = f"use the other handshake: fastpath boost --handshake {way} HPA.yaml"
+        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other, FLOOR)
+    elif serving.fault:
+        why = serving.fault
+    elif forbidden:
+        return None
+    text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
+    return _hop(State.FAULT, text, f"start Fastpath or make it reachable again, or {_REMOVE}", FLOOR)
+
+
+def _stuck(facts: Facts) -> str:
+    if facts.metrics and all(_fails(facts, each) for each in facts.metrics):
+        return "no metric has a value, so the HPA does not scale"
+    return "the HPA scales up but not down"
+
+
+def _fails(facts: Facts, metric: MetricFacts) -> bool:
+    answer = metric.answer
+    if isinstance(answer, Unread) or answer.status == 403:
+        return facts.has_value(metric.spec) is False
+    return bool(answer.error)
+
+
+def vacancy(namespace: str, name: str, leaders: Leaders) -> str:
+    """Return why no scaler decides an autoscaler, "" if a Lease of its shard has a holder.
+
+    Leases of another number of shards may have stayed behind. With Leases that cannot be listed it is only
+    why none is seen.
+    """
+    found = [_unheld(each) for each in leaders.found if each.shard.owns(namespace, name)]
+    if "" in found:
+        return ""
+    why = found[0] if found else "its shard has no Lease" if leaders.found else "no scaler has a Lease"
+    where = "" if found else f" {leaders.where}"
+    return f"{why}{where}{_others(leaders)}"
+
+
+def _others(leaders: Leaders) -> str:
+    return f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
+
+
+def _unheld(leader: Leader) -> str:
+    """Return why a Lease has no holder, "" if it has."""
+    if not leader.holder:
+        return f"the Lease {leader.lease} has no holder"
+    if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
+        ago = seconds(leader.renewed)
+        return f"{leader.holder} last renewed the Lease {leader.lease} {ago} ago"
+    return ""
+
+
+def _working(facts: Facts, boost: BoostFacts) -> Hop:
+    """Return the hop of an autoscaler with which nothing is wrong."""
+    entry = boost.entry
+    if facts.mode == ADVISE:
+        return _hop(State.OK, "advise mode: Fastpath reports what it would do and writes nothing")
+    demoted = None if entry is None or isinstance(entry, Unread) else entry.demoted
+    if demoted and demoted.until > facts.now:
+        until = write_instant(demoted.until)
+        text = f"advice only until {until}: {demoted.by or 'another writer'} reverted raises"
+        return _hop(State.WARNING, text, "make sure that nothing else writes the replicas of the target")
+    floor = boost.floor
+    if floor is None or isinstance(floor.answer, Unread) or floor.answer.error:
+        return _hop(State.UNKNOWN, "the handshake is correct; you may not read the floor")
+    held = f"the floor is {floor.answer.total:g}" if floor.answer.total else "no floor is set"
+    return _hop(State.OK, f"the handshake works; {held}")
+
+
+# -- the autoscaler itself -----------------------------------------------------------------------------------
+
+
+def autoscaler_hop(facts: Facts) -> Hop:
+    """Return what the HPA controller says of the autoscaler, and what else scales the target."""
+    meta, spec = facts.hpa.metadata, facts.hpa.spec
+    target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    if facts.fast_rivals:
+        named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
+        text = f"{target} also has {named}, which does not scale while this HPA exists"
+        others = f"kubectl -n {meta.namespace} delete fpa {' '.join(facts.fast_rivals)}"
+        change = f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, or {others}"
+        return _said(State.FAULT, text, change)
+    if facts.rivals:
+        text = f"{target} is also scaled by {', '.join(facts.rivals)}"
+        return _said(State.FAULT, text, f"keep only one autoscaler for {target}")
+    if not facts.conditions:
+        return _said(State.WARNING, "the HPA controller has not set conditions yet")
+    found = {each.type: each for each in facts.conditions}
+    able, active, limited = (
+        found.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
+    )
+    if active.reason == "ScalingDisabled":
+        text = "the target is scaled to zero, so the HPA is disabled"
+        return _said(State.FAULT, text, "give the target at least one replica")
+    for each in (able, active):
+        if each.status == "False":
+            change = "set the resource request on the containers" if _REQUEST in each.message else ""
+            return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", change)
+    owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
+    if limited.status == "True" and limited.reason == "TooManyReplicas":
+        text = f"it recommends more than maxReplicas, {spec.max_replicas}{owner}"
+        return _said(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
+    if limited.status == "True" and limited.reason == "ScaleUpLimit":
+        return _said(State.WARNING, f"its scaling policies limit it now: {limited.message}{owner}")
+    return _said(State.OK, f"the HPA controller reports no problem{owner}")
+
+
+def _said(state: State, text: str, change: str = "") -> Hop:
+    return _hop(state, text, change, "autoscaler")
+
+
+# -- from a number of replicas to ready pods -----------------------------------------------------------------
+
+
+def behavior_hop(facts: Facts) -> Hop:
+    """Return how long stabilization and policies delay a doubling."""
+    spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
+    rules = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
+    if rules is None:
+        return Hop("behavior", State.OK, "may double at once", NOTHING)
+    if rules.select == "Disabled":
+        text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
+        change = Improvement("remove selectPolicy: Disabled from scaleUp")
+        return Hop("behavior", State.FAULT, text, change=change)
+    current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
+    goal = max(min(2 * current, spec.max_replicas), current)
+    window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
+    if growth is None:
+        text = f"from {current} to {goal} replicas takes more than an hour"
+        policies = Improvement("allow more in spec.behavior.scaleUp.policies", float(_LONGEST_GROWTH))
+        return Hop("behavior", State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
+    took = Took(window + growth, window + growth)
+    if window >= growth and window:
+        change = Improvement("remove scaleUp.stabilizationWindowSeconds from spec.behavior", window)
+        text = f"scale-up waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
+        return Hop("behavior", State.WARNING, text, took, change)
+    if growth:
+        advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
+        text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
+        return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
+    return Hop("behavior", State.OK, "may double at once", took)
+
+
+def growth_seconds(rules: Rules, current: int, goal: int) -> int | None:
+    """Return how many seconds the policies take for a growth, None for more than an hour."""
+    ups: history.Events = ()
+    for second in range(_LONGEST_GROWTH):
+        now = second * SECOND
+        limit, _ = behavior.raise_limit(current, rules, ups, (), now)
+        if limit > current:
+            step = min(limit, goal) - current
+            ups, current = history.with_event(ups, step, now, rules.longest_period), current + step
+        if current >= goal:
+            return second
+    return None

@@ -1,0 +1,272 @@
+"""`fastpath doctor`: where an autoscaler of a live cluster loses its seconds, what is wrong, what helps most.
+
+`cluster` and `sources` read the facts, `autoscaler_hops` and `metric_hops` turn them into hops, `diagnosis`
+judges these, and `report` prints the result. Nothing is changed in the cluster, and a kubeconfig is enough.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.config.options import RulesOptions
+from adapter.errors import InputError, KubernetesError, RunError
+from adapter.kubernetes.cache.autoscalers import TargetKey
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
+from adapter.model.clock import Clock
+from adapter.model.timestamps import SECOND
+from adapter.telemetry import logs
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.doctor import diagnosis, pod_start, report
+from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.hops import BoostFacts, Facts, State
+from fastpath_tools.doctor.options import COMMAND, DoctorOptions
+from fastpath_tools.live import cluster_options, rules_files
+from fastpath_tools.live import prometheus as prometheus_reader
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
+from fastpath_tools.live.sources import SourceReader
+
+_TOGETHER = 4
+"""How many autoscalers are examined at the same time."""
+
+_SECONDS = 10.0
+"""The timeout of a request to the API server."""
+
+_OWNERS = {"ScaledObject": "KEDA's", "EffectiveHorizontalPodAutoscaler": "Crane's"}
+"""Kinds of other projects that make autoscalers."""
+
+
+class Found(NamedTuple):
+    """What was examined. `unread` is why FastPathAutoscalers are not known, "" if they are."""
+
+    hpas: tuple[Examination, ...] = ()
+    fpas: tuple[FastExamination, ...] = ()
+    unread: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine; 0 without a fault, 1 for faults.
+
+    KubernetesError if the autoscalers cannot be read, InputError for the command line.
+    """
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
+        return 0
+    logs.configure_logging(0)
+    logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
+    found = asyncio.run(_run(options))
+    if found.unread:
+        command_line.tell("doctor", f"{KIND}s cannot be read: {found.unread}")
+    command_line.show(_render(options, found))
+    states = [*(each.state for each in found.hpas), *(each.state for each in found.fpas)]
+    return 1 if State.FAULT in states else 0
+
+
+def _render(options: DoctorOptions, found: Found) -> str:
+    namespace, name = options.target
+    every: list[Examination | FastExamination] = [*found.hpas, *found.fpas]
+    if options.output == "json":
+        documents = [report.document(each) for each in every]
+        return command_line.to_json(documents[0] if name and len(documents) == 1 else documents)
+    if name:
+        return "\n".join(report.render(each) for each in every)
+    if not every:
+        where = f"namespace {namespace}" if namespace else "the cluster"
+        return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
+    return report.render_table(found.hpas, found.fpas)
+
+
+async def _run(options: DoctorOptions) -> Found:
+    given = rules_files.parse(options.config) if options.config else None
+    if given is not None and given.fatal:
+        raise InputError(given.fatal)
+    clock, monitoring = SystemClock(), Monitoring()
+    problems = ProblemLog(monitoring, clock)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            cluster_options.connect(options, clock, problems, request_timeout=_SECONDS)
+        )
+        prometheus = None
+        if options.prometheus_url:
+            prometheus = await prometheus_reader.open_prometheus(
+                options, RulesOptions(), clock, monitoring, problems, stack
+            )
+        cluster = LiveCluster(client, clock, options.reference, options.lease_name)
+        sources = SourceReader(cluster, given, prometheus, clock)
+        doctor = Doctor(cluster, sources, clock, options.horizontal_pod_autoscaler_sync_period)
+        return await doctor.examine(*options.target)
+
+
+class Doctor:
+    """Examines autoscalers of one cluster.
+
+    `period` is the sync period of the HPA controller in seconds if a flag gives it, else 0.
+    """
+
+    def __init__(self, cluster: LiveCluster, sources: SourceReader, clock: Clock, period: float) -> None:
+        self._cluster = cluster
+        self._sources = sources
+        self._clock = clock
+        self._period = period
+        self._free = asyncio.Semaphore(_TOGETHER)
+
+    async def examine(self, namespace: str, name: str) -> Found:
+        """Examine one autoscaler, those of a namespace, or all. RunError for what is not there."""
+        try:
+            hpas = await self._cluster.hpas(namespace)
+        except KubernetesError as error:
+            if error.status == 403 and not namespace:
+                raise RunError(
+                    f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
+                ) from error
+            raise
+        read = await self._cluster.fpas(namespace)
+        unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
+        chosen = [each for each in hpas if not name or each.metadata.name == name]
+        fast_chosen = [each for each in fpas if not name or each.metadata.name == name]
+        if not chosen and not fast_chosen:
+            await self._miss(namespace, name, unread)
+        leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
+        return Found(
+            tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
+            tuple(
+                await asyncio.gather(*(self._examine_fast(each, hpas, fpas, leaders) for each in fast_chosen))
+            ),
+            unread,
+        )
+
+    async def _examine_fast(
+        self,
+        fpa: FastPathAutoscaler,
+        hpas: Sequence[HPA],
+        fpas: Sequence[FastPathAutoscaler],
+        leaders: Leaders | Unread,
+    ) -> FastExamination:
+        async with self._free:
+            meta, spec = fpa.metadata, fpa.spec
+            target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
+            starts = None if isinstance(target, Unread) else target.starts
+            return diagnosis.examine_fast(fpa, _rivals_of(fpa, hpas, fpas), leaders, starts)
+
+    async def _miss(self, namespace: str, name: str, unread: str) -> None:
+        """Raise RunError if a namespace or an autoscaler is named that is not there."""
+        if namespace:
+            await self._cluster.check_namespace(namespace)
+        if name and unread:
+            raise RunError(f"there is no {HPA_KIND} {namespace}/{name}, and {KIND}s cannot be read: {unread}")
+        if name:
+            raise RunError(f"there is no {HPA_KIND} and no {KIND} {namespace}/{name}")
+
+    async def _examine(
+        self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
+    ) -> Examination:
+        async with self._free:
+            meta, spec = hpa.metadata, hpa.spec
+            target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
+            own = model.without_handshake(spec.metrics) or ()
+            metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
+            period = await self._cluster.period()
+            if self._period:
+                period = period._replace(
+                    seconds=self._period, says="from --horizontal-pod-autoscaler-sync-period"
+                )
+            facts = Facts(
+                hpa,
+                target,
+                tuple(metrics),
+                period,
+                await self._sources.delay(),
+                round(self._clock.wall() * SECOND),
+                await self._boost(hpa, target),
+                _same_target(hpa, hpas),
+                _owner(hpa),
+                _same_target(hpa, fpas),
+            )
+            return diagnosis.examine(facts)
+
+    async def _target(
+        self, namespace: str, uid: str, reference: CrossVersionObjectReference
+    ) -> TargetFacts | Unread:
+        """Return the target of an autoscaler, with the times of the scaler's ledger if it has any."""
+        target = await self._cluster.target(namespace, reference)
+        if isinstance(target, Unread) or target.starts is None:
+            return target
+        starts = target.starts
+        stored = await self._cluster.ready_times(uid)
+        if stored is not None:
+            starts = starts._replace(times=stored)
+        if pod_start.may_pull(starts.times):
+            starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
+        return target._replace(starts=starts)
+
+    async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
+        namespace = hpa.metadata.namespace
+        serving = await self._cluster.serving(GROUPS[metric.type])
+        source = await self._sources.source(namespace, metric, target)
+        answer = await self._cluster.answer(namespace, metric, target)
+        return MetricFacts(_label(metric), metric, serving, answer, source)
+
+    async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
+        meta, spec = hpa.metadata, hpa.spec
+        wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
+        handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
+        if not (wishes.mode or wishes.faults or handshakes):
+            return None
+        floor = None
+        if handshakes and handshakes[0].type in {"External", "Object"}:
+            metric = handshakes[0]
+            serving = await self._cluster.serving(GROUPS[metric.type])
+            answer = await self._cluster.answer(meta.namespace, metric, target)
+            floor = MetricFacts(model.METRIC, metric, serving, answer)
+        leaders = await self._cluster.leaders(meta.namespace)
+        entry = await self._cluster.entry(meta.uid)
+        handshake = model.check_handshake(meta.name, spec)
+        owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
+        owner = model.find_owner(owners, meta.labels)
+        return BoostFacts(wishes, handshake, floor, leaders, entry, owner)
+
+
+def _same_target(
+    autoscaler: HPA | FastPathAutoscaler, others: Sequence[HPA] | Sequence[FastPathAutoscaler]
+) -> tuple[str, ...]:
+    return tuple(
+        each.metadata.name
+        for each in others
+        if each is not autoscaler and _target(each) == _target(autoscaler)
+    )
+
+
+def _target(autoscaler: HPA | FastPathAutoscaler) -> TargetKey:
+    return TargetKey.of(autoscaler.metadata.namespace, autoscaler.spec.scale_target_ref)
+
+
+def _rivals_of(
+    fpa: FastPathAutoscaler, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
+) -> tuple[str, ...]:
+    """Return the other autoscalers of a target as ``Kind name``."""
+    of_hpas = (f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas))
+    return (*of_hpas, *(f"{KIND} {name}" for name in _same_target(fpa, fpas)))
+
+
+def _owner(hpa: HPA) -> str:
+    for each in hpa.metadata.owner_references or ():
+        return f"{_OWNERS.get(each.kind, 'the')} {each.kind} {each.name}"
+    return ""
+
+
+def _label(metric: MetricSpec) -> str:
+    """Return what a metric is called in the report."""
+    if metric.container_resource is not None:
+        return f"{metric.container_resource.name} of container {metric.container_resource.container}"
+    if metric.resource is not None:
+        return metric.resource.name
+    source = metric.pods or metric.object or metric.external
+    return source.metric.name if source is not None else metric.type

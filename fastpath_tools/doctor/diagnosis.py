@@ -1,0 +1,168 @@
+"""What the user reads first about an autoscaler: its state, one line of diagnosis, and one change.
+
+What stops the autoscaler comes before what slows it. Of the changes that make it faster the one that saves
+most is advised, and none that saves less than a second. The hops of a FastPathAutoscaler are not followed:
+the scaler records its decisions, and `fastpath explain` shows them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
+from adapter.model.autoscaling.hpa import Condition
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
+from fastpath_tools.doctor.hops import Chain, Facts, Hop, Improvement, State, Total, seconds, total
+from fastpath_tools.live.facts import Leaders, Starts, Unread
+
+_WORTH = 1.0
+"""The fewest seconds that an advised change saves."""
+
+_BY_WISH = frozenset({"AdviseOnly", "ScalingPaused"})
+"""Reasons of a False condition that say only what spec.mode asks for."""
+
+
+class Examination(NamedTuple):
+    """A HorizontalPodAutoscaler examined: hops before and after the metrics', and a chain for each metric."""
+
+    facts: Facts
+    before: tuple[Hop, ...]
+    chains: tuple[Chain, ...]
+    after: tuple[Hop, ...]
+    diagnosis: str = ""
+    change: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace/name."""
+        return f"{self.facts.hpa.metadata.namespace}/{self.facts.hpa.metadata.name}"
+
+    @property
+    def mode(self) -> str:
+        """The mode that the annotation asks for, "" for none."""
+        return self.facts.mode
+
+    @property
+    def state(self) -> State:
+        """The worst state of a hop."""
+        order = list(State)
+        return max((each.state for each in self.hops()), key=order.index)
+
+    def hops(self) -> tuple[Hop, ...]:
+        return (*self.before, *(hop for chain in self.chains for hop in chain.hops), *self.after)
+
+    def total(self, chain: Chain) -> Total:
+        """Return how long the way through one metric takes."""
+        return total((*self.before, *chain.hops, *self.after))
+
+    @property
+    def slowest(self) -> Total:
+        """The total of the slowest metric."""
+        totals = [self.total(chain) for chain in self.chains]
+        return max(totals, key=lambda each: each.took.usual) if totals else total((*self.before, *self.after))
+
+
+def examine(facts: Facts) -> Examination:
+    """Return the diagnosis of a HorizontalPodAutoscaler."""
+    boost = autoscaler_hops.boost_hop(facts)
+    boosted = autoscaler_hops.is_boosted(facts)
+    before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
+    chains = tuple(metric_hops.chain(facts, each, boosted=boosted) for each in facts.metrics)
+    after = (autoscaler_hops.behavior_hop(facts), pod_start.pods_hop(facts))
+    found = Examination(facts, before, chains, after)
+    hops = found.hops()
+    # causes that were found here come before what the controller makes of them, and both before what only
+    # boosting lacks
+    faults = [each for each in hops if each.state is State.FAULT]
+    faults.sort(key=lambda each: (each.name == autoscaler_hops.BOOSTING, each.change is None))
+    if faults:
+        change = faults[0].change
+        return found._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
+    changes = [each.change for each in hops if each.change is not None]
+    return found._replace(diagnosis=_slowest_hop(found, hops), change=_best_change(changes))
+
+
+def _slowest_hop(found: Examination, hops: tuple[Hop, ...]) -> str:
+    for each in hops:
+        if each.change is not None and math.isinf(each.change.saves):
+            return each.text
+    took, longest = max(
+        ((each.took.usual, each) for each in hops if each.took is not None), key=lambda timed: timed[0]
+    )
+    unread = [each.name for each in hops if each.state is State.UNKNOWN and each.timed]
+    rest = f"; not known: {', '.join(dict.fromkeys(unread))}" if unread else ""
+    whole = seconds(found.slowest.took.usual)
+    return f"most of {whole} is {longest.name}, {seconds(took)}: {longest.text}{rest}"
+
+
+def _best_change(changes: Sequence[Improvement]) -> str:
+    best = max(changes, key=lambda each: each.saves, default=None)
+    if best is None or best.saves < _WORTH:
+        return ""
+    return best.text if math.isinf(best.saves) else f"{best.text} (saves {seconds(best.saves)})"
+
+
+class FastExamination(NamedTuple):
+    fpa: FastPathAutoscaler
+    state: State
+    diagnosis: str
+    change: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace/name."""
+        return f"{self.fpa.metadata.namespace}/{self.fpa.metadata.name}"
+
+    @property
+    def mode(self) -> str:
+        return self.fpa.spec.mode
+
+    @property
+    def explain(self) -> str:
+        """The command that shows what was decided."""
+        return f"fastpath explain {self.key}"
+
+
+def examine_fast(
+    fpa: FastPathAutoscaler,
+    rivals: tuple[str, ...],
+    leaders: Leaders | Unread,
+    starts: Starts | None = None,
+) -> FastExamination:
+    """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
+
+    Without these it is how long its pods take to be Ready, if that is known. `rivals` are the other
+    autoscalers of its target as ``Kind name``.
+    """
+    meta, spec = fpa.metadata, fpa.spec
+    target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    if rivals:
+        text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
+        return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
+    if isinstance(leaders, Unread):
+        vacant, unread = "", leaders.why
+    else:
+        vacant, unread = autoscaler_hops.vacancy(meta.namespace, meta.name, leaders), leaders.unread
+    if vacant and not unread:
+        advice = "run Fastpath with --scaler (or fastpath scale)"
+        return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
+    conditions = {each.type: each for each in (fpa.status or FastPathAutoscalerStatus()).conditions or ()}
+    if not conditions:
+        text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
+        return FastExamination(fpa, State.WARNING, text)
+    for kind in ("AbleToScale", "ScalingActive"):
+        each = conditions.get(kind, Condition())
+        if each.status == "False":
+            state = State.WARNING if each.reason in _BY_WISH else State.FAULT
+            return FastExamination(fpa, state, f"{kind} is False ({each.reason}): {each.message}")
+    limited = conditions.get("ScalingLimited", Condition())
+    if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
+        text = f"it recommends more than maxReplicas, {spec.max_replicas}"
+        change = f"raise spec.maxReplicas, now {spec.max_replicas}"
+        return FastExamination(fpa, State.WARNING, text, change)
+    text = "its conditions report no problem"
+    if starts is None:
+        return FastExamination(fpa, State.OK, text)
+    advised = pod_start.advise(starts.times, starts.probe)
+    advice = _best_change(() if advised is None else (advised,))
+    return FastExamination(fpa, State.OK, f"{text}; pods take {pod_start.describe(starts)}", advice)

@@ -1,0 +1,147 @@
+"""The hops between the load and Ready pods, and the facts of one autoscaler that they follow from."""
+
+import enum
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
+from adapter.model.autoscaling.floor import Floor
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
+from fastpath_tools.live.facts import Leaders, MetricFacts, Period, TargetFacts, Unread
+
+# -- facts ---------------------------------------------------------------------------------------------------
+
+
+class BoostFacts(NamedTuple):
+    """What an annotated autoscaler has beside its own metrics.
+
+    `floor` is the handshake as a metric, None if the spec has none. `entry` is the floor that Fastpath has
+    published, if any. `owner` is the object of another autoscaling project that owns the autoscaler.
+    """
+
+    wishes: BoostAnnotations
+    handshake: Handshake
+    floor: MetricFacts | None
+    leaders: Leaders | Unread
+    entry: Floor | Unread | None = None
+    owner: str = ""
+
+
+class Facts(NamedTuple):
+    """Everything about one HorizontalPodAutoscaler.
+
+    `delay` is how much of the newest past the engine of the queries hides. `rivals` are the names of other
+    HorizontalPodAutoscalers of the target, `fast_rivals` those of its FastPathAutoscalers. `owner` is the
+    object that made the autoscaler, such as ``KEDA's ScaledObject web``.
+    """
+
+    hpa: HorizontalPodAutoscaler
+    target: TargetFacts | Unread
+    metrics: tuple[MetricFacts, ...]
+    period: Period
+    delay: float | Unread
+    now: int
+    boost: BoostFacts | None = None
+    rivals: tuple[str, ...] = ()
+    owner: str = ""
+    fast_rivals: tuple[str, ...] = ()
+
+    @property
+    def mode(self) -> str:
+        """The mode that the annotation asks for, "" for none."""
+        return self.boost.wishes.mode if self.boost is not None else ""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return (self.hpa.status.conditions if self.hpa.status is not None else None) or ()
+
+    def has_value(self, metric: MetricSpec) -> bool | None:
+        """Return whether the HPA controller last had a value of a metric, None if its status does not say.
+
+        The status lists metrics in the order of the spec; one that failed has no type.
+        """
+        specs = self.hpa.spec.metrics or ()
+        found = (self.hpa.status.current_metrics if self.hpa.status is not None else None) or ()
+        if len(found) != len(specs) or metric not in specs:
+            return None
+        return bool(found[specs.index(metric)].type)
+
+
+# -- hops ----------------------------------------------------------------------------------------------------
+
+
+class State(enum.StrEnum):
+    """The state of a hop, from best to worst."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+class Improvement(NamedTuple):
+    """A change to make, and how many seconds it usually saves; infinite if nothing works without it."""
+
+    text: str
+    saves: float = math.inf
+
+
+class Took(NamedTuple):
+    """How many seconds a hop takes usually and at most."""
+
+    usual: float
+    most: float
+
+
+NOTHING = Took(0.0, 0.0)
+
+
+def evenly(most: float) -> Took:
+    """Return how long one waits for what happens every `most` seconds."""
+    return Took(most / 2, most)
+
+
+class Hop(NamedTuple):
+    """One hop between the load and ready pods; `timed` is False for one that never takes time."""
+
+    name: str
+    state: State
+    text: str
+    took: Took | None = None
+    change: Improvement | None = None
+    timed: bool = True
+
+
+class Chain(NamedTuple):
+    """The hops of one metric, from the load to the number of replicas that is written."""
+
+    metric: str
+    hops: tuple[Hop, ...]
+
+
+class Total(NamedTuple):
+    """The sum over a chain; `whole` is False if the time of a hop is not known."""
+
+    took: Took
+    whole: bool
+
+
+def total(hops: Iterable[Hop]) -> Total:
+    timed = [each for each in hops if each.timed]
+    known = [each.took for each in timed if each.took is not None]
+    took = Took(sum(each.usual for each in known), sum(each.most for each in known))
+    return Total(took, len(known) == len(timed))
+
+
+def seconds(value: float) -> str:
+    """Return seconds for people: ``40 ms``, ``7.5 s``, ``2 m 30 s``."""
+    if value < 0.0995:
+        return f"{value * 1000:.0f} ms" if value >= 0.0005 else "0 s"
+    if value < 9.95:
+        return f"{value:.1f}".removesuffix(".0") + " s"
+    whole = round(value)
+    if whole < 120:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} m {rest} s" if rest else f"{minutes} m"

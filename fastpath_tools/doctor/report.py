@@ -1,0 +1,154 @@
+"""How `fastpath doctor` prints what it found: one autoscaler hop by hop, several as a table, both as JSON."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from adapter.model import visible
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
+from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.hops import Hop, State, Took, seconds
+from fastpath_tools.live.facts import Unread
+
+_LINE = 150
+"""How much of a sentence a line of a table shows; the diagnosis of one autoscaler is printed whole."""
+
+
+def render(found: Examination | FastExamination) -> str:
+    change = found.change
+    if isinstance(found, FastExamination):
+        lines = _fast_lines(found)
+    else:
+        lines = _lines(found)
+        if not change and found.state is not State.FAULT:
+            change = "no change would save a second" if found.slowest.whole else "none in what could be read"
+    lines += ["", f"diagnosis: {found.diagnosis}", *([f"change:    {change}"] if change else [])]
+    return visible.join(lines)
+
+
+def _lines(found: Examination) -> list[str]:
+    facts = found.facts
+    spec, target = facts.hpa.spec, facts.target
+    least = 1 if spec.min_replicas is None else spec.min_replicas
+    count = f"not read: {target.why}" if isinstance(target, Unread) else f"{target.replicas} replicas"
+    mode = f"mode {found.mode.lower()}" if found.mode else "not boosted"
+    reference = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    many = len(found.chains) > 1
+    rows: list[tuple[str, ...]] = [("hop", "usually", "at most", "", "")]
+    rows += map(_row, found.before)
+    for chain in found.chains:
+        if many:
+            rows.append((chain.metric,))
+        rows += map(_row, chain.hops)
+    if many:
+        rows.append(("for all",))
+    rows += map(_row, found.after)
+    for chain in found.chains:
+        total = found.total(chain)
+        rows.append(("in all", *_times(total.took, whole=total.whole), "", chain.metric if many else ""))
+    headline = f"{found.key} scales {reference}: {count}, {least} to {spec.max_replicas}; {mode}"
+    return [headline, "", *_columns(rows, right=(1, 2))]
+
+
+def _fast_lines(found: FastExamination) -> list[str]:
+    spec, status = found.fpa.spec, found.fpa.status
+    replicas = 0 if status is None else status.current_replicas
+    least = 1 if spec.min_replicas is None else spec.min_replicas
+    counts = f"{replicas} replicas, {least} to {spec.max_replicas}; mode {found.mode}"
+    return [
+        f"{found.key} is a {KIND}: {found.explain}",
+        f"it scales {spec.scale_target_ref.kind} {spec.scale_target_ref.name}: {counts}",
+    ]
+
+
+def render_table(found: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
+    """Return a line for each HorizontalPodAutoscaler, the slowest first, then for each FastPathAutoscaler."""
+    rows: list[tuple[str, ...]] = [("autoscaler", "mode", "usually", "at most", "", "diagnosis")]
+    for each in sorted(found, key=lambda each: (-each.slowest.took.usual, each.key)):
+        times = _times(each.slowest.took, whole=each.slowest.whole)
+        mode = each.mode.lower() or "-"
+        rows.append((each.key, mode, *times, each.state.value, _shorten(each.diagnosis)))
+    for other in sorted(others, key=lambda each: each.key):
+        mode = "fast-scaler" if other.mode == AUTO else f"fast-scaler ({other.mode.lower()})"
+        text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
+        rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
+    return visible.join(_columns(rows, right=(2, 3)))
+
+
+def _row(hop: Hop) -> tuple[str, ...]:
+    times = ("", "")
+    if hop.timed:
+        times = ("?", "?") if hop.took is None else _times(hop.took)
+    return (f"  {hop.name}", *times, hop.state.value, _shorten(hop.text))
+
+
+def _times(took: Took, *, whole: bool = True) -> tuple[str, str]:
+    """Return a time; if a part of it is missing, what is known is a lower bound."""
+    if not whole and not took.most:
+        return "?", "?"
+    more = "" if whole else ">"
+    return f"{more}{seconds(took.usual)}", f"{more}{seconds(took.most)}"
+
+
+def _columns(rows: Sequence[tuple[str, ...]], right: tuple[int, ...]) -> list[str]:
+    """Return rows as lines, the columns `right` right-aligned; a row of one cell is a heading."""
+    whole = [row for row in rows if len(row) > 1]
+    widths = [max(len(row[column]) for row in whole) for column in range(len(whole[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=len(row) > 1))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
+
+
+def document(found: Examination | FastExamination) -> dict[str, Any]:
+    """Return what was found about one autoscaler as JSON has it; seconds that are not known are null."""
+    namespace, _, name = found.key.partition("/")
+    shown: dict[str, Any] = {
+        "kind": KIND if isinstance(found, FastExamination) else HPA_KIND,
+        "namespace": namespace,
+        "name": name,
+        "mode": found.mode,
+        "state": found.state.value,
+        "diagnosis": found.diagnosis,
+        "change": found.change,
+    }
+    if isinstance(found, FastExamination):
+        return shown
+    metrics = []
+    for chain in found.chains:
+        total = found.total(chain)
+        times = _seconds(total.took) | {"wholeKnown": total.whole}
+        metrics.append({"metric": chain.metric} | times | {"hops": [_hop(each) for each in chain.hops]})
+    return (
+        shown
+        | _seconds(found.slowest.took)
+        | {"wholeKnown": found.slowest.whole}
+        | {"before": [_hop(each) for each in found.before]}
+        | {"metrics": metrics}
+        | {"after": [_hop(each) for each in found.after]}
+    )
+
+
+def _hop(hop: Hop) -> dict[str, Any]:
+    shown: dict[str, Any] = {"hop": hop.name, "state": hop.state.value, "finding": hop.text}
+    if hop.timed:
+        shown |= _seconds(hop.took)
+    if hop.change is not None:
+        shown["change"] = hop.change.text
+        if math.isfinite(hop.change.saves):
+            shown["savesSeconds"] = round(hop.change.saves, 3)
+    return shown
+
+
+def _seconds(took: Took | None) -> dict[str, float | None]:
+    if took is None:
+        return {"usualSeconds": None, "mostSeconds": None}
+    return {"usualSeconds": round(took.usual, 3), "mostSeconds": round(took.most, 3)}

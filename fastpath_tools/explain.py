@@ -1,0 +1,239 @@
+"""`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.cli import command_line
+from adapter.config import checks
+from adapter.config.option_fields import Command, arguments, option, renamed, replaced
+from adapter.config.pflag import FlagType
+from adapter.errors import Fault
+from adapter.model import visible
+from adapter.model.forecasts.settings import FLOOR
+from fastpath_tools.live import scaler_access
+from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
+
+_SHOWN = 10
+_NAME = re.compile(r"[^/]+/[^/]+")
+
+_START_PARTS = (
+    ("scheduled", "created to scheduled"),
+    ("started", "scheduled to containers started"),
+    ("initialized", "  of which init containers"),
+    ("ready", "containers started to Ready"),
+)
+_LEFT_OUT = (
+    ("restarted", "restarted before they were Ready"),
+    ("ended", "ended before they were Ready"),
+    ("incoherent", "with times that contradict each other"),
+)
+_STARTING = (
+    ("noNode", "not scheduled"),
+    ("pullFails", "whose image cannot be pulled"),
+    ("crashing", "whose containers were restarted"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(ScalerOptions):
+    """The autoscaler, and the process whose journal is read."""
+
+    autoscalers: tuple[str, ...] = arguments()
+    namespace: str = option(
+        FlagType.TEXT,
+        NAMESPACE,
+        "Namespace of Fastpath: of the Lease and of the Pod.",
+        metavar="name",
+        group="Lease",
+    )
+    last: int = option(
+        FlagType.INT,
+        "0",
+        "Show only this many of the newest entries of the journal; 0 shows all.",
+        group="Output",
+        check=checks.not_negative,
+    )
+    output: str = command_line.output("text", "json", help_="text, or json for the whole document.")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        namespace, _, name = self.autoscalers[0].partition("/")
+        return namespace, name
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        given_name = " ".join(self.autoscalers)
+        if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):
+            yield Fault("NAMESPACE/NAME", given_name, "expected namespace and name, such as shop/web")
+
+
+COMMAND = Command(
+    verb="explain",
+    options=ExplainOptions,
+    usage="NAMESPACE/NAME [flags]",
+    about="""\
+Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
+newest first. It reads the journal of the process that leads: at --server, or else from the Pod that
+the Lease names, whose port it forwards with kubectl.
+""",
+    deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print what was decided and why; 1 if the scaler cannot be asked, 2 for a wrong command line."""
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    document = asyncio.run(fetch(options))
+    if options.output == "json":
+        command_line.show(command_line.to_json(document))
+    else:
+        command_line.show(visible.join(render(document, options.last)))
+    return 0
+
+
+async def fetch(options: ExplainOptions) -> dict[str, Any]:
+    """Return what the process that leads shows of the autoscaler. RunError if that cannot be read."""
+    return await scaler_access.fetch(options, options.namespace, *options.key)
+
+
+def render(document: dict[str, Any], last: int = 0) -> list[str]:
+    """Return what a scaler shows of an autoscaler as lines for people.
+
+    Of the journal it shows the newest `last` entries, all for 0.
+    """
+    target, writers = document["target"], document["writers"]
+    autoscaler = f"{document['namespace']}/{document['name']} ({document['mode']})"
+    lines = [f"{autoscaler} scales {target['kind']} {target['name']}"]
+    if "error" in target:
+        lines.append(f"  target: {target['error']}")
+    else:
+        owner = f", last set by {target['manager']}" if target["manager"] else ""
+        counts = f"spec.replicas {target['replicas']}, status.replicas {target['statusReplicas']}"
+        lines.append(f"  target: {counts}{owner}")
+    lines += [
+        f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
+        for each in document["status"].get("conditions", [])
+    ]
+    lines += _ready_times(document.get("readyTimes"))
+    lines += _boost(document.get("boost"))
+    lines += _forecast(document.get("forecast"))
+    if writers["pausedUntil"]:
+        lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
+    if decision := document["last"]:
+        lines += ["", f"last decision, {decision['time']}", *_steps(decision)]
+    newest_first = document["journal"][::-1]
+    for entry in newest_first[: last or None]:
+        lines += ["", _headline(entry), *_steps(entry)]
+        if entry["error"]:
+            lines.append(f"  error: {entry['error']}")
+    return lines
+
+
+def _steps(decision: dict[str, Any]) -> list[str]:
+    """Return what a decision was made from, and how; a sentence that several metrics share stands once."""
+    steps = [*map(_input, decision["inputs"]), *decision["trace"]]
+    return [f"  {step}" for step in dict.fromkeys(steps)]
+
+
+def _boost(boost: dict[str, Any] | None) -> list[str]:
+    """Return what stands beside the decisions for a HorizontalPodAutoscaler."""
+    if boost is None:
+        return []
+    lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
+    if boost["demotedUntil"]:
+        by = f"{boost['demotedBy']} reverted a raise"
+        lines.append(f"  advice only until {boost['demotedUntil']}: {by}")
+    if floor := boost["floor"]:
+        shown = f"in the HPA's status since {floor['shown']}"
+        if not floor["shown"]:
+            shown = "not in the HPA's status yet"
+        lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
+    return lines
+
+
+def _forecast(shown: dict[str, Any] | None) -> list[str]:
+    """Return the floor of a forecast; nothing without one. The condition ForecastReady says the rest."""
+    if shown is None:
+        return []
+    card = shown["card"]
+    if card is None or not card["verdict"]["chosen"]:
+        return ["  forecast: no floor (no candidate acts)"]
+    if shown["floor"]:
+        return [f"  forecast: floor {shown['floor']}, by candidate {card['verdict']['chosen']}"]
+    why = shown["withheld"] if card["mode"] == FLOOR else f"mode {card['mode']}"
+    return [f"  forecast: no floor ({why or 'no plan'})"]
+
+
+def _ready_times(shown: dict[str, Any] | None) -> list[str]:
+    """Return how long pods take to be Ready; nothing for a scaler that is older than this."""
+    if shown is None:
+        return []
+    lines = []
+    if seconds := shown.get("seconds"):
+        lines.append(f"  time to Ready (last {_pods(shown['pods'])}): {_percentiles(seconds['total'])}")
+        lines += [
+            f"    {words}: {_percentiles(seconds[part])}"
+            for part, words in _START_PARTS
+            if part in seconds and (part != "initialized" or seconds[part]["p95"])
+        ]
+    counted = {
+        "no node fitted at first": shown.get("unschedulable", 0),
+        "an image could not be pulled at first": shown.get("pullFailed", 0),
+    }
+    lines += [f"    of {_pods(count)} {what}" for what, count in counted.items() if count]
+    left_out = shown["leftOut"]
+    others = [f"{left_out[key]} {what}" for key, what in _LEFT_OUT if left_out[key]]
+    if others:
+        lines.append(f"  pods without a time to Ready: {', '.join(others)}")
+    return lines + _starting(shown["starting"])
+
+
+def _starting(shown: dict[str, int] | None) -> list[str]:
+    if shown is None or not shown["pods"]:
+        return []
+    why = [f"{shown[key]} {what}" for key, what in _STARTING if shown[key]]
+    return [f"  {_pods(shown['pods'])} never Ready yet{': ' if why else ''}{', '.join(why)}"]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _percentiles(seconds: dict[str, float]) -> str:
+    return f"p50 {seconds['p50']:g} s, p95 {seconds['p95']:g} s"
+
+
+def _headline(entry: dict[str, Any]) -> str:
+    seen = entry.get("changeSeen")
+    by = f"; {seen['manager']} had changed the replicas by {seen['replicas']:+d}" if seen else ""
+    reason = f": {entry['reason']}" if entry["reason"] else ""
+    return f"{entry['time']}: {_outcome(entry, reason)}{by}"
+
+
+def _outcome(entry: dict[str, Any], reason: str) -> str:
+    """Return what an entry decided; without a count neither a scale nor a wish for one."""
+    current, desired = entry["currentReplicas"], entry["desiredReplicas"]
+    if desired is None:
+        return f"no decision{reason}{'' if current is None else f'; stays {current}'}"
+    done = {"written": "scaled", "failed": "could not scale"}.get(entry["outcome"], "would have scaled")
+    if current == desired:
+        return f"stayed at {current}{reason}"
+    return f"{done} from {current} to {desired}{reason}"
+
+
+def _input(given: dict[str, Any]) -> str:
+    age = "age unknown" if given["ageSeconds"] is None else f"{given['ageSeconds']:g} s old"
+    if "unavailable" in given:
+        return f"{given['metric']}: no value: {given['unavailable']}"
+    listed = given["values"] if "value" not in given else [given["value"]]
+    values: list[int] = list(listed.values()) if isinstance(listed, dict) else listed
+    shown = ", ".join(f"{value / 1000:g}" for value in values[:_SHOWN])
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    overdue = f", {given['overdue']}" if given["overdue"] else ""
+    return f"{given['metric']}: {shown}{more} ({age}{overdue})"

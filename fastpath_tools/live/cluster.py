@@ -1,0 +1,364 @@
+"""What `fastpath doctor` reads from the API server.
+
+What several autoscalers share (servers, rules, leaders, periods) is read once. What the user may not read is
+`Unread` with the server's words.
+"""
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+from urllib.parse import quote
+
+from adapter.autoscaler import ready_store
+from adapter.config.scrape_keys import ScrapeConfig
+from adapter.errors import KubernetesError, RunError
+from adapter.kubernetes import apiservices as registrations
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.model import api_selectors, apiservices
+from adapter.model.apiservices import Owner, Registration, ServiceReference
+from adapter.model.autoscaling import floor
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL, FastPathAutoscaler
+from adapter.model.autoscaling.floor import Floor
+from adapter.model.autoscaling.hpa import (
+    CrossVersionObjectReference,
+    MetricIdentifier,
+    MetricSpec,
+    Scale,
+)
+from adapter.model.clock import Clock
+from adapter.model.ready_times import ReadyTimes, decode_ledger
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.timestamps import SECOND, parse_go_duration
+from adapter.rules import matchers
+from adapter.scrape.endpoints import FoundEndpoints
+from fastpath_tools.live import endpoints as doctor_endpoints
+from fastpath_tools.live import pod_start, reading
+from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
+from fastpath_tools.live.facts import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
+from fastpath_tools.live.leases import LeaseReader
+
+_SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
+_DEFAULT_PERIOD = 15.0
+_PODS = 200
+"""How many pods of a selector are looked at."""
+_EVENTS = 500
+"""How many events about image pulls of a namespace are looked at; the API server keeps an hour of them."""
+
+GROUPS = {
+    "Pods": "custom.metrics.k8s.io",
+    "Object": "custom.metrics.k8s.io",
+    "External": "external.metrics.k8s.io",
+    "Resource": "metrics.k8s.io",
+    "ContainerResource": "metrics.k8s.io",
+}
+"""The API that answers each type of metric."""
+
+_T = TypeVar("_T")
+
+
+class LiveCluster:
+    """A cluster with its autoscalers. `service` is Fastpath's.
+
+    The namespaces of the scaler's Leases have its floors and ready times too; without a Lease it is the
+    namespace of the Service.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, clock: Clock, service: ServiceReference, lease_name: str
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._service = service
+        self._leases = LeaseReader(client, service.namespace, lease_name, self._age)
+        self._metrics = MetricsAPI(client, clock, apiservices.HPA_READS["metrics.k8s.io"])
+
+    async def _fetch(self, path: str, form: type[_T]) -> _T:
+        """Return what is at a path. KubernetesError."""
+        return await reading.fetch(self._client, path, form)
+
+    async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
+        return (await self._fetch(path, ItemList[PodDocument])).items
+
+    def _age(self, time: int | None) -> float | None:
+        """Return how many seconds ago something was."""
+        return None if time is None else self._clock.wall() - time / SECOND
+
+    # -- one autoscaler --------------------------------------------------------------------------------------
+
+    async def hpas(self, namespace: str) -> tuple[HPA, ...]:
+        """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
+        return (await self._fetch(path, ItemList[HPA])).items
+
+    async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
+        """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        try:
+            return (
+                await self._fetch(f"/apis/{API_VERSION}{within}/{PLURAL}", ItemList[FastPathAutoscaler])
+            ).items
+        except KubernetesError as error:
+            return () if error.status == 404 else Unread(reading.why(error))
+
+    async def check_namespace(self, namespace: str) -> None:
+        """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""
+        try:
+            await self._client.get(f"/api/v1/namespaces/{quote(namespace, safe='')}")
+        except KubernetesError as error:
+            if error.status == 404:
+                raise RunError(f"there is no namespace {namespace}") from error
+
+    async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
+        """Return the Scale of a target, and its pods."""
+        try:
+            resource = await self._resource(reference.kind, reference.api_version)
+            if resource is None:
+                return Unread(f"the cluster has no kind {reference.kind}")
+            root = f"apis/{resource.group}" if resource.group else "api"
+            place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}"
+            scale = await self._fetch(f"{place}/{reference.name}/scale", Scale)
+        except KubernetesError as error:
+            return Unread(reading.why(error))
+        target = TargetFacts(scale.spec.replicas, scale.status.selector)
+        if not target.selector:
+            return target
+        try:
+            pods = await self._fetch_pods(namespace, target.selector)
+        except KubernetesError:
+            return target
+        ready = [pod for pod in pods if pod.ready is not None]
+        names = tuple(pod.metadata.name for pod in ready)
+        return target._replace(ready=names, starts=pod_start.starts_of(ready))
+
+    async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
+        """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
+        selector = quote("involvedObject.kind=Pod,reason=Pulled")
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit={_EVENTS}"
+        try:
+            events = (await self._fetch(path, ItemList[PodEvent])).items
+        except KubernetesError:
+            return None
+        return pod_start.pulls_of(events, frozenset(pods))
+
+    async def _resource(self, kind: str, api_version: str) -> APIResource | None:
+        group = api_version.rpartition("/")[0]
+        return BUILTIN.lookup(kind, group) or (await self.catalogue()).lookup(kind, group)
+
+    async def answer(
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> AnswerFacts | Unread:
+        """Ask for a metric as the HPA controller does."""
+        asked = self._clock.monotonic()
+        try:
+            answer = await self._ask(namespace, metric, target)
+        except ValueError as error:
+            return Unread(f"the selector of the metric cannot be used: {error}")
+        except KubernetesError as error:
+            answer = AnswerFacts(0, error=matchers.shorten(reading.why(error)), status=error.status)
+        if isinstance(answer, Unread):
+            return answer
+        return answer._replace(seconds=self._clock.monotonic() - asked)
+
+    async def _ask(
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> AnswerFacts | Unread:
+        if metric.external is not None:
+            name, selector = _identified(metric.external.metric)
+            external = await self._metrics.external(namespace, name, selector)
+            return AnswerFacts(len(external), total=sum(float(each.value.approximate()) for each in external))
+        if metric.object is not None:
+            described = metric.object.described_object
+            resource = await self._resource(described.kind, described.api_version)
+            if resource is None:
+                return Unread(f"the cluster has no kind {described.kind}")
+            name, selector = _identified(metric.object.metric)
+            place = Described(str(resource.group_resource), namespace, described.name)
+            custom = await self._metrics.described(place, name, selector)
+            return AnswerFacts(len(custom), total=sum(float(each.value.approximate()) for each in custom))
+        if isinstance(target, Unread):
+            return Unread(f"the pods of the target are not known: {target.why}")
+        if metric.pods is not None:
+            name, selector = _identified(metric.pods.metric)
+            return AnswerFacts(len(await self._metrics.pods(namespace, name, target.selector, selector)))
+        usages = await self._metrics.resource(namespace, target.selector)
+        windows = [each.window / SECOND for each in usages if each.window]
+        ages = [age for each in usages if (age := self._age(each.timestamp)) is not None]
+        age = statistics.median(ages) if ages else None
+        return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
+
+    # -- what autoscalers share ------------------------------------------------------------------------------
+
+    @reading.once
+    async def catalogue(self) -> Catalogue:
+        """Return the kinds of the cluster; the built-in ones if they cannot be read."""
+        try:
+            return await fetch_catalogue(self._client)
+        except KubernetesError:
+            return BUILTIN
+
+    @reading.once
+    async def serving(self, group: str) -> Serving | Unread:
+        """Return the server of an API group."""
+        try:
+            found = await self._registration(group)
+            warning = await self._version_warning(group)
+        except KubernetesError as error:
+            return Unread(reading.why(error))
+        if found is None:
+            return Serving(group, "")
+        name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
+        judged = apiservices.judge(name, found, self._service)
+        ours = judged.owner is Owner.OURS
+        fault = ""
+        if found.service is not None and found.available != "True":
+            fault = found.reason or "no condition Available yet"
+        owner = "Fastpath" if ours else judged.state.partition(" (")[0]
+        return Serving(group, owner, ours, fault, warning)
+
+    @reading.once
+    async def _registration(self, group: str) -> Registration | None:
+        """Return the APIService of a group that the HPA controller reads. KubernetesError."""
+        for version in apiservices.HPA_READS[group]:
+            found = await registrations.fetch_registration(self._client, f"{version}.{group}")
+            if found is not None:
+                return found
+        return None
+
+    async def _version_warning(self, group: str) -> str:
+        if group != "metrics.k8s.io":
+            return ""
+        stable, beta = [
+            await registrations.fetch_registration(self._client, f"{version}.{group}")
+            for version in ("v1", "v1beta1")
+        ]
+        return apiservices.describe_resource_versions(stable, beta, self._service)
+
+    @reading.once
+    async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
+        """Return name and text of the rules files of the server behind an API."""
+        try:
+            found = await self._registration(group)
+            if found is None or found.service is None:
+                return Unread(f"no Service serves {group}")
+            namespace = found.service.namespace
+            path = f"/api/v1/namespaces/{namespace}"
+            service = await self._fetch(f"{path}/services/{found.service.name}", Service)
+            if not service.spec.selector:
+                return Unread(f"Service {found.service} selects no pods: give its rules with --config")
+            selector = ",".join(f"{label}={value}" for label, value in service.spec.selector.items())
+            pods = await self._fetch_pods(namespace, selector)
+            places = {place for pod in pods for place in _rules_of(pod)}
+            if not places:
+                missing = f"the pods of Service {found.service} reference no ConfigMap with rules"
+                return Unread(f"{missing}: give them with --config")
+            texts: list[tuple[str, str]] = []
+            for name, wanted in sorted(places):
+                read = await self._fetch(f"{path}/configmaps/{name}", ConfigMap)
+                texts += [
+                    (f"ConfigMap {namespace}/{name}, {key}", text)
+                    for key, text in sorted((read.data or {}).items())
+                    if wanted in {"", key}
+                ]
+        except KubernetesError as error:
+            return Unread(f"the rules cannot be read, give them with --config: {reading.why(error)}")
+        return tuple(texts)
+
+    @reading.once
+    async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
+        """Return the endpoints that an external rule is scraped from."""
+        return await doctor_endpoints.find(self._client, config)
+
+    @reading.once
+    async def period(self) -> Period:
+        """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
+        try:
+            pods = await self._fetch_pods("kube-system", "component=kube-controller-manager")
+        except KubernetesError:
+            pods = ()
+        for pod in pods:
+            for container in pod.spec.containers:
+                if text := option_of(container.words, _SYNC_PERIOD):
+                    return Period(parse_go_duration(text), f"{_SYNC_PERIOD[2:]} of Pod {pod.metadata.name}")
+                return Period(_DEFAULT_PERIOD, f"the default: Pod {pod.metadata.name} does not set it")
+        return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
+
+    async def leaders(self, namespace: str = "") -> Leaders | Unread:
+        """Return the Leases of Fastpath's scaler, also of `namespace` if they cannot be listed in all."""
+        return await self._leases.find(namespace)
+
+    async def entry(self, uid: str) -> Floor | Unread | None:
+        """Return the floor that Fastpath has published for an autoscaler, None for none."""
+        entries = await self._entries()
+        return entries if isinstance(entries, Unread) else entries.get(uid)
+
+    @reading.once
+    async def _entries(self) -> dict[str, Floor] | Unread:
+        entries: dict[str, Floor] = {}
+        try:
+            for each in await self._labelled(floor.LABEL):
+                entries |= floor.decode_floors(each.data)
+        except (KubernetesError, ValueError) as error:
+            return Unread(reading.why(error))
+        return entries
+
+    async def ready_times(self, uid: str) -> ReadyTimes | None:
+        """Return the times that the scaler has stored for an autoscaler; None if they cannot be read."""
+        text = (await self._ledgers()).get(uid)
+        try:
+            return None if text is None else decode_ledger(text).times()
+        except ValueError:
+            return None
+
+    @reading.once
+    async def _ledgers(self) -> dict[str, str]:
+        try:
+            found = await self._labelled(ready_store.LABEL)
+        except KubernetesError:
+            return {}
+        return {uid: text for each in found for uid, text in (each.data or {}).items()}
+
+    async def _labelled(self, label: str) -> tuple[ConfigMap, ...]:
+        """Return the ConfigMaps of Fastpath with a label. KubernetesError."""
+        leaders, selector = await self.leaders(), quote(f"{label}=true")
+        leases = () if isinstance(leaders, Unread) else [each.lease for each in leaders.found]
+        places = {lease.partition("/")[0] for lease in leases} or {self._service.namespace}
+        found: list[ConfigMap] = []
+        for namespace in sorted(places):
+            path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={selector}"
+            found += (await self._fetch(path, ItemList[ConfigMap])).items
+        return tuple(found)
+
+
+def _identified(metric: MetricIdentifier) -> tuple[str, str]:
+    """Return name and selector of a metric. ValueError for a selector that is not valid."""
+    return metric.name, str(api_selectors.compile_selector(metric.selector))
+
+
+def option_of(words: Sequence[str], name: str) -> str:
+    """Return the value of a flag in a command line, the last of several, "" if it is not there."""
+    return next(reversed(_options_of(words, name)), "")
+
+
+def _options_of(words: Sequence[str], name: str) -> list[str]:
+    values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return values + [after for word, after in itertools.pairwise(words) if word == name]
+
+
+def _rules_of(pod: PodDocument) -> Iterator[tuple[str, str]]:
+    """Yield ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
+    volumes = {each.name: each.config_map for each in pod.spec.volumes or () if each.config_map is not None}
+    for container in pod.spec.containers:
+        for path in _options_of(container.words, "--config"):
+            for mount in container.volume_mounts or ():
+                volume = volumes.get(mount.name)
+                folder = mount.mount_path.rstrip("/")
+                if volume is None or not f"{path.rstrip('/')}/".startswith(f"{folder}/"):
+                    continue
+                below = mount.sub_path or path[len(folder) :].strip("/")
+                keys = {item.path: item.key for item in volume.items or ()}
+                yield volume.name, keys.get(below, below)

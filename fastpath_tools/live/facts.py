@@ -1,0 +1,158 @@
+"""What the tools read of a cluster and of Prometheus: plain values.
+
+A fact that could not be read is `Unread` with the reason, never a default that looks as if it had been read.
+Durations are seconds; None is unknown, and never counts as 0.
+"""
+
+from typing import NamedTuple
+
+from adapter.config.scrape_keys import ScrapeConfig
+from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.ready_times import ReadyTimes
+from adapter.scrape.endpoints import FoundEndpoints
+
+
+class Unread(NamedTuple):
+    """A fact that is not known, and why."""
+
+    why: str
+
+
+class Serving(NamedTuple):
+    """The server of an API group.
+
+    `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
+    available, "" if it is. `warning` says which client reads which version if the versions have different
+    servers, or if one is not registered.
+    """
+
+    group: str
+    owner: str
+    ours: bool = False
+    fault: str = ""
+    warning: str = ""
+
+
+class AnswerFacts(NamedTuple):
+    """How the API answered a request like the HPA controller's.
+
+    `number` is the number of values, `total` their sum; without values `error` says why. `seconds` is how
+    long the request took. `window` and `age` are what the values say of themselves.
+    """
+
+    number: int
+    seconds: float = 0.0
+    total: float = 0.0
+    error: str = ""
+    status: int = 200
+    window: float | None = None
+    age: float | None = None
+
+
+class SeriesFacts(NamedTuple):
+    """What Prometheus has of the series that a query reads. `found` tells whether it has any now."""
+
+    found: bool
+    interval: float | None = None
+    age: float | None = None
+
+
+class SourceFacts(NamedTuple):
+    """The rule and the query of a metric.
+
+    `lookback` is None for a recording rule, which has its own. `scraped` is None if Fastpath does not scrape
+    the pods or endpoints itself; `scrapable` tells whether it could. `reused` is how long an answer is used
+    again. `endpoints` are those of an external rule that is scraped.
+    """
+
+    rule: str
+    query: str
+    lookback: float | None
+    series: SeriesFacts | Unread
+    scraped: ScrapeConfig | None = None
+    scrapable: bool = False
+    reused: float = 0.0
+    endpoints: FoundEndpoints | Unread | None = None
+
+
+class MetricFacts(NamedTuple):
+    """One metric of the autoscaler. `source` is None if no rule makes it, as for resource metrics."""
+
+    label: str
+    spec: MetricSpec
+    serving: Serving | Unread
+    answer: AnswerFacts | Unread
+    source: SourceFacts | Unread | None = None
+
+
+class Probe(NamedTuple):
+    """What a probe does before its first attempt, and after a failed one, in seconds."""
+
+    title: str
+    delay: float
+    period: float
+
+
+class Pulls(NamedTuple):
+    """How long image pulls took, as the events of `pods` pods say: the median of their sums, in seconds."""
+
+    median: float
+    pods: int
+
+
+class Starts(NamedTuple):
+    """How long pods took from their creation to Ready, the probe that may delay them, and image pulls."""
+
+    times: ReadyTimes
+    probe: Probe | None = None
+    pulls: Pulls | None = None
+
+
+class TargetFacts(NamedTuple):
+    """The Scale of the target, and its ready pods by name."""
+
+    replicas: int
+    selector: str
+    ready: tuple[str, ...] = ()
+    starts: Starts | None = None
+
+
+class Period(NamedTuple):
+    """How often the HPA controller decides, and where that is known from."""
+
+    seconds: float
+    says: str
+
+
+class Leader(NamedTuple):
+    """One Lease of Fastpath's scaler. `renewed` is how long ago; `holder` is "" without one."""
+
+    lease: str
+    holder: str
+    renewed: float | None
+    duration: float
+    shard: Shard = WHOLE
+
+
+_NAMED = 5
+"""How many namespaces a finding names."""
+
+
+class Leaders(NamedTuple):
+    """The Leases of Fastpath's scaler in the namespaces `looked`, all if empty.
+
+    `unread` is why those of the other namespaces cannot be listed, "" if all were.
+    """
+
+    found: tuple[Leader, ...]
+    looked: tuple[str, ...] = ()
+    unread: str = ""
+
+    @property
+    def where(self) -> str:
+        if not self.looked:
+            return "in any namespace"
+        names, more = ", ".join(self.looked[:_NAMED]), len(self.looked) - _NAMED
+        also = f" and {more} more" if more > 0 else ""
+        return f"in namespace{'' if len(self.looked) == 1 else 's'} {names}{also}"

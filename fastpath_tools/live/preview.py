@@ -1,0 +1,272 @@
+"""What rules and resource rules define: their metrics, objects and example queries, and whether these merge.
+
+A rule is previewed with the series of Prometheus if they are known, otherwise with what the rule itself
+names.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import promql_parser as promql
+
+from adapter.config.rules_file import ResourceRulesConfig, RuleConfig
+from adapter.errors import NamingError, PrometheusError, TemplateError
+from adapter.model.metrics import GroupResource, SeriesInfo
+from adapter.model.resources import APIResource
+from adapter.rules import matchers, parsing
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.matchers import Matcher
+from adapter.rules.mergeable import Separability
+from adapter.rules.naming import NAMESPACES
+from adapter.rules.query import MetricQuery
+from adapter.rules.registry import ROOT_SCOPED
+from adapter.rules.resource import NODES, PODS, ResourceQuery, ResourceRules
+
+SeriesLists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
+"""By series selector: the series that it matches, or why they are unknown."""
+
+# Placeholders for a series, a namespace and an object.
+SERIES, NAMESPACE, OBJECT = "SERIES", "NAMESPACE", "NAME"
+
+CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
+
+# A regular expression that matches one name only.
+_LITERAL = re.compile(r"\^?([a-zA-Z_:][a-zA-Z0-9_:]*)\$?\Z")
+
+
+class Example(NamedTuple):
+    """The queries for one kind of object, or for an external metric (`resource` None).
+
+    `promql` is for one object, `everything` for all of them. Both are "" if there is no query; then `fault`
+    says why, and `fault_path` where in the rule. `label` has the names of the objects; it is "" for external
+    metrics.
+    """
+
+    resource: APIResource | None
+    promql: str
+    everything: str = ""
+    label: str = ""
+    separability: Separability | None = None
+    fault: str = ""
+    fault_path: str = ""
+
+
+class RulePreview(NamedTuple):
+    """What a rule defines.
+
+    `known` are the series of its selector, None if Prometheus was not queried. `series` are the names it
+    takes, of `known` or from the rule itself; `labels` are the labels of these series.
+    """
+
+    rule: Rule
+    external: bool
+    known: tuple[SeriesInfo, ...] | None
+    series: tuple[str, ...]
+    labels: frozenset[str]
+    metrics: tuple[str, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def config(self) -> RuleConfig:
+        return self.rule.config
+
+    @property
+    def path(self) -> str:
+        return self.rule.config.path
+
+    @property
+    def api(self) -> str:
+        return EXTERNAL if self.external else CUSTOM
+
+    @property
+    def main(self) -> Example | None:
+        """The most telling example: one that is not about namespaces, if there is one."""
+        others = (
+            each
+            for each in self.examples
+            if each.resource is None or each.resource.group_resource != NAMESPACES
+        )
+        return next(others, next(iter(self.examples), None))
+
+
+class ResourcePreview(NamedTuple):
+    """What one of the four templates of the resource rules defines.
+
+    The `fault_path` of the example is ``resources`` where a label is missing, else the template's own key.
+    """
+
+    query: ResourceQuery
+    config: ResourceRulesConfig
+    main: Example
+
+    @property
+    def path(self) -> str:
+        """The template's place, such as ``resourceRules.cpu.containerQuery``."""
+        return self.query.path
+
+    @property
+    def api(self) -> str:
+        return RESOURCE
+
+
+def parse_selector(text: str) -> promql.VectorSelector:
+    """Parse a `seriesQuery`. Raises ValueError with the reason."""
+    parsed = parsing.parse(text)
+    if not isinstance(parsed, promql.VectorSelector):
+        raise ValueError("it is an expression, not a selector of series")  # noqa: TRY004 - what the parser raises
+    return parsed
+
+
+def named_series(series_query: str) -> str | None:
+    """Return the only series name that a selector matches, None if it matches several or does not parse."""
+    selector = _selector(series_query)
+    if selector is None:
+        return None
+    if selector.name:
+        return str(selector.name)
+    for matcher in selector.matchers.matchers:
+        if matcher.name == "__name__" and matcher.op == promql.MatchOp.Equal:
+            return str(matcher.value)
+        if matcher.name == "__name__" and matcher.op == promql.MatchOp.Re:
+            literal = _LITERAL.match(matcher.value)
+            return literal[1] if literal else None
+    return None
+
+
+def demanded_labels(series_query: str) -> frozenset[str]:
+    """Return the labels that a series needs to match a selector; empty for a text that does not parse."""
+    selector = _selector(series_query)
+    if selector is None:
+        return frozenset()
+    return frozenset(
+        matcher.name
+        for matcher in selector.matchers.matchers
+        if matcher.name != "__name__" and not _passes(matcher, "")  # a missing label counts as the empty text
+    )
+
+
+def may_name(series_query: str, name: str) -> bool:
+    """Whether a selector can match series of a name; false for a text that does not parse."""
+    selector = _selector(series_query)
+    if selector is None or selector.name not in {None, name}:
+        return False
+    return all(_passes(matcher, name) for matcher in selector.matchers.matchers if matcher.name == "__name__")
+
+
+def _selector(text: str) -> promql.VectorSelector | None:
+    try:
+        return parse_selector(text)
+    except ValueError:
+        return None
+
+
+def _passes(matcher: promql.Matcher, text: str) -> bool:
+    if matcher.op == promql.MatchOp.Equal:
+        return bool(matcher.value == text)
+    if matcher.op == promql.MatchOp.NotEqual:
+        return bool(matcher.value != text)
+    try:
+        expression = matchers.compile_expression(f"^(?:{matcher.value})$")
+    except ValueError:  # the parser's regular expressions are not quite Go's: undecided
+        return True
+    return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)
+
+
+def preview_rules(ruleset: Ruleset, lists: SeriesLists) -> list[RulePreview]:
+    """Return what the rules define, custom rules first; selectors may be absent from `lists`."""
+    rules = [(rule, False) for rule in ruleset.custom] + [(rule, True) for rule in ruleset.external]
+    previews = []
+    for rule, external in rules:
+        answer = lists.get(rule.config.series_query)
+        known = None if isinstance(answer, PrometheusError) else answer
+        previews.append(preview_rule(rule, known, external=external))
+    return previews
+
+
+def preview_rule(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> RulePreview:
+    """Return what a rule defines from the series `known`, or from its own text if that is None."""
+    if known is None:
+        name = named_series(rule.config.series_query)
+        series: tuple[str, ...] = (name,) if name and rule.namer.name(name) is not None else ()
+        labels = frozenset(demanded_labels(rule.config.series_query) | rule.converter.by_label.keys())
+    else:
+        taken = [each for each in known if rule.namer.name(each.name) is not None]
+        series = tuple(each.name for each in taken)
+        labels = frozenset().union(*(each.labels for each in taken))
+    shown = series[-1] if series else SERIES
+    return RulePreview(
+        rule,
+        external,
+        None if known is None else tuple(known),
+        series,
+        labels,
+        tuple(sorted({metric for name in series if (metric := rule.namer.name(name)) is not None})),
+        (_external_example(rule, shown),) if external else _custom_examples(rule, labels, shown),
+    )
+
+
+def _custom_examples(rule: Rule, labels: Iterable[str], series: str) -> tuple[Example, ...]:
+    resources = sorted(rule.converter.resources_for(labels), key=lambda each: str(each.group_resource))
+    return tuple(_custom_example(rule, resource, series) for resource in resources)
+
+
+def _custom_example(rule: Rule, resource: APIResource, series: str) -> Example:
+    kind = resource.group_resource
+    try:
+        namespace_label = "" if kind in ROOT_SCOPED else rule.converter.label_for(NAMESPACES)
+        query = MetricQuery(rule, series, (), namespace_label, rule.converter.label_for(kind))
+    except (NamingError, TemplateError) as error:
+        return Example(resource, "", fault=str(error), fault_path="resources")
+    return _example(query, resource, NAMESPACE if kind == NAMESPACES else OBJECT, "metricsQuery")
+
+
+def _external_example(rule: Rule, series: str) -> Example:
+    try:
+        label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
+    except (NamingError, TemplateError) as error:
+        return Example(None, "", fault=str(error), fault_path="resources")
+    one = [Matcher(label, "=", NAMESPACE)] if label else []
+    everything = [matchers.present(label)] if label else []
+    try:
+        return Example(None, rule.render(series, one, []), rule.render(series, everything, []))
+    except TemplateError as error:
+        return Example(None, "", fault=str(error), fault_path="metricsQuery")
+
+
+def preview_resource_rules(rules: ResourceRules) -> tuple[ResourcePreview, ...]:
+    """Return what the four templates define: cpu before memory, containers before nodes."""
+    templates = (
+        (rules.containers.cpu, PODS),
+        (rules.nodes.cpu, NODES),
+        (rules.containers.memory, PODS),
+        (rules.nodes.memory, NODES),
+    )
+    return tuple(
+        ResourcePreview(query, rules.config, _resource_example(query, kind)) for query, kind in templates
+    )
+
+
+def _resource_example(query: ResourceQuery, kind: GroupResource) -> Example:
+    resource = query.converter.catalogue.find(kind)
+    try:
+        asked = query.metric_query(kind)
+    except (NamingError, TemplateError) as error:
+        return Example(resource, "", fault=str(error), fault_path="resources")
+    return _example(asked, resource, OBJECT, query.path.rpartition(".")[2])
+
+
+def _example(query: MetricQuery, resource: APIResource | None, name: str, template: str) -> Example:
+    """Return the queries for an object called `name`, and for all; `template` is the key of the template."""
+    label = query.object_label
+    present = [matchers.present(each) for each in (query.namespace_label, label) if each]
+    try:
+        one, everything = query.render(NAMESPACE, [name]), query.render_with(present)
+    except TemplateError as error:
+        return Example(resource, "", label=label, fault=str(error), fault_path=template)
+    return Example(resource, one, everything, label, query.separability)
+
+
+# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
+# scrapes.
+SCRAPES_IN_WINDOW = 4

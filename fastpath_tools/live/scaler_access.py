@@ -1,0 +1,158 @@
+"""What a running scaler shows of one autoscaler, read from the process that decides about it.
+
+With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod
+that holds it with `kubectl port-forward`.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import http_exceptions
+
+from adapter import net
+from adapter.compose.clock import SystemClock
+from adapter.errors import Fault, InputError, RunError
+from adapter.kubernetes import leader_election
+from adapter.kubernetes.lease import KubernetesLeases
+from adapter.model.autoscaling import shards
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import ScalerOptions
+
+_SECONDS = 10.0
+_READY = b"Forwarding from 127.0.0.1:"
+_CA_ADVICE = (
+    "; --ca-file gives the certificates to trust, such as apiserver.crt in the --cert-dir of the scaler"
+)
+_NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
+
+
+async def fetch(options: ScalerOptions, fastpath: str, namespace: str, name: str) -> dict[str, Any]:
+    """Return what the process that leads shows of an autoscaler; `fastpath` is the namespace of the Lease.
+
+    RunError if that cannot be read.
+    """
+    path = f"/debug/fastpath/autoscalers/{namespace}/{name}"
+    if options.server:
+        return await _get(options, options.server.rstrip("/") + path)
+    pod = await _find_leader(options, fastpath)
+    async with _forwarded(options, fastpath, pod) as address:
+        return await _get(options, address + path)
+
+
+async def _get(options: ScalerOptions, url: str) -> dict[str, Any]:
+    headers = {}
+    if options.token_file:
+        headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
+    context = await asyncio.to_thread(_trust, options.ca_file)
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(
+                url, ssl=context, server_hostname=options.tls_server_name or None, allow_redirects=False
+            ) as response,
+        ):
+            body = await response.read()
+    except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
+        advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
+        if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:
+            advice = _CA_ADVICE
+        raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
+    if response.status != 200:
+        raise RunError(f"{url}: {document.get('message') or response.reason}")
+    return document
+
+
+def _read_token(file: str) -> str:
+    """Return the bearer token in a file. InputError if it has none that a header can carry."""
+    try:
+        token = Path(file).read_text("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise _unusable("--token-file", file, "a readable file: it is not UTF-8 text") from error
+    except OSError as error:
+        raise _unusable("--token-file", file, f"a readable file: {error.strerror}") from error
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise _unusable("--token-file", file, "a file with one bearer token")
+    return token
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    """Return the context that trusts the authorities in a file, without one those of the system."""
+    try:
+        return ssl.create_default_context(cafile=file or None)
+    except ssl.SSLError as error:
+        raise _unusable("--ca-file", file, "a file with certificates in PEM form") from error
+    except OSError as error:
+        raise _unusable("--ca-file", file, f"a readable file: {error.strerror}") from error
+
+
+def _unusable(flag: str, value: str, expected: str) -> InputError:
+    return InputError([Fault(flag, value, f"expected {expected}")])
+
+
+async def _find_leader(options: ScalerOptions, namespace: str) -> str:
+    clock = SystemClock()
+    problems = ProblemLog(Monitoring(), clock)
+    name = shards.parse_shard(options.shard).lease_name(options.lease_name)
+    async with cluster_options.connect(options, clock, problems) as client:
+        lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
+    if lease is None:
+        where = "--namespace gives the namespace that the scaler runs in"
+        raise RunError(f"no leader: there is no Lease {namespace}/{name}; {where}")
+    if not lease.record.holder:
+        raise RunError(f"no leader: the Lease {namespace}/{name} has no holder")
+    return leader_election.pod_of(lease.record.holder)
+
+
+@contextlib.asynccontextmanager
+async def _forwarded(options: ScalerOptions, namespace: str, pod: str) -> AsyncIterator[str]:
+    """Forward a port of a Pod for as long as the block is open; gives the address here."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise RunError(
+            f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
+        )
+    failure = f"port {options.port} of Pod {pod} cannot be forwarded"
+    connection = {"kubeconfig": options.kubeconfig, "context": options.context, "as": options.impersonate}
+    flags = [f"--{name}={value}" for name, value in connection.items() if value]
+    process = await asyncio.create_subprocess_exec(
+        kubectl,
+        *flags,
+        "port-forward",
+        f"--namespace={namespace}",
+        f"pod/{pod}",
+        f":{options.port}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        async with asyncio.timeout(_SECONDS):
+            line = await process.stdout.readline()
+            said = (line or await process.stderr.read()).decode(errors="replace").strip()
+        if not line.startswith(_READY):
+            raise RunError(f"{failure}: {said or 'kubectl has ended'}")
+        port = int(line[len(_READY) :].split()[0])
+        yield f"http://127.0.0.1:{port}"
+    except TimeoutError as error:
+        raise RunError(f"{failure}: no answer in time") from error
+    finally:
+        if process.returncode is None:
+            process.kill()  # it has nothing to tidy up, and may not heed a request
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS):  # a child of it may keep its pipes open
+                await process.wait()

@@ -1,0 +1,198 @@
+"""The sources of metrics: the rule that makes one, its query, and the series that the query reads.
+
+The query is the one that the server sends, made by the same code.
+"""
+
+import promql_parser as promql
+
+from adapter.config import rules_file
+from adapter.config.rules_file import Parsed
+from adapter.errors import (
+    NamingError,
+    PrometheusError,
+    TemplateError,
+    UnscrapableError,
+)
+from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.clock import Clock
+from adapter.model.go_text import quote
+from adapter.model.metrics import SeriesInfo
+from adapter.provider import rule_queries
+from adapter.rules import compile as compiler
+from adapter.rules import lookback, matchers, parsing, registry
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.naming import NAMESPACES
+from adapter.rules.registry import Registry
+from adapter.rules.resource import PODS
+from adapter.rules.scrape import pod_query as scrape
+from fastpath_tools.live import preview, reading
+from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
+from fastpath_tools.live.preview import SeriesLists
+from fastpath_tools.live.prometheus import PrometheusReader
+
+_WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
+"""The windows over which samples are counted; the longest that the series are old enough for."""
+
+_PODS = 20
+_SELECTORS = 4
+"""How many pods a query names, and how many selectors of a query are looked at."""
+
+_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
+
+
+class SourceReader:
+    """Finds the sources of metrics.
+
+    `given` are rules from files, None to read them from the cluster. `prometheus` is None without an address.
+    """
+
+    def __init__(
+        self, cluster: LiveCluster, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._given = given
+        self._prometheus = prometheus
+        self._clock = clock
+
+    async def source(
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> SourceFacts | Unread | None:
+        """Return the source of a metric, None for one that no rule of custom or external metrics makes."""
+        if metric.type not in {"Pods", "Object", "External"}:
+            return None
+        known = await self._registry(GROUPS[metric.type])
+        if isinstance(known, Unread):
+            return known
+        pods = () if isinstance(target, Unread) else target.ready[:_PODS]
+        made = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
+        if isinstance(made, str):
+            return Unread(made)
+        rule, query = made.rule, made.promql
+        of_pods, scrape = metric.type == "Pods", rule.config.scrape
+        found = None
+        if scrape is not None and scrape.source is not None:
+            found = await self._cluster.endpoints(scrape)
+        return SourceFacts(
+            rule.path,
+            query,
+            lookback.lookback_of(query),
+            await self._series(query),
+            scrape if of_pods or found is not None else None,
+            of_pods and _is_scrapable(rule),
+            rule.config.ttl or 0.0,
+            found,
+        )
+
+    # -- rules -----------------------------------------------------------------------------------------------
+
+    @reading.once
+    async def _registry(self, group: str) -> Registry | Unread:
+        parsed = self._given
+        if parsed is None:
+            texts = await self._cluster.rules(group)
+            if isinstance(texts, Unread):
+                return texts
+            configs = [rules_file.parse_rules(text, source).config for source, text in texts]
+            parsed = Parsed(rules_file.merge(configs)[0])
+        ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
+        return registry.build(ruleset, await self._memory(ruleset), 1)
+
+    async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
+        """Return the series of the rules; where Prometheus does not say, those that the rules name."""
+        lists: SeriesLists = (
+            {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
+        )
+        return remember_series(ruleset, lists)
+
+    # -- Prometheus ------------------------------------------------------------------------------------------
+
+    @reading.once
+    async def delay(self) -> float | Unread:
+        """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
+        if self._prometheus is None:
+            return Unread("give --prometheus-url")
+        now = self._clock.wall()
+        try:
+            seen = await self._one("time()", now)
+        except PrometheusError as error:
+            return Unread(f"cannot query Prometheus: {error}")
+        return 0.0 if seen is None else max(now - seen, 0.0)
+
+    async def _series(self, query: str) -> SeriesFacts | Unread:
+        """Return how often the series of a query are scraped.
+
+        Of several the slowest counts: the result is no newer than that.
+        """
+        if self._prometheus is None:
+            return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
+        found: list[SeriesFacts] = []
+        try:
+            for selector in selectors_of(query)[:_SELECTORS]:
+                newest = await self._one(f"max(timestamp({selector}))", self._clock.wall())
+                if newest is not None:
+                    age = self._clock.wall() - newest
+                    found.append(SeriesFacts(True, await self._interval(selector), age))
+        except PrometheusError as error:
+            return Unread(f"cannot query Prometheus: {error}")
+        if not found:
+            return SeriesFacts(False)
+        return max(found, key=lambda each: (each.interval or 0.0, each.age or 0.0))
+
+    async def _interval(self, selector: str) -> float | None:
+        for window, length in _WINDOWS:
+            samples = f"count_over_time({selector}[{window}]) and {selector} offset {window}"
+            count = await self._one(f"avg({samples})", self._clock.wall())
+            if count is not None and count >= 2:
+                return length / count
+        return None
+
+    async def _one(self, query: str, at: float) -> float | None:
+        """Return the first value of a query, None without one. PrometheusError."""
+        assert self._prometheus is not None
+        result = await self._prometheus.client.query(query, at)
+        return result.samples[0].value if result.samples else None
+
+
+def selectors_of(query: str) -> list[str]:
+    """Return the selectors of series in a query, without offsets, each once; none for what does not parse."""
+    found: dict[str, None] = {}
+
+    def look(node: object) -> bool:
+        if isinstance(node, promql.VectorSelector):
+            written = [
+                f"{matchers.write_label(each.name)}{_OPERATORS[str(each.op)]}{quote(each.value)}"
+                for each in node.matchers.matchers
+            ]
+            found[f"{node.name or ''}{{{','.join(written)}}}"] = None
+        return True
+
+    try:
+        promql.walk(parsing.parse(query), look)
+    except ValueError:
+        return []
+    return list(found)
+
+
+def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemory:
+    """Return the series of the rules; where Prometheus does not say, those that the rules name."""
+    memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
+    for made in preview.preview_rules(ruleset, {}):
+        selector = made.rule.config.series_query
+        found = lists.get(selector)
+        if found is None or isinstance(found, PrometheusError):
+            found = tuple(SeriesInfo(name, made.labels, 0) for name in made.series)
+        memory = registry.remember(memory, selector, found)
+    return memory
+
+
+def _is_scrapable(rule: Rule) -> bool:
+    """Tell whether `scrape` could be added to a rule that has none."""
+    if rule.config.scrape is not None:
+        return False
+    try:
+        pod_label = rule.converter.label_for(PODS)
+        scrape.compile_query(rule.query, pod_label, rule.converter.label_for(NAMESPACES))
+    except (NamingError, TemplateError, UnscrapableError):
+        return False
+    return True

@@ -1,0 +1,287 @@
+"""Loads from the history in Prometheus, for an autoscaler of a file or of a live cluster.
+
+Each metric is read with the query of its rule (`metric_queries`), in chunks of a fixed grid (`history`).
+"""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from adapter.compose import providers
+from adapter.compose.clock import SystemClock
+from adapter.config.rules_file import RulesConfig
+from adapter.errors import Fault, InputError, PrometheusError, RunError
+from adapter.model import quantity, timestamps
+from adapter.model.resources import Catalogue
+from adapter.model.timestamps import SECOND, Instant
+from adapter.prometheus import range_query
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusConnection
+from adapter.prometheus.range_query import RangeReader
+from adapter.prometheus.series import SeriesLister
+from adapter.rules import compile as compiler
+from adapter.rules import registry
+from adapter.simulate import metrics
+from adapter.simulate.load import Load
+from adapter.simulate.metrics import SimulatedMetric
+from adapter.simulate.recorded import history, metric_queries
+from adapter.simulate.recorded.history import Grid, Values
+from adapter.simulate.recorded.metric_queries import HistoryQueries
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.live import cluster_options, rules_files
+from fastpath_tools.live.prometheus import PrometheusReader
+from fastpath_tools.live.sources import remember_series
+from fastpath_tools.loads import autoscaler as autoscalers
+from fastpath_tools.loads.autoscaler import GivenAutoscaler
+from fastpath_tools.loads.history_cache import ChunkCache
+from fastpath_tools.loads.live import LiveReader
+from fastpath_tools.loads.load_options import LoadOptions
+from fastpath_tools.loads.recorded_options import seconds_of
+from fastpath_tools.loads.sources import Recorded
+
+_SETTLED = 600
+"""After how many seconds the history does not change any more."""
+
+_SMALLEST_CHUNK = 100
+_ADVICE = ": give the rules file that does with --config"
+_RULED = frozenset({"Pods", "Object", "External"})
+"""The types of metrics that rules make."""
+
+
+class Source(NamedTuple):
+    """An autoscaler, and the rules and kinds that its metrics are looked up in."""
+
+    given: GivenAutoscaler
+    namespace: str
+    rules: RulesConfig
+    catalogue: Catalogue
+
+
+def read(options: LoadOptions) -> Recorded:
+    """Return the autoscaler and the loads of its metrics from their history.
+
+    InputError for what cannot be used, RunError and KubernetesError for servers that do not answer.
+    """
+    return asyncio.run(_read(options))
+
+
+async def _read(options: LoadOptions) -> Recorded:
+    clock, monitoring = SystemClock(), Monitoring()
+    problems = ProblemLog(monitoring, clock)
+    now = clock.wall()
+    until = timestamps.read_instant(options.until) / SECOND if options.until else now
+    if until > now:
+        raise InputError([Fault("--until", options.until, "expected a time in the past")])
+    grid = history.grid_of(until, seconds_of(options.last), int(seconds_of(options.step)))
+    if grid.points > history.MOST_POINTS:
+        expected = f"expected at most {history.MOST_POINTS:,} values in --last: give a longer step"
+        raise InputError([Fault("--step", options.step, expected)])
+    async with AsyncExitStack() as stack:
+        live = None
+        if options.name:
+            connecting = cluster_options.connect(options, clock, problems)
+            live = LiveReader(await stack.enter_async_context(connecting), clock)
+        source = await _source(options, live)
+        found = _metrics(options, source)
+        settings = providers.prometheus_settings(options)
+        client = await PrometheusClient.open(settings, clock, monitoring, problems)
+        stack.push_async_callback(client.close)
+        lister = SeriesLister(client.origin, monitoring, problems)
+        queries = await _queries(options, source, PrometheusReader(client, lister, now, now - grid.start))
+        histories = HistoryReader(options, client, grid, settled=now - _SETTLED)
+        loads: dict[str, Load] = {}
+        notes: list[str] = []
+        with histories.progress(sum(1 + bool(each.least) for each in queries.values())):
+            for metric in found:
+                loads[metric.name] = await histories.load(
+                    metric, queries[metric.name], options.capacity_ratio
+                )
+                notes += _notes(metric.name, queries[metric.name], grid)
+    return Recorded(source.given, loads, Instant(grid.start * SECOND), notes)
+
+
+async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
+    given = RulesConfig()
+    if options.config:
+        parsed = rules_files.parse(options.config)
+        if parsed.fatal or parsed.faults:
+            raise InputError([*parsed.fatal, *parsed.faults])
+        given = parsed.config
+    if live is None:
+        read = autoscalers.read_autoscaler(options.autoscaler)
+        namespace = options.namespace or read.autoscaler.metadata.namespace
+        return Source(read, namespace, given, rules_files.assumed_catalogue(given)[0])
+    named = await live.autoscaler(options.namespace, options.name)
+    autoscaler = autoscalers.prepared(named.autoscaler)
+    kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED
+    rules = given if options.config or not kinds else await live.rules(kinds)
+    named = named._replace(autoscaler=autoscaler)
+    return Source(named, options.namespace, rules, await live.catalogue())
+
+
+def _metrics(options: LoadOptions, source: Source) -> tuple[SimulatedMetric, ...]:
+    request = quantity.read(options.request) if options.request else None
+    try:
+        return metrics.simulated_metrics(source.given.autoscaler.spec.metrics or (), request)
+    except InputError as error:
+        raise InputError([replace(fault, source=source.given.place) for fault in error.faults]) from None
+
+
+async def _queries(
+    options: LoadOptions, source: Source, reader: PrometheusReader
+) -> dict[str, HistoryQueries]:
+    """Return the queries of each metric by its name. InputError for a metric that no rule makes."""
+    ruleset, faults = compiler.compile_rules(source.rules, source.catalogue)
+    if faults:
+        raise InputError(faults)
+    lists = await reader.lists(ruleset.selectors())
+    for failed in lists.values():
+        if isinstance(failed, PrometheusError) and failed.kind != "query":
+            raise _unanswered(failed)
+    known = registry.build(ruleset, remember_series(ruleset, lists), 1)
+    places = metric_queries.places_of(
+        source.given.autoscaler, source.namespace, options.pods, options.ready_query
+    )
+    made: dict[str, HistoryQueries] = {}
+    wrong: list[Fault] = []
+    for name, spec, path in metric_queries.names_of(source.given.autoscaler.spec.metrics or ()):
+        try:
+            made[name] = metric_queries.queries_of(
+                spec, known, source.catalogue, ruleset, places, path, _ADVICE
+            )
+        except InputError as error:
+            wrong += (replace(fault, source=source.given.place) for fault in error.faults)
+    if wrong:
+        raise InputError(wrong)
+    return made
+
+
+class HistoryReader:
+    """Reads histories of one Prometheus. `settled` is the time up to which they do not change any more."""
+
+    def __init__(self, options: LoadOptions, client: PrometheusClient, grid: Grid, *, settled: float) -> None:
+        origin = client.origin
+        self._options = options
+        self._client = client
+        self._ranges = RangeReader(origin, options.prometheus_timeout)
+        self._cache = ChunkCache(Path(options.cache) if options.cache else None, _identify(origin))
+        self._grid = grid
+        self._settled = settled
+        self._advance: Callable[[int], object] = _pass
+
+    @contextmanager
+    def progress(self, queries: int) -> Iterator[None]:
+        """Show a bar on standard error while the block reads, if that is a terminal."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("values from Prometheus", total=queries * self._grid.points)
+            self._advance = lambda points: bar.advance(task, points)
+            yield
+
+    async def load(self, metric: SimulatedMetric, queries: HistoryQueries, ratio: float) -> Load:
+        """Return the load of a metric; a pod serves `ratio` times its target. InputError without samples."""
+        total = await self.values(queries.total)
+        if not total:
+            raise self._nothing(metric.name, queries)
+        await self._check_begin(metric.name, min(total))
+        least = await self.values(queries.least) if queries.least else {}
+        return history.load_of(history.History(total, least), self._grid, metric.capacity * ratio)
+
+    async def values(self, query: str) -> Values:
+        """Return the values of a query over the whole grid. RunError if Prometheus does not answer."""
+        values: dict[int, float] = {}
+        for chunk in self._grid.chunks():
+            known = self._cache.read(query, chunk)
+            if known is None:
+                try:
+                    known = await self._ask(query, chunk)
+                except PrometheusError as error:
+                    raise _unanswered(error, resumes=bool(self._options.cache)) from error
+                if chunk.end <= self._settled:
+                    self._cache.write(query, chunk, known)
+            values |= known
+            self._advance(chunk.points)
+        return values
+
+    async def _ask(self, query: str, chunk: Grid) -> Values:
+        """Ask for a chunk, and for its halves if it is too much for Prometheus."""
+        start, end, step = chunk
+        try:
+            return await self._ranges.read(query, start, end - step, step)
+        except PrometheusError as error:
+            if not range_query.is_too_much(error) or chunk.points < 2 * _SMALLEST_CHUNK:
+                raise
+        middle = start + chunk.points // 2 * step
+        first = await self._ask(query, Grid(start, middle, step))
+        return {**first, **await self._ask(query, Grid(middle, end, step))}
+
+    def _nothing(self, name: str, queries: HistoryQueries) -> InputError:
+        start, end = (timestamps.write_instant(at * SECOND) for at in (self._grid.start, self._grid.end))
+        query = " ".join(queries.total.split())
+        expected = f"the query {query} has no sample from {start} to {end}"
+        if "kube_pod_status_ready" in queries.total and not self._options.ready_query:
+            expected += "; it needs kube-state-metrics, or --ready-query"
+        elif queries.rule:
+            expected += f"; `fastpath check --why {name}` says where it ends"
+        return InputError([Fault("--prometheus-url", name, expected)])
+
+    async def _check_begin(self, name: str, first: int) -> None:
+        """Raise InputError if the history begins after the grid: Prometheus keeps no older samples."""
+        grid = self._grid
+        if first - grid.start < max(2 * grid.step, (grid.end - grid.start) // 100):
+            return
+        try:
+            answer = await self._client.query("count(up)", grid.start)
+        except PrometheusError as error:
+            raise _unanswered(error) from error
+        if answer.samples:
+            return  # the server has samples of that time, and only the metric has none: a gap
+        begins = timestamps.write_instant(first * SECOND)
+        expected = f"expected at most {_written(grid.end - first)}: Prometheus has {name} since {begins}"
+        raise InputError([Fault("--last", self._options.last, expected)])
+
+
+def _pass(_: int) -> None:
+    """Show no progress."""
+
+
+def _written(seconds: int) -> str:
+    """Return a duration, rounded down, in the largest unit that keeps two digits."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _identify(origin: PrometheusConnection) -> str:
+    """Return what tells one server and tenant from others, without credentials in plain text."""
+    sent = [f"{name}={value}" for name, value in (*origin.endpoint.params, *sorted(origin.headers))]
+    return f"{origin.endpoint.base} {hashlib.sha256(repr(sent).encode()).hexdigest()[:16]}"
+
+
+def _unanswered(error: PrometheusError, *, resumes: bool = False) -> RunError:
+    advice = ""
+    if error.message.startswith(("HTTP status 401", "HTTP status 403")):
+        advice = ": give credentials with --prometheus-token-file or --prometheus-basic-auth-file"
+    more = "; the next run with this --cache goes on from here" if resumes else ""
+    return RunError(f"cannot query Prometheus: {error}{advice}{more}")
+
+
+def _notes(name: str, queries: HistoryQueries, grid: Grid) -> Iterator[str]:
+    """Yield what a reader has to know about where a load comes from."""
+    source = queries.rule or "cAdvisor's series"
+    yield f"{name} is rebuilt from {source}, one value every {grid.step} s: shorter bursts are not in it"
+    if not queries.least:
+        yield f"{name} is a total, which does not tell whether the pods were saturated"

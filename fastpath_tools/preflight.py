@@ -1,0 +1,144 @@
+"""`fastpath preflight`: which server has the metrics APIs of a cluster, before the manifests are applied.
+
+It changes nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.config.option_fields import Command
+from adapter.kubernetes import apiservices as registrations
+from adapter.kubernetes.apiservices import ResourceAttributes, Subject
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model import apiservices, visible
+from adapter.model.apiservices import Finding, Owner
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightOptions(KubeconfigOptions, GroupsOptions):
+    """Which Service is to have which groups, and the cluster to ask."""
+
+    groups: tuple[str, ...] = GROUPS(
+        "",
+        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; "
+        f"the exit status is about {DEFAULT_GROUPS} and those registered to Fastpath.",
+    )
+
+
+COMMAND = Command(
+    verb="preflight",
+    options=PreflightOptions,
+    about="""\
+Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read
+them. It changes nothing.
+
+Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
+another server or the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
+""",
+)
+
+_HPA = Subject(
+    "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+)
+_READS = {
+    "custom.metrics.k8s.io": ResourceAttributes("get", "custom.metrics.k8s.io", "*"),
+    "external.metrics.k8s.io": ResourceAttributes("list", "external.metrics.k8s.io", "*"),
+    "metrics.k8s.io": ResourceAttributes("list", "metrics.k8s.io", "pods"),
+}
+"""What the HPA controller reads of each group."""
+
+READERS = {
+    "custom.metrics.k8s.io": "fastpath-custom-metrics-reader",
+    "external.metrics.k8s.io": "fastpath-external-metrics-reader",
+    "metrics.k8s.io": "fastpath-resource-metrics-reader",
+}
+"""The shipped ClusterRole with that permission."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ask; 0 when every group that counts is free or ours, else 1.
+
+    KubernetesError when the cluster cannot be asked.
+    """
+    options = command_line.read(COMMAND, arguments)
+    return 0 if options is None else asyncio.run(_run(options))
+
+
+async def _run(options: PreflightOptions) -> int:
+    clock = SystemClock()
+    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+        found = {
+            name: await registrations.fetch_registration(client, name)
+            for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
+        }
+        findings = [apiservices.judge(name, each, options.reference) for name, each in found.items()]
+        groups = options.groups or _default_groups(findings)
+        foreign = _report_owners(findings, groups)
+        if "metrics.k8s.io" in groups:
+            stable, beta = (found[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
+            if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
+                _complain(warning)
+        await _report_rights(client, groups)
+    return 1 if foreign else 0
+
+
+def _default_groups(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the group that the manifests always register, and those that are registered to Fastpath."""
+    ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
+    return tuple(group for group in apiservices.VERSIONS if group == DEFAULT_GROUPS or group in ours)
+
+
+def _group_of(finding: Finding) -> str:
+    return finding.name.partition(".")[2]
+
+
+def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
+    """Print the owner of each APIService; return whether another server owns one of `groups`."""
+    width = max(len(finding.name) for finding in findings)
+    foreign = False
+    for finding in findings:
+        command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
+        if finding.owner is Owner.OURS and finding.advice:
+            _complain(f"{finding.name} is not available: {finding.advice}")
+        if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
+            foreign = True
+            _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
+    return foreign
+
+
+async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
+    """Print which permissions are missing; not a failure, because the manifests may add them."""
+    for verb in ("create", "patch"):
+        access = ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
+        if not await registrations.is_allowed(client, access):
+            _complain(
+                f"you may not {verb} APIServices: the user who applies the manifests must be allowed to"
+            )
+    for group in groups:
+        access = _READS[group]
+        allowed = await registrations.is_allowed(client, access, _HPA)
+        what = f"the HPA controller may {access.verb} {access.resource} of {group}"
+        if allowed is None:
+            _complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")
+            return
+        if allowed:
+            command_line.show(f"{what}\n")
+            continue
+        role = READERS[group]
+        remedy = (
+            f"kubectl create clusterrolebinding {role}-hpa --clusterrole={role} "
+            "--serviceaccount=kube-system:horizontal-pod-autoscaler"
+        )
+        _complain(f"{what.replace(' may ', ' may not ')}: {remedy}")
+
+
+def _complain(sentence: str) -> None:
+    command_line.tell("preflight", sentence)

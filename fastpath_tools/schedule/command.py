@@ -1,0 +1,180 @@
+"""`fastpath schedule`: when the windows of schedules begin and end, and which bounds follow."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
+from adapter.errors import Fault, InputError
+from adapter.model import timestamps
+from adapter.model.schedules import local_time, windows
+from adapter.model.schedules.documents import FastPathSchedule
+from adapter.model.schedules.windows import Schedule, Window
+from adapter.model.timestamps import SECOND
+from fastpath_tools.schedule import calendar, ics
+from fastpath_tools.schedule_files import read_schedules
+
+DEFAULT_DAYS = 30
+MOST_DAYS = 3660
+MOST_TIMES = 100_000
+"""How often windows may be active within the range: what is shown takes memory and time for each."""
+
+_DAY = 86_400
+_STEP = 31 * _DAY
+_FIRST, _LAST = (round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1900, 9900))
+_INSTANT = "expected an instant such as 2026-11-27T07:00:00Z, from 1900 to 9899"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(CommandOptions):
+    files: tuple[str, ...] = arguments(are_files=True)
+    from_: str = option(
+        FlagType.TEXT, "", "Begin at this instant (RFC 3339) instead of now.", metavar="instant", name="from"
+    )
+    until: str = option(
+        FlagType.TEXT,
+        "",
+        f"End at this instant instead of {DEFAULT_DAYS} days later; at most {MOST_DAYS} days later.",
+        metavar="instant",
+    )
+    output: str = command_line.output(
+        "text", "json", "ics", help_="Format of the output: text, json, or ics (a calendar file)."
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        for flag, text in (("--from", self.from_), ("--until", self.until)):
+            if text and _instant(text) is None:
+                yield Fault(flag, text, _INSTANT)
+
+
+COMMAND = Command(
+    verb="schedule",
+    options=ScheduleOptions,
+    usage="[FILE...] [flags]",
+    about="""\
+Shows when the windows of FastPathSchedules begin and end, and which floors and ceilings they give, from the
+documents alone. It contacts no cluster. FILE is YAML or JSON; - or no FILE: standard input. Objects of other
+kinds are left out.
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Show the windows; exit status 2 if a document is refused."""
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    start, end = _range(options)
+    schedules = read_schedules(command_line.given_files("schedule", options.files), left_out=_tell_left_out)
+    _check_size(schedules, start, end)
+    if options.output == "json":
+        command_line.show(command_line.to_json(show(schedules, start, end)))
+    elif options.output == "ics":
+        sys.stdout.write(ics.render(schedules, start, end))
+    else:
+        command_line.show(calendar.render(schedules, start, end))
+    return 0
+
+
+def _range(options: ScheduleOptions) -> tuple[int, int]:
+    start = _instant(options.from_) if options.from_ else int(SystemClock().wall())
+    assert start is not None
+    end = _instant(options.until) if options.until else start + DEFAULT_DAYS * _DAY
+    assert end is not None
+    if not 0 < end - start <= MOST_DAYS * _DAY:
+        first = f"--from, {options.from_}" if options.from_ else "now"
+        expected = f"expected an instant after {first}, and at most {MOST_DAYS} days later"
+        raise InputError([Fault("--until", options.until, expected)])
+    return start, end
+
+
+def _check_size(schedules: Sequence[FastPathSchedule], start: int, end: int) -> None:
+    times = 0
+    for each in schedules:
+        for window in each.schedule.windows:
+            for count in _counts(window, each.schedule, start, end):
+                times += count
+                if times > MOST_TIMES:
+                    name, most = f"{each.schedule.name} {window.name}", MOST_TIMES
+                    expected = (
+                        f"expected an earlier instant: up to {name} windows begin more than {most} times"
+                    )
+                    raise InputError([Fault("--until", write_instant(end), expected)])
+
+
+def _counts(window: Window, schedule: Schedule, start: int, end: int) -> Iterator[int]:
+    """Yield how often a window is active from `start` to `end`, counted where it begins, a month at a time.
+
+    Ten years of a window that begins each minute take a gigabyte at once.
+    """
+    for first in range(start, end, _STEP):
+        last = min(first + _STEP, end)
+        spans = windows.spans_of(window, schedule, first, last)
+        yield sum(
+            1
+            for span in spans
+            if (first == start or span.begin >= first) and (last == end or span.begin < last)
+        )
+
+
+def _tell_left_out(what: str) -> None:
+    command_line.tell("schedule", f"{what}: left out")
+
+
+def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
+    """Return the boundaries and levels from `start` to `end`, in seconds since 1970."""
+    zones = {each.schedule.name: each.schedule.zone for each in schedules}
+    plain = [each.schedule for each in schedules]
+    return {
+        "boundaries": [
+            {
+                "at": write_instant(each.at),
+                "local": write_local(each.at, zones[each.schedule]),
+                "schedule": each.schedule,
+                "window": each.window,
+                "edge": each.edge,
+            }
+            for each in windows.boundaries(plain, start, end)
+        ],
+        "levels": [
+            {
+                "from": write_instant(level.begin),
+                "until": write_instant(level.end),
+                "schedule": name,
+                "minReplicas": level.floor,
+                "maxReplicas": level.ceiling,
+                "windows": list(level.windows),
+            }
+            for level, name in sorted(
+                ((level, each.name) for each in plain for level in windows.levels(each, start, end)),
+                key=lambda found: (found[0].begin, found[1]),
+            )
+        ],
+    }
+
+
+def write_instant(instant: int) -> str:
+    return timestamps.write_instant(instant * SECOND)
+
+
+def write_local(instant: int, zone: ZoneInfo) -> str:
+    """Return an instant with the offset of a zone."""
+    offset = timezone(timedelta(seconds=local_time.offset_at(instant, zone)))
+    return datetime.fromtimestamp(instant, UTC).astimezone(offset).isoformat()
+
+
+def _instant(text: str) -> int | None:
+    """Return an instant in seconds since 1970; None for a faulty text, or for a year without calendars."""
+    try:
+        instant = timestamps.read_instant(text) // SECOND
+    except ValueError:
+        return None
+    return instant if _FIRST <= instant < _LAST else None

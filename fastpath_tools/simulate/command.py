@@ -1,0 +1,110 @@
+"""`fastpath simulate`: what an autoscaler would have done with a load, and what another would have done.
+
+`inputs` reads what the command line names, `simulation` runs each policy, and `report` prints the figures.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adapter.cli import command_line
+from adapter.errors import Fault, InputError
+from adapter.simulate import simulation
+from adapter.simulate.policies import BOOST
+from adapter.simulate.simulation import Scenario
+from fastpath_tools import tables
+from fastpath_tools.charts import picture
+from fastpath_tools.charts.picture import Panel
+from fastpath_tools.loads import forecasts, wording
+from fastpath_tools.simulate import budget, inputs, replay, report, running, suggestions
+from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
+from fastpath_tools.simulate.report import SimulationReport
+from fastpath_tools.simulate.results import PolicyFigures
+from fastpath_tools.simulate.running import Played
+
+OVER_BUDGET = 3
+"""The exit status when a limit of --budget is not kept."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Simulate and print; 0 if it is done, OVER_BUDGET if a limit is not kept. InputError for bad input.
+
+    With --replay 1 if a decision comes out differently.
+    """
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
+        return 0
+    if options.replay:
+        return replay.run(options.replay, options.output)
+    if options.forecast:
+        forecasts.check_extra()
+    given = inputs.read_inputs(options)
+    if options.suggest:
+        command_line.show(suggestions.render(given, options.output))
+        return 0
+    limits = budget.read_budget(options.budget) if options.budget else ()
+    if limits and len(given.variants) < 2:
+        raise InputError([Fault(budget.FLAG, options.budget, "expected at least two policies to compare")])
+    scenario = given.scenario
+    played = running.run_all(scenario, given.variants, picture.COLUMNS if options.output == SVG else 0)
+    figures = [each.figures for each in played]
+    verdicts = budget.judge(limits, figures[0], figures[-1]) if limits else ()
+    name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
+    rolled = {each.figures.policy: each.rolled.verdicts for each in played if each.rolled is not None}
+    made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
+    if options.output == SVG:
+        command_line.show(_draw(made, scenario, given.variants, played))
+    else:
+        render = {JSON: report.to_json, MARKDOWN: report.to_markdown}.get(options.output, report.to_text)
+        command_line.show(render(made))
+    broken = [verdict for verdict in verdicts if not verdict.is_kept]
+    for verdict in broken:
+        command_line.tell("simulate", f"budget not kept: {verdict.sentence}")
+    return OVER_BUDGET if broken else 0
+
+
+def _draw(
+    made: SimulationReport, scenario: Scenario, variants: Sequence[Variant], played: Sequence[Played]
+) -> str:
+    panels = []
+    for variant, each in zip(variants, played, strict=True):
+        assert each.recording is not None
+        caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
+        floors = None if each.rolled is None else each.rolled.floors
+        schedule = simulation.schedule_of(replace(scenario, floors=floors), variant.policy)
+        bounds = schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads))
+        panels.append(
+            Panel(
+                each.figures.policy,
+                caption,
+                each.recording,
+                each.changes,
+                is_boosted,
+                bounds,
+                has_forecast=each.rolled is not None,
+            )
+        )
+    subtitles = (wording.describe_loads(made.loads), made.setting)
+    saturated = [span for load in made.loads.values() for span in load.saturated]
+    return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)
+
+
+def _caption(outcome: PolicyFigures) -> str:
+    need = outcome.mean("needPodSeconds")
+    shortage, pods = outcome.mean("shortagePodSeconds"), outcome.mean("podSeconds")
+    return (
+        f"shortage {tables.share(shortage, need)} of need, pods {tables.share(pods, need)} of need, "
+        f"{outcome.mean('changes'):,.0f} changes"
+    )
+
+
+def _setting(options: SimulateOptions, scenario: Scenario) -> str:
+    """Return what all policies have in common as a sentence."""
+    starts = sorted(scenario.start_ups)
+    ready = " to ".join(map(tables.duration, dict.fromkeys((starts[0], starts[-1]))))
+    if options.phases == 1:
+        phases = "the figures are those of one phase"
+    else:
+        drawn = ", the lines are the first" if options.output == SVG else ""
+        phases = f"the figures are means of {options.phases} phases{drawn}"
+    return f"Pods are ready {ready} after a written count; {phases}."

@@ -1,0 +1,133 @@
+"""The command line of `fastpath simulate`; completion reads it without importing what simulates."""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.cli import command_line
+from adapter.config import checks
+from adapter.config.option_fields import Command, option
+from adapter.config.pflag import FlagType
+from adapter.errors import Fault
+from fastpath_tools.loads.load_options import LoadOptions
+from fastpath_tools.simulate import budget as budgets
+
+DEFAULT_POLICIES = ("native", "fast", "boost")
+
+CARRY, DROP = "carry", "drop"
+
+TEXT, JSON, MARKDOWN, SVG = "text", "json", "markdown", "svg"
+
+_MOST_PHASES = 1000
+
+_policy = partial(option, group="Policies")
+
+
+def _phases(count: int) -> str:
+    return "" if 1 <= count <= _MOST_PHASES else f"expected 1 to {_MOST_PHASES}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateOptions(LoadOptions):
+    backlog: str = option(
+        FlagType.TEXT,
+        CARRY,
+        "What becomes of load that the pods cannot serve: carry, it waits, or drop, it is lost.",
+        metavar="word",
+        choices=(CARRY, DROP),
+        group="Pods",
+    )
+    policy: tuple[str, ...] = _policy(
+        FlagType.ARRAY,
+        "",
+        "Autoscaler to simulate, as NAME[:key=value,...]. native: the HPA and its controller (scrape=15s, "
+        "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s); boost: the HPA with "
+        "raises of the fast-scaler (keys of native, fastScrape=1s, fastWindow=5s, tick=1s); "
+        "fixed:replicas=N. All but fixed take target, minReplicas, maxReplicas and behavior=FILE. Can be "
+        f"repeated; without it {', '.join(DEFAULT_POLICIES)}.",
+        metavar="policy",
+    )
+    phases: int = _policy(
+        FlagType.INT,
+        "8",
+        "How many times each policy runs, each time with other seconds of scrapes and syncs. The figures are "
+        "means.",
+        check=_phases,
+    )
+    seed: int = _policy(
+        FlagType.INT,
+        "0",
+        "Seed of the drawn phases and start-up times. The same seed gives the same output.",
+    )
+    suggest: bool = _policy(
+        FlagType.BOOL,
+        "false",
+        "Sweep mode, target, stabilization window and scaling policies, and print the Pareto front of "
+        "shortage and pod seconds, compared to the first policy.",
+    )
+    forecast: bool = _policy(
+        FlagType.BOOL,
+        "false",
+        "Run fast and boost also with the floors that a forecast would have had, as the autoscaler asks for "
+        "it. A verdict needs 7 days of load.",
+    )
+    budget: str = option(
+        FlagType.TEXT,
+        "",
+        "What the last policy may need, compared to the first, such as shortage<=5%,pods<=110%: at most 5 % "
+        "of its shortage and 110 % of its pod seconds. The exit status is 3 if it needs more.",
+        group="Output",
+        metavar="limits",
+        check=budgets.check_budget,
+    )
+    output: str = command_line.output(
+        TEXT,
+        JSON,
+        MARKDOWN,
+        SVG,
+        help_="text, json, markdown for a pull request, or svg, a picture of the first phase.",
+    )
+    replay: str = option(
+        FlagType.TEXT,
+        "",
+        "Make the decisions of a live scaler again and compare the counts. The file is what `fastpath "
+        "explain -o json` printed of a scaler with --journal-records.",
+        group="Replay",
+        metavar="file",
+        check=checks.is_given,
+    )
+
+    @property
+    def needs_load(self) -> bool:
+        return not self.replay
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        if self.replay:
+            return
+        if self.suggest and self.output == SVG:
+            yield Fault("--suggest", "", "cannot be combined with -o svg")
+        if self.suggest and self.forecast:
+            yield Fault("--suggest", "", "cannot be combined with --forecast")
+        if self.suggest and self.budget:
+            yield Fault("--suggest", "", "cannot be combined with --budget")
+
+
+COMMAND = Command(
+    verb="simulate",
+    options=SimulateOptions,
+    usage="--autoscaler=FILE --load=FILE --pod-start=DURATION [flags]",
+    about="""\
+Shows what an autoscaler would have done with a load, and what another would have done better:
+missing pods, pods too many, and pod seconds of each policy. The decisions are those of the real
+autoscalers, with their windows and policies, second by second. docs/guides/simulate.md has an
+example.
+
+The load is a CSV file, or the history of the metric in Prometheus. A cluster is only asked with
+--name, and nothing is changed in it. With --replay the decisions of a live scaler are made again.
+
+Exit status: 0 when it is done; 1 when a server cannot be asked, or a replayed decision differs; 2
+when the command line or a file is wrong; 3 when the limits of --budget are not kept.
+""",
+)

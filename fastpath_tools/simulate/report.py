@@ -1,0 +1,109 @@
+"""The figures of policies as text for a terminal, Markdown for a pull request, and JSON.
+
+Shares are of what the load needs, and comparisons are with the first policy. Notes say what the figures do
+not show by themselves: gaps, saturation, and time at maxReplicas.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from adapter.cli import command_line
+from adapter.model import visible
+from adapter.simulate.load import Load
+from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
+from fastpath_tools.simulate import daily
+from fastpath_tools.simulate.budget import Verdict
+from fastpath_tools.simulate.daily import RolledVerdict
+from fastpath_tools.simulate.results import PolicyFigures
+from fastpath_tools.tables import duration, markdown_table, share, text_table
+
+
+class SimulationReport(NamedTuple):
+    """What is printed. `name` is the autoscaler's, `loads` are by metric, `setting` is a sentence."""
+
+    name: str
+    loads: Mapping[str, Load]
+    setting: str
+    outcomes: Sequence[PolicyFigures]
+    notes: Sequence[str] = ()
+    verdicts: Sequence[Verdict] = ()
+    forecasts: Mapping[str, Sequence[RolledVerdict]] = {}
+    """What was found of forecasts each day, by the name of the policy with them."""
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------
+
+
+def to_json(report: SimulationReport) -> str:
+    """Return the figures as JSON."""
+    policies = [outcome.document() for outcome in report.outcomes]
+    document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
+    if report.forecasts:
+        document["forecasts"] = [
+            {"policy": policy, "verdicts": [each.document() for each in verdicts]}
+            for policy, verdicts in report.forecasts.items()
+        ]
+    return command_line.to_json(document)
+
+
+# -- text and Markdown ---------------------------------------------------------------------------------------
+
+
+def to_text(report: SimulationReport) -> str:
+    """Return the figures as a table for a terminal."""
+    lines = [f"{report.name}: {describe_loads(report.loads)}", report.setting, ""]
+    lines += text_table(_rows(report))
+    if notes := [*_notes(report), *(_verdict(verdict) for verdict in report.verdicts)]:
+        lines += ["", *notes]
+    return visible.join(lines)
+
+
+def to_markdown(report: SimulationReport) -> str:
+    """Return the figures as a section for a pull request."""
+    lines = [f"### Simulation of `{report.name}`", "", f"{describe_loads(report.loads)}."]
+    lines += [report.setting, "", *markdown_table(_rows(report))]
+    if notes := _notes(report):
+        lines += ["", *(f"- {note}." for note in notes)]
+    if report.verdicts:
+        lines += ["", *(f"- **{_verdict(verdict)}.**" for verdict in report.verdicts)]
+    return visible.join(lines)
+
+
+def _rows(report: SimulationReport) -> list[list[str]]:
+    first = report.outcomes[0]
+    head = ["policy", "shortage", "of need", "vs first", "pod seconds", "of need", "vs first"]
+    rows = [[*head, "short for", "changes", "most pods", "at max"]]
+    for outcome in report.outcomes:
+        need = outcome.mean("needPodSeconds")
+        row = [outcome.policy]
+        for name in ("shortagePodSeconds", "podSeconds"):
+            value = outcome.mean(name)
+            row += [f"{value:,.0f}", share(value, need), share(value, first.mean(name))]
+        row += [duration(outcome.mean("shortSeconds")), f"{outcome.mean('changes'):,.0f}"]
+        rows.append([*row, f"{outcome.mean('maxReplicas'):.0f}", duration(outcome.mean("secondsAtMax"))])
+    return rows
+
+
+def _notes(report: SimulationReport) -> list[str]:
+    notes = [*report.notes, *load_notes(report.loads)]
+    notes += [f"{policy}: {daily.describe(verdicts)}" for policy, verdicts in report.forecasts.items()]
+    outcomes = report.outcomes
+    at_max = [(each.policy, each.mean("secondsAtMax")) for each in outcomes]
+    if any(seconds for _, seconds in at_max):
+        listed = ", ".join(f"{policy} for {duration(seconds)}" for policy, seconds in at_max if seconds)
+        notes.append(f"at maxReplicas: {listed}; shortage then may be due to the limit, not to the reaction")
+    backlogs = [(each.policy, each.mean("backlogMax")) for each in outcomes]
+    if any(backlog for _, backlog in backlogs):
+        listed = ", ".join(f"{backlog:,.6g} with {policy}" for policy, backlog in backlogs)
+        notes.append(f"the most load that waits at once: {listed}")
+    spreads = [(each.policy, *each.spread("shortagePodSeconds")) for each in outcomes]
+    if any(least < most for _, least, most in spreads):
+        listed = ", ".join(
+            f"{least:,.0f} to {most:,.0f} with {policy}" for policy, least, most in spreads if least < most
+        )
+        notes.append(f"shortage differs between the phases: {listed}")
+    return notes
+
+
+def _verdict(verdict: Verdict) -> str:
+    return f"{'Budget kept' if verdict.is_kept else 'Budget not kept'}: {verdict.sentence}"

@@ -1,0 +1,44 @@
+"""`fastpath simulate --forecast`: the floors that forecasts would have had over a load, day by day.
+
+The verdict of each day comes from the time before it, as that of a running scaler.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from adapter.forecast import planner
+from adapter.forecast.judge import Case
+from adapter.model.forecasts.settings import DAY, ForecastSettings
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
+from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.simulation import Scenario
+from fastpath_tools.loads import forecasts
+from fastpath_tools.simulate.daily import RolledVerdict
+from fastpath_tools.simulate.inputs import Variant
+
+
+class Rolled(NamedTuple):
+    """The verdicts of a load, one a day, and the floors that follow them."""
+
+    verdicts: Sequence[RolledVerdict]
+    floors: ForecastFloors
+
+
+def roll(scenario: Scenario, variant: Variant, settings: ForecastSettings) -> Rolled:
+    """Return what forecasts would have done over the loads of a scenario for a policy. It takes long."""
+    # What a policy changes in the autoscaler holds for the judge too. With another target it decides by that,
+    # and what a pod serves stays.
+    plain = replace(variant.policy, target=None)
+    autoscaler = simulation.overridden(scenario.autoscaler, plain, variant.behavior)
+    loads, start = forecasts.whole_hours(scenario.loads, scenario.epoch // SECOND)
+    if not min(load.seconds for load in loads.values()):
+        return Rolled((), ForecastFloors(start, DAY, ()))
+    judged = replace(scenario, autoscaler=autoscaler, loads=loads, epoch=start * SECOND, phases=1)
+    days = list(planner.roll(Case(judged, variant.policy, settings)))
+    verdicts = [
+        RolledVerdict(each.verdict.at - scenario.epoch // SECOND, each.verdict.chosen, each.verdict.missing)
+        for each in days
+    ]
+    return Rolled(verdicts, planner.floors_of(days, start))

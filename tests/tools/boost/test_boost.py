@@ -1,0 +1,252 @@
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from adapter.cli import main
+from fastpath_sandbox.apiserver import patches
+from tests.support.kubectl import Kubectl
+
+HPA = """\
+# who shops
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  annotations: {owner: "shop"} # é
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  maxReplicas: 20
+  metrics:
+  - type: Pods
+    pods:
+      metric: {name: requests}
+      target: {type: AverageValue, averageValue: "0.5k"}
+"""
+BOOSTED = (
+    HPA.replace('"shop"}', '"shop", fastpath.io/mode: boost}')
+    + """\
+  - type: External
+    external:
+      metric:
+        name: fastpath_replicas
+        selector:
+          matchLabels:
+            autoscaler: web
+      target:
+        type: AverageValue
+        averageValue: "1"
+"""
+)
+FORECAST = '"shop", fastpath.io/forecast: Floor'
+SERVICE = "kind: Service # first\n"
+OLD = """\
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: web
+  maxReplicas: 20
+"""
+
+
+def _given(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+
+
+def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(f"{SERVICE}---\n{HPA}")
+    assert main.main(["boost", str(path)]) == 0
+    assert capsys.readouterr() == (f"{SERVICE}---\n{BOOSTED}", "")
+    assert path.read_text() == f"{SERVICE}---\n{HPA}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "given", "printed"),
+    [
+        ([], BOOSTED, BOOSTED),
+        (["-o", "yaml"], HPA, BOOSTED),
+        (["--remove"], BOOSTED, HPA),
+        (["--remove"], HPA, HPA),
+        (["--advise"], BOOSTED, HPA.replace('"shop"}', '"shop", fastpath.io/mode: advise}')),
+        (["--handshake", "external"], BOOSTED.replace("\n", "\r\n"), BOOSTED.replace("\n", "\r\n")),
+        ([], HPA.replace('"shop"', FORECAST), BOOSTED.replace('"shop"', FORECAST)),
+        (["--remove"], BOOSTED.replace('"shop"', FORECAST), HPA.replace('"shop"', FORECAST)),
+    ],
+)
+def test_standard_input(
+    flags: list[str],
+    given: str,
+    printed: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _given(monkeypatch, given.encode())
+    assert main.main(["boost", "-", *flags]) == 0
+    assert capsys.readouterr() == (printed, "")
+
+
+def test_the_other_handshake(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    _given(monkeypatch, BOOSTED.encode())
+    assert main.main(["boost", "--handshake=object", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert yaml.safe_load(out)["spec"]["metrics"][1:] == [
+        {
+            "type": "Object",
+            "object": {
+                "metric": {"name": "fastpath_replicas"},
+                "describedObject": {
+                    "apiVersion": "autoscaling/v2",
+                    "kind": "HorizontalPodAutoscaler",
+                    "name": "web",
+                },
+                "target": {"type": "AverageValue", "averageValue": "1"},
+            },
+        }
+    ]
+    assert out.startswith(BOOSTED.partition("  - type: External")[0])
+
+
+def test_what_people_may_not_expect_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "w" * 64
+    _given(monkeypatch, OLD.replace("name: web\nspec", f"name: {name}\nspec").encode())
+    assert main.main(["boost", "-", "--handshake", "external"]) == 0
+    out, err = capsys.readouterr()
+    start = f"fastpath boost: standard input:1: HorizontalPodAutoscaler {name}: "
+    assert err.splitlines() == [
+        f"{start}converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric",
+        (f"{start}its name has more than 63 characters, so the floor is added as an Object metric"),
+        f"{start}it has no metrics, so the API's default is written out: cpu at 80 %",
+    ]
+    made = yaml.safe_load(out)
+    assert [each["type"] for each in made["spec"]["metrics"]] == ["Resource", "Object"]
+    assert made["apiVersion"] == "autoscaling/v2"
+
+
+def test_a_patch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    _given(monkeypatch, f"{SERVICE}---\n{HPA}".encode())
+    assert main.main(["boost", "-o", "patch", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    patch = json.loads(out)
+    assert patch[0] == {"op": "add", "path": "/metadata/annotations/fastpath.io~1mode", "value": "boost"}
+    assert (patch[1]["op"], patch[1]["path"], len(patch)) == ("add", "/spec/metrics/-", 2)
+    assert patches.json_patch(yaml.safe_load(HPA), patch) == yaml.safe_load(BOOSTED)
+    _given(monkeypatch, BOOSTED.encode())
+    assert main.main(["boost", "--output=patch", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_patch_leaves_other_annotations_of_the_object(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file with nothing but the mode: what kubectl apply and others have added is not in it."""
+    boosted = BOOSTED.replace('owner: "shop", ', "")
+    _given(monkeypatch, boosted.encode())
+    assert main.main(["boost", "--remove", "-o", "patch", "-"]) == 0
+    patch = json.loads(capsys.readouterr().out)
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    live = yaml.safe_load(boosted)
+    live["metadata"]["annotations"][applied] = "{}"
+    assert patches.json_patch(live, patch)["metadata"]["annotations"] == {applied: "{}"}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [([], HPA), ([], OLD.replace("/v1\nkind: Hor", "/v2\nkind: Hor")), (["--remove"], BOOSTED)],
+)
+async def test_kubectl_makes_the_same_of_the_patch(
+    flags: list[str], given: str, kubectl: Kubectl, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hpa, patch = tmp_path / "hpa.yaml", tmp_path / "patch.json"
+    hpa.write_text(given)
+    assert main.main(["boost", str(hpa), *flags, "-o", "patch"]) == 0
+    patch.write_text(capsys.readouterr().out)
+    assert main.main(["boost", str(hpa), *flags]) == 0
+    made = capsys.readouterr().out
+    local = ("patch", "--local", "-f", str(hpa), "--type", "json", "--patch-file", str(patch), "-o", "yaml")
+    finished = await kubectl.run("http://127.0.0.1:1", *local)
+    assert finished.status == 0, finished.stderr
+    assert yaml.safe_load(finished.stdout) == yaml.safe_load(made)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "said"),
+    [
+        ([], b"", "standard input: expected a HorizontalPodAutoscaler; the file has no such object"),
+        (
+            [],
+            b"kind: Pod\n",
+            "standard input: expected a HorizontalPodAutoscaler; the file has no such object",
+        ),
+        ([], b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
+        ([], b"a: [", "standard input:1: not YAML"),
+        (
+            [],
+            HPA.replace("/v2", "/v2beta2").encode(),
+            'standard input:2: apiVersion: "autoscaling/v2beta2": expected',
+        ),
+        ([], HPA.replace("20", "0").encode(), "standard input:9: spec.maxReplicas: Invalid value: 0"),
+        (
+            ["-o", "patch"],
+            f"{HPA}---\n{HPA}".encode(),
+            "standard input:17: expected one HorizontalPodAutoscaler",
+        ),
+        (
+            ["--remove", "--handshake", "object"],
+            b"",
+            "--handshake: object: cannot be combined with --remove",
+        ),
+        (
+            ["--advise", "--handshake=external"],
+            b"",
+            "--handshake: external: cannot be combined with --advise",
+        ),
+    ],
+)
+def test_what_is_wrong(
+    flags: list[str],
+    text: bytes,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _given(monkeypatch, text)
+    assert main.main(["boost", "-", *flags]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"fastpath boost: {said}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-", "--advise", "--remove"], "--remove: cannot be combined with --advise"),
+        (["-", "-o", "json"], '--output: "json": expected yaml or patch'),
+        (["-", "--handshake", "pods"], '--handshake: "pods": expected object or external'),
+        (["-", "--handshak=external"], "--handshak: unknown flag, did you mean --handshake?"),
+        (["-", "-"], 'FILE: "- -": expected one file, or - for standard input'),
+    ],
+)
+def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["boost", *arguments]) == 2
+    assert capsys.readouterr().err == f"fastpath boost: {said}\n"
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main.main(["boost", str(tmp_path / "x.yaml")]) == 2
+    said = f"fastpath boost: {tmp_path}/x.yaml: expected a readable file: No such file or directory\n"
+    assert capsys.readouterr().err == said

@@ -1,0 +1,690 @@
+"""`fastpath check --why` and `--prometheus-url` against a real Prometheus and the sandbox cluster."""
+
+import asyncio
+import json
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from adapter.cli import main
+from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.remotewrite import Written
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+RULES = """
+rules:
+- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
+  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[10m])) by (<<.GroupBy>>)'
+- seriesQuery: '{__name__=~"^load.*",pod!=""}'
+  seriesFilters: [{isNot: '_old$'}]
+  resources: *pod
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+- seriesQuery: 'sensor'
+  resources: *pod
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+- seriesQuery: 'node_load'
+  resources: {overrides: {instance: {resource: node}, namespace: {resource: namespace}}}
+  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'jobs_waiting{namespace!="",service!=""}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'load'
+  resources: *pod
+  name: {as: load_sum}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+- seriesQuery: 'load'
+  resources: *pod
+  name: {as: load_range}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}[5m]'
+- seriesQuery: 'load'
+  resources: *pod
+  name: {as: load_fresh}
+  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+  maxSampleAge: 30s
+- seriesQuery: 'load'
+  resources: {overrides: {pod: {resource: pod}}}
+  name: {as: load_anywhere}
+  metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'load'
+  resources: *pod
+  name: {as: load_percent}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>} / on (pod) limit * 100'
+- seriesQuery: 'load'
+  resources: *pod
+  name: {as: load_misspelt}
+  metricsQuery: '<<.Serie>>{<<.LabelMatchers>>}'
+- seriesQuery: 'pair'
+  resources: *pod
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+  maxSampleAge: 1h
+externalRules:
+- seriesQuery: 'queue_depth'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
+- seriesQuery: 'queue_depth'
+  resources: {namespaced: false}
+  name: {as: Backlog}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+- seriesQuery: 'queue_depth'
+  name: {as: orphans}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+- seriesQuery: 'queue_depth'
+  resources: {namespaced: false}
+  name: {as: broken}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,queue="a"})'
+- seriesQuery: 'load'
+  resources: {namespaced: false}
+  name: {as: external_nan}
+  metricsQuery: '<<.Series>>{pod="web-1"}'
+- seriesQuery: 'load'
+  resources: {namespaced: false}
+  name: {as: misspelt}
+  metricsQuery: 'scala(<<.Serie>>)'
+"""
+
+
+def _samples(now: float) -> list[Written]:
+    def one(name: str, value: float, age: float = 0.0, **labels: str) -> Written:
+        return Written({"__name__": name, **labels}, value, now - age)
+
+    samples = [
+        one("http_requests_total", 6000 - 10 * age, age, namespace="shop", pod="web-0", code="200")
+        for age in range(600, -1, -15)  # a window so long that a slow test does not leave it
+    ]
+    samples += [
+        one(
+            "http_requests_total", 5, 0, namespace="shop", pod="web-1", code="200"
+        ),  # a rate needs two samples
+        one("load", 1.5, namespace="shop", pod="web-0"),
+        one("load", math.nan, namespace="shop", pod="web-1"),
+        one("load", 4, 120, namespace="shop", pod="web-2"),
+        one("load", 7, namespace="monitoring", exported_namespace="shop", pod="api-0"),
+        one("load_old", 1, namespace="shop", pod="web-0"),
+        one("pair", 1, namespace="shop", pod="web-0", queue="a"),
+        one("pair", 1, namespace="shop", pod="web-0", queue="b"),
+        one("sensor", 20, room="attic", kubernetes_pod="web-0"),
+        one("node_load", 2, instance="node-a", namespace="monitoring"),
+        one("jobs_waiting", 3, namespace="shop"),
+        one("unclaimed", 3, job="x"),
+        one("queue_depth", 5, namespace="shop", queue="mail"),
+        one("queue_depth", 9, namespace="shop", queue="orders"),
+    ]
+    return samples
+
+
+class Checked(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def conclusion(self) -> str:
+        return self.out.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
+    server = module_prometheus()
+    server.write(*_samples(time.time()))  # noqa: TID251  # a real Prometheus looks at real time
+    return server
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        for name in ("web-0", "web-1", "web-2", "web-3"):
+            labels = {"app": "web", "apps.kubernetes.io/pod-index": name[-1]}
+            metadata = {"name": name, "namespace": "shop", "labels": labels}
+            cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        yield cluster
+
+
+Run = Callable[..., Awaitable[Checked]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that checks RULES with more arguments, in a thread with a loop of its own."""
+    (tmp_path / "rules.yaml").write_text(RULES)
+
+    async def check(*arguments: str) -> Checked:
+        command = ["check", str(tmp_path / "rules.yaml"), f"--prometheus-url={prometheus.url}", *arguments]
+        status = await asyncio.to_thread(main.main, command)
+        captured = capsys.readouterr()
+        return Checked(
+            status, captured.out.replace(f"{tmp_path}/", ""), captured.err.replace(f"{tmp_path}/", "")
+        )
+
+    return check
+
+
+NOT_MADE = (
+    "the series {} are there, but the metricsQuery of {} returns nothing for them: a rate needs two samples "
+    "within its window, and every other matcher and operand has to find something; run it part by part"
+)
+
+# Arguments after --why, and the sentence at the end.
+SENTENCES = {
+    "served": (
+        "http_requests_per_second",
+        (
+            "http_requests_per_second is served as a custom metric: add --object KIND/NAMESPACE/NAME to "
+            "follow it to a value"
+        ),
+    ),
+    "dropped by a filter": (
+        "load_old",
+        (
+            "rules[1] drops the series load_old by seriesFilters isNot _old$: change that, or add a rule "
+            "that takes the series"
+        ),
+    ),
+    "under another name": (
+        "http_requests_total",
+        (
+            "rules[0] serves the series http_requests_total as http_requests_per_second: request that name, "
+            "or change its name.as"
+        ),
+    ),
+    "labels name nothing": (
+        "sensor",
+        (
+            "rules[2] makes sensor of sensor, but none of its labels (kubernetes_pod, room) names a kind of "
+            "object: map them in its resources.overrides, such as kubernetes_pod: {resource: pod}"
+        ),
+    ),
+    "a label is missing": (
+        "jobs_waiting",
+        (
+            "Prometheus has jobs_waiting, but not with the label service that the seriesQuery of rules[4] "
+            "demands: write the rule with labels that are there (namespace), or have them added when it is "
+            "scraped"
+        ),
+    ),
+    "no rule asks for it": (
+        "unclaimed",
+        "Prometheus has unclaimed (1 series), and no rule's seriesQuery matches it: add a rule for it",
+    ),
+    "nowhere": (
+        "zzz",
+        (
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the "
+            "last 10m0s: check the spelling, or add a rule"
+        ),
+    ),
+    "lower case": (
+        "backlog",
+        (
+            "Backlog is served, but autoscalers request external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
+        ),
+    ),
+    "the rate has one sample": (
+        "http_requests_per_second --object=pod/shop/web-1",
+        NOT_MADE.format("http_requests_total", "rules[0]"),
+    ),
+    "the other operand is missing": (
+        "load_percent --object=pod/shop/web-0",
+        NOT_MADE.format("load", "rules[9]"),
+    ),
+    "other objects": (
+        "load --object=pod/shop/web-9",
+        (
+            "load has other pods in namespace shop (web-0, web-1, web-2) and not web-9: check the name, and "
+            "that it is scraped"
+        ),
+    ),
+    "the exporter's namespace": (
+        "load --object=pod/shop/api-0",
+        (
+            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label holds "
+            "the namespace of the exporter; map the one that holds the object's own, such as "
+            "exported_namespace: {resource: namespace}"
+        ),
+    ),
+    "NaN": (
+        "load --object=pod/shop/web-1",
+        (
+            "the value of load for pod/shop/web-1 is NaN and left out, not served as zero: let metricsQuery "
+            "return a number, or nothing, where it divides by zero, or set onNaN: zero on the rule"
+        ),
+    ),
+    "too old": (
+        "load_fresh --object=pod/shop/web-2",
+        "left out: rules[7] allows maxSampleAge 30s, so scrape them more often or allow more",
+    ),
+    "not grouped": (
+        "load_sum --object=pod/shop/web-0",
+        "the result of rules[5] has no label pod, so no sample matches an object: group it by (<<.GroupBy>>)",
+    ),
+    "a range": (
+        "load_range --object=pod/shop/web-0",
+        (
+            "the result is a matrix, neither vector nor scalar, so every request fails: let metricsQuery "
+            "give one sample for each object"
+        ),
+    ),
+    "no label for namespaces": (
+        "load_anywhere --object=pod/shop/web-0",
+        (
+            "rules[8] has no label for namespaces (no generic resource label form specified for this "
+            "metric), so no namespaced object can be requested: add an override for namespace"
+        ),
+    ),
+    "root kind in a namespace": (
+        "node_load --object=node/shop/node-a",
+        (
+            "nodes are served at the root only, but an autoscaler requests them in its own namespace and "
+            "gets 404: read node_load through an object that lives in the namespace, or as an external "
+            "metric"
+        ),
+    ),
+    "root kind at the root": ("node_load --object=node/node-a", "node_load of node/node-a is served: 2"),
+    "a namespace": (
+        "node_load --object=namespace/monitoring",
+        "node_load of namespace/monitoring is served: 2",
+    ),
+    "custom meant as external": (
+        "load --object=shop",
+        (
+            "load is a custom metric of namespaces, pods and not an external one: read it with a metric of "
+            "type Pods or Object, or move the rule from rules to externalRules"
+        ),
+    ),
+    "external meant as custom": (
+        "queue_depth --object=pod/shop/web-0",
+        (
+            "queue_depth is an external metric (externalRules[0]), which describes no object: read it with a "
+            "metric of type External, or move the rule from externalRules to rules"
+        ),
+    ),
+    "several samples": ("pair --object=pod/shop/web-0", "pair of pod/shop/web-0 is served: 1"),
+    "capitals": (
+        "Backlog",
+        (
+            "Backlog is served, but autoscalers request external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
+        ),
+    ),
+    "external": ("queue_depth --object=shop", "queue_depth is served: 2 values, which an autoscaler adds up"),
+    "external with a selector": (
+        "queue_depth --object=shop --selector=queue=mail",
+        "queue_depth is served: 1 value",
+    ),
+    "external, selector finds nothing": (
+        "queue_depth --object=shop --selector=queue=nope",
+        (
+            'no series of queue_depth matches the selector queue="nope": compare it with the labels '
+            "(namespace, queue)"
+        ),
+    ),
+    "external, other namespace": (
+        "queue_depth --object=other",
+        (
+            "queue_depth has namespace='shop', and an external metric is read in the namespace of the "
+            "autoscaler (other): map the label that holds it, or set resources.namespaced: false on "
+            "externalRules[0]"
+        ),
+    ),
+    "external, no label for namespaces": (
+        "orphans --object=shop",
+        (
+            "externalRules[2] names no label for namespaces, so every request fails: add an override for "
+            "namespace, or set resources.namespaced: false"
+        ),
+    ),
+    "external, NaN": (
+        "external_nan --object=shop",
+        (
+            "1 of 1 value of external_nan are not numbers, so every request fails: the sum of the rest would "
+            "be too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
+            "drop serves the rest"
+        ),
+    ),
+    "external, refused": ("broken --object=shop", "fix metricsQuery, or what the selector puts into it"),
+    "external, template fails": (
+        "misspelt --object=shop",
+        (
+            "externalRules[5] gives no query, so every request fails: 1:9: unknown variable .Serie, expected "
+            "one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
+        ),
+    ),
+    "template fails": (
+        "load_misspelt --object=pod/shop/web-0",
+        (
+            "rules[10] gives no query, so every request fails: 1:3: unknown variable .Serie, expected one of "
+            ".Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
+        ),
+    ),
+}
+
+
+# An autoscaler that asks for these gets a value.
+SERVED = {
+    "served",
+    "served as both",
+    "value",
+    "root kind at the root",
+    "a namespace",
+    "several samples",
+    "external",
+    "external with a selector",
+    "all",
+    "one",
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "question", "sentence"), [(case, *rest) for case, rest in SENTENCES.items()], ids=SENTENCES
+)
+async def test_the_last_line_names_cause_and_remedy(
+    run: Run, case: str, question: str, sentence: str
+) -> None:
+    checked = await run(*f"--why={question}".split())
+    assert checked.conclusion.endswith(sentence)
+    assert (checked.status, checked.err) == (0 if case in SERVED else 1, "")
+
+
+async def test_a_whole_trace(run: Run, cluster: Cluster, tmp_path: Path) -> None:
+    cluster_flag = f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
+    checked = await run("--why=load", "--object=pod/shop/web-3", cluster_flag)
+    assert (
+        checked.out
+        == """\
+what each rule makes of the series of the last 10m0s
+  rules[1]  {__name__=~"^load.*",pod!=""}  (rules.yaml:7)
+    matches load (4 series), load_old (1 series)
+    dropped by seriesFilters isNot _old$: load_old (1 series)
+    becomes the metric: load (4 series)
+    label namespace names namespaces
+    label pod names pods
+    labels that name no kind of object: exported_namespace
+  17 other rules do not make it
+
+where it is served
+  custom.metrics.k8s.io: namespaces, pods
+
+pods in the API server
+  4 objects in namespace shop: web-0, web-1, web-2, web-3
+
+pod/shop/web-3, answered by rules[1] from load
+  query load{namespace="shop",pod="web-3"}
+  0 samples
+  extra query count by (namespace, pod) (load{pod="web-3"})
+  no sample
+  extra query count by (pod) (load{namespace="shop"})
+  {pod=web-0} 1, {pod=web-1} 1, {pod=web-2} 1
+
+load has other pods in namespace shop (web-0, web-1, web-2) and not web-3: it is in the cluster, so check \
+that it is scraped
+"""
+    )
+    assert (checked.status, checked.err) == (1, "")
+
+
+# With the cluster: arguments after --why, and the sentence at the end.
+OF_THE_CLUSTER = {
+    "value without object": (
+        "load --object=pod/monitoring/api-0",
+        (
+            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: an "
+            "autoscaler lists objects first and never requests it, so check the name"
+        ),
+    ),
+    "neither": (
+        "load --object=pod/shop/web-9",
+        "neither the cluster nor Prometheus has pod/shop/web-9: check kind, namespace and name",
+    ),
+    "all": (
+        "load --object=pod/shop/* --selector=app=web",
+        (
+            "load of pod/shop/* is served: 2 of 4 objects have a value, not web-1, web-3: give one of these "
+            "to --object to see why"
+        ),
+    ),
+    "one": (
+        "http_requests_per_second --object=pod/shop/* --selector=apps.kubernetes.io/pod-index=0",
+        "http_requests_per_second of pod/shop/* is served: 1 of 1 object has a value",
+    ),
+    "none matches": (
+        "load --object=pod/shop/* --selector=app=db",
+        (
+            "the cluster has no pods in namespace shop that match app=db, and without objects there is no "
+            "value: compare labels and namespace"
+        ),
+    ),
+    "a metric selector": (
+        "http_requests_per_second --object=pod/shop/web-0 --metric-selector=code=500",
+        NOT_MADE.format("http_requests_total", "rules[0]"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "question", "sentence"),
+    [(case, *rest) for case, rest in OF_THE_CLUSTER.items()],
+    ids=OF_THE_CLUSTER,
+)
+async def test_with_the_cluster(
+    run: Run, cluster: Cluster, tmp_path: Path, case: str, question: str, sentence: str
+) -> None:
+    checked = await run(
+        *f"--why={question}".split(), f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
+    )
+    assert checked.conclusion == sentence
+    assert (checked.status, checked.err) == (0 if case in SERVED else 1, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("widget", "write its singular or plural name, with .GROUP if need be"),
+        ("po", "did you mean pod?"),
+    ],
+)
+async def test_a_kind_that_the_cluster_does_not_have(
+    run: Run, cluster: Cluster, tmp_path: Path, kind: str, advice: str
+) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    checked = await run("--why=load", f"--object={kind}/shop/a", f"--lister-kubeconfig={kubeconfig}")
+    expected = f"--object: {kind}/shop/a: expected a kind of object, not {kind}: {advice}"
+    assert (checked.status, checked.out, checked.err) == (2, "", f"fastpath check: {expected}\n")
+
+
+async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    await cluster.down()
+    checked = await run("--why=load", "--object=pod/shop/web-0", f"--lister-kubeconfig={kubeconfig}")
+    assert checked.conclusion == "load of pod/shop/web-0 is served: 1500m"
+    assert checked.status == 1
+    first, second = checked.err.splitlines()
+    assert first.startswith("fastpath check: cannot query the API server, using the built-in kinds: ")
+    assert second.startswith("fastpath check: cannot query the API server for pods: cannot list pods: ")
+
+
+async def test_objects_that_cannot_be_listed_end_the_story(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    await cluster.down()
+    checked = await run("--why=load", "--object=pod/shop/*", f"--lister-kubeconfig={kubeconfig}")
+    assert checked.conclusion.startswith(
+        "pods cannot be listed, so every request for pod/shop/* fails: cannot list pods"
+    )
+    assert checked.status == 1
+
+
+async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
+    checked = await run("--why=load", "--prometheus-url=http://127.0.0.1:1")
+    assert checked.status == 1
+    assert checked.conclusion == (
+        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the address "
+        "of Prometheus, and that it is up"
+    )
+    assert checked.err.startswith("fastpath check: cannot query Prometheus: ")
+
+
+async def test_why_as_json(run: Run) -> None:
+    checked = await run("--why=load", "--object=node/node-a", "-o", "json")
+    document = json.loads(checked.out)
+    assert document["metric"] == "load"
+    assert [step["title"] for step in document["steps"]] == [
+        "what each rule makes of the series of the last 10m0s",
+        "where it is served",
+    ]
+    assert document["conclusion"].startswith("load is served for namespaces, pods and not for nodes")
+    assert (document["served"], checked.status) == (False, 1)
+    checked = await run("--why=load", "--object=pod/shop/web-0", "-o", "json")
+    assert (json.loads(checked.out)["served"], checked.status) == (True, 0)
+
+
+async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules: [{seriesQuery: load, name: {matches: '('}, metricsQuery: load}]"
+    )
+    checked = await run("--why=lo")
+    assert checked.status == 2
+    assert (
+        checked.err
+        == "fastpath check: rules.yaml:1: rules[0].name.matches: (: expected a Go regular expression "
+        "(RE2): missing ): (\n"
+    )
+    assert "\n  rules[0]  left out because of a fault\n" in checked.out
+    assert (
+        checked.conclusion
+        == "no valid rule makes lo, and rules[0] is left out because of a fault: fix that first"
+    )
+
+
+# -- check with --prometheus-url
+
+
+async def test_the_real_series_and_queries(run: Run) -> None:
+    checked = await run()
+    blocks = dict(block.split("\n", 1) for block in checked.out.split("\n\n") if "\n" in block)
+    rate = re.search(r"web-0 ([0-9.]+)", checked.out)
+    assert rate
+    assert float(rate[1]) == pytest.approx(10, rel=0.2)  # it falls with the time since the samples
+    assert (
+        blocks["rules[0]  (rules.yaml:3)"].replace(rate[0], "web-0 RATE")
+        == """\
+  series    http_requests_total{namespace!="",pod!=""}
+            2 series of 1 name, 1 name taken
+  metrics   http_requests_per_second
+  objects   namespaces, pods
+  query     sum(rate(http_requests_total{namespace="NAMESPACE",pod="NAME"}[10m])) by (pod)
+  separable yes
+  answer    1 sample for all objects: web-0 RATE"""
+    )
+    assert (
+        blocks["rules[2]  (rules.yaml:11)"]
+        == """\
+  series    sensor
+            1 series of 1 name, 1 name taken
+  metrics   sensor
+  objects   none
+  warning   resources.overrides.namespace: no series of this rule has the label
+  warning   resources.overrides.pod: no series of this rule has the label
+  warning   resources: no label of the series names a kind of object, so the metric is not listed"""
+    )
+    assert (
+        blocks["rules[4]  (rules.yaml:17)"]
+        == """\
+  series    jobs_waiting{namespace!="",service!=""}
+            0 series of 0 names, 0 names taken
+  metrics   none
+  objects   none
+  warning   seriesQuery: no series matches now, so the rule serves nothing"""
+    )
+    assert "\n  answer    refused: bad_data: " in blocks["externalRules[3]  (rules.yaml:60)"]
+    assert (checked.status, checked.err) == (0, "")  # a query that is refused is a warning
+
+
+async def test_a_list_that_is_refused_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules: [{seriesQuery: 'sum(load)', metricsQuery: load}, {metricsQuery: load}]"
+    )
+    checked = await run()
+    assert "\n            not read: bad_data: " in checked.out
+    assert "\n            not read: there is no seriesQuery\n" in checked.out
+    assert (checked.status, checked.err) == (0, "")
+
+
+async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules:\n"
+        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: "
+        "'<<.Series>>{<<.LabelMatchers>>}'}\n"
+        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: "
+        "'<<.Series>>{<<.LabelMatchers>>,'}\n"
+        "- {seriesQuery: 'sum(load)', metricsQuery: load}\n"
+    )
+    rules = json.loads((await run("-o", "json")).out)["rules"]
+    assert rules[0]["samples"] == 4
+    assert rules[1]["refused"].startswith("bad_data: ")
+    assert rules[2]["unread"].startswith("bad_data: ")
+
+
+async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
+    """Resource rules name no series, so only their answers show whether they find anything."""
+    path = tmp_path / "rules.yaml"
+    labels = (
+        "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: "
+        "{resource: node}}}"
+    )
+    cpu = (
+        f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: "
+        "'node_load{<<.LabelMatchers>>}'"
+    )
+    memory = (
+        f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: "
+        "'rate(none{<<.LabelMatchers>>})'"
+    )
+    path.write_text(f"resourceRules: {{cpu: {{{cpu}}}, memory: {{{memory}}}}}")
+    checked = await run()
+    answers = [line.strip() for line in checked.out.splitlines() if line.startswith("  answer")]
+    assert answers[0].startswith("answer    4 samples for all objects: ")
+    assert answers[1] == "answer    1 sample for all objects: node-a 2"
+    assert answers[2] == "answer    0 samples for all objects"
+    assert answers[3].startswith("answer    refused: bad_data: ")
+    warnings = [line.strip() for line in checked.out.splitlines() if line.startswith("  warning")]
+    assert "warning   the query has no sample now, so nothing is served: " in "\n".join(warnings)
+    assert "warning   Prometheus refuses the query: bad_data: " in "\n".join(warnings)
+    assert (checked.status, checked.err) == (0, "")
+    assert (await run("--strict")).status == 2
+    documents = json.loads((await run("-o", "json")).out)["resourceQueries"]
+    assert [each.get("samples") for each in documents] == [4, 1, 0, None]
+    assert documents[3]["refused"].startswith("bad_data: ")
+    checked = await run("--prometheus-url=http://127.0.0.1:1")
+    assert checked.status == 1
+    assert checked.err.startswith(
+        "fastpath check: cannot query Prometheus: http://127.0.0.1:1/api/v1/query: cannot connect: "
+    )
+    assert checked.err.count("\n") == 1
+
+
+async def test_kinds_are_those_of_the_cluster(run: Run, cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules:\n"
+        "- {seriesQuery: load, resources: {overrides: {x: {group: argoproj.io, resource: rollout}}}, "
+        "metricsQuery: load}\n"
+    )
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    checked = await run(f"--lister-kubeconfig={kubeconfig}")
+    assert checked.status == 2
+    assert checked.err.startswith(
+        "fastpath check: rules.yaml:2: rules[0].resources.overrides.x: rollout.argoproj.io: expected a "
+        "resource of the cluster"
+    )

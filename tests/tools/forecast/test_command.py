@@ -1,0 +1,296 @@
+"""`fastpath forecast` over a load of a file, and the card of a running scaler."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from adapter.cli import main
+from adapter.model.forecasts.card import ForecastCard
+from adapter.model.forecasts.settings import DAY
+from adapter.model.timestamps import SECOND
+from adapter.simulate.load import Load, of_points
+from fastpath_tools.forecast import case
+from fastpath_tools.forecast.options import COMMAND
+from fastpath_tools.loads import forecasts
+from tests.support.cards import candidate, card, weekly_load
+from tests.support.simulation import HPA, Printed
+
+FPA = HPA.replace("autoscaling/v2", "fastpath.io/v1alpha1").replace(
+    "HorizontalPodAutoscaler", "FastPathAutoscaler"
+)
+START = "2026-11-02T00:00:00Z"
+
+Run = Callable[..., Printed]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web.yaml").write_text(FPA)
+    (tmp_path / "hpa.yaml").write_text(HPA)
+    (tmp_path / "load.csv").write_text(weekly_load(1))
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the verb; later arguments win."""
+
+    def forecast(*arguments: str) -> Printed:
+        given = ["--autoscaler", "web.yaml", "--load", "load.csv", "--pod-start", "90s", *arguments]
+        return Printed(main.main(["forecast", *given]), *capfd.readouterr())
+
+    return forecast
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of a load of 15 days: it takes seconds to make."""
+    folder = tmp_path_factory.mktemp("forecast")
+    (folder / "web.yaml").write_text(FPA)
+    (folder / "load.csv").write_text(weekly_load(15))
+    given = ["--autoscaler", str(folder / "web.yaml"), "--load", str(folder / "load.csv")]
+    options = COMMAND.parse([*given, "--pod-start=90s", f"--start={START}", "--max-extra=50%"])[0]
+    made = case.read(options)
+    return {"name": made.name, "card": case.make_card(made.case)}
+
+
+@pytest.mark.timeout(120)
+def test_a_load_that_repeats_has_a_forecast_that_acts(document: dict[str, Any]) -> None:
+    made: ForecastCard = document["card"]
+    assert made.verdict.none is not None
+    assert made.verdict.none.whole.shortage > 0
+    acting = made.verdict.acting
+    assert acting is not None
+    assert acting.whole.gain_over(made.verdict.none.whole) > 0.5
+    assert made.verdict.lead == 90
+    assert made.max_extra == 0.5
+    # the points end where the load ends, but for the hours ahead
+    assert made.now == 1_793_577_600 + 15 * DAY
+    assert made.points[0].at == made.now - DAY
+
+
+def test_each_format_shows_the_same_card(
+    run: Run, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = document["card"]
+    monkeypatch.setattr(case, "make_card", lambda _: made)
+    text = run("--start", START)
+    assert (text.status, text.err) == (0, "")
+    assert text.out.startswith(f"web: {made.verdict.chosen} would act: ")
+    printed = json.loads(run("--start", START, "-o", "json").out)
+    assert list(printed) == ["name", "card", "notes"]
+    assert msgspec.convert(printed["card"], ForecastCard) == made
+    drawn = run("--start", START, "-o", "svg").out
+    assert drawn.startswith("<svg ")
+    assert drawn.endswith("</svg>\n")
+
+
+def test_what_is_missing_is_said_and_the_status_is_0(run: Run, folder: Path) -> None:
+    printed = run()
+    assert printed == (0, "web: no verdict yet: 1 of 7 days of history\n", "")
+    (folder / "load.csv").write_text("seconds,load\n0,20\n1800,30\n")
+    assert run().out == "web: no verdict yet: 0 of 7 days of history\n"
+    assert json.loads(run("-o", "json").out)["card"]["verdict"]["missing"] == "0 of 7 days of history"
+
+
+def test_a_load_that_does_not_tell_when_it_begins_has_no_local_days(run: Run) -> None:
+    said = "the load does not tell when it begins: days repeat in UTC, and no day is a holiday; give --start"
+    assert said in run("--time-zone", "Europe/Berlin").out
+    assert said not in run("--time-zone", "Europe/Berlin", "--start", START).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--history", "3d"], '--history: "3d": expected a duration from 7d to 35d in days or hours'),
+        (["--horizon", "2h"], '--horizon: "2h": expected Auto, or a duration from 1s to 1h such as 40s'),
+        (["--max-extra", "0.15"], '--max-extra: "0.15": expected a share from 1% to 100% such as 15%'),
+        (["--min-gain", "0%"], '--min-gain: "0%": expected a share from 1% to 100% such as 20%'),
+        (["--time-zone", "Mars"], '--time-zone: "Mars": expected a time zone of the tz database'),
+        (["--start", START, "--holiday", "25.12."], '--holiday: "25.12.": expected dates such as 2026-12-25'),
+        (["--holiday", "2026-12-25"], "--start: expected when the load begins"),
+        (["--policy", "native"], '--policy: "native": expected fast or boost'),
+        (["--server", "http://localhost:1"], "--server: expected NAMESPACE/NAME too"),
+        (["--load", "missing.csv"], "--load: requests: expected one load for each metric"),
+        (["shop/web"], "--autoscaler: cannot be combined with NAMESPACE/NAME"),
+    ],
+)
+def test_bad_input_is_one_sentence(run: Run, arguments: list[str], message: str) -> None:
+    printed = run(*arguments)
+    assert (printed.status, printed.out) == (2, "")
+    assert f"fastpath forecast: {message}" in printed.err.splitlines()[0]
+
+
+def test_what_is_required_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["forecast"]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in said] == ["--autoscaler", "--load", "--pod-start"]
+
+
+def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    printed = run()
+    assert (printed.status, printed.out) == (1, "")
+    assert printed.err == (
+        "fastpath forecast: forecasts need numpy, which is not installed: "
+        "pip install 'fastpath-adapter[tools]'\n"
+    )
+
+
+# -- what a case is made of ----------------------------------------------------------------------------------
+
+
+def _case(folder: Path, *arguments: str) -> case.Given:
+    given = ["--load=load.csv", "--pod-start=90s", *arguments]
+    return case.read(COMMAND.parse(given)[0])
+
+
+def test_the_kind_of_the_autoscaler_says_how_it_runs(folder: Path) -> None:
+    assert _case(folder, "--autoscaler=web.yaml").case.policy.name == "fast"
+    assert _case(folder, "--autoscaler=hpa.yaml").case.policy.name == "boost"
+    assert _case(folder, "--autoscaler=hpa.yaml", "--policy=fast").case.policy.name == "fast"
+
+
+def test_flags_win_over_what_the_autoscaler_asks_for(folder: Path) -> None:
+    (folder / "web.yaml").write_text(f"{FPA}  forecast: {{history: 21d, maxExtra: 30%, mode: Floor}}\n")
+    settings = _case(folder, "--autoscaler=web.yaml", "--history=14d").case.settings
+    assert (settings.history, settings.max_extra, settings.mode) == (14 * DAY, 0.3, "Floor")
+    annotated = HPA.replace(
+        "namespace: shop", "namespace: shop, annotations: {fastpath.io/forecast: 'minGain=40%'}"
+    )
+    (folder / "hpa.yaml").write_text(annotated)
+    assert _case(folder, "--autoscaler=hpa.yaml").case.settings.min_gain == 0.4
+
+
+def test_loads_are_cut_to_whole_hours_of_the_history(folder: Path) -> None:
+    (folder / "load.csv").write_text(f"seconds,load\n0,1\n800,2\n{10 * DAY},3\n")
+    made = _case(folder, "--autoscaler=web.yaml", "--history=7d", "--start=2026-11-02T07:47:00Z").case
+    load = made.scenario.loads["requests"]
+    assert load.seconds == 7 * DAY
+    # the load ends at 07:47:00, and the last whole hour at 07:00
+    end = made.scenario.epoch // SECOND + load.seconds
+    assert end == 1_793_577_600 + 10 * DAY + 7 * 3600
+
+
+def test_a_schedule_is_part_of_the_case(folder: Path) -> None:
+    (folder / "mornings.yaml").write_text(
+        "apiVersion: fastpath.io/v1alpha1\nkind: FastPathSchedule\n"
+        "metadata: {name: mornings, namespace: shop}\n"
+        "spec:\n"
+        "  timeZone: Europe/Berlin\n"
+        "  targets: [{kind: FastPathAutoscaler, name: web}]\n"
+        "  windows: [{name: open, from: '08:00', to: '18:00', minReplicas: 7}]\n"
+    )
+    arguments = ["--autoscaler=web.yaml", "--schedule=mornings.yaml", f"--start={START}"]
+    (schedule,) = _case(folder, *arguments).case.scenario.schedules
+    assert schedule.name == "shop/mornings"
+
+
+@pytest.mark.parametrize(
+    ("start", "seconds", "begin", "kept"),
+    [(0, 7200, 0, 7200), (600, 7200, 3600, 3600), (600, 3000, 3600, 0), (0, 3599, 0, 0)],
+)
+def test_whole_hours(start: int, seconds: int, begin: int, kept: int) -> None:
+    loads: dict[str, Load] = {"a": of_points([(0, 1.0)], seconds), "b": of_points([(0, 1.0)], seconds + 900)}
+    found, at = forecasts.whole_hours(loads, start)
+    assert at == begin
+    assert {load.seconds for load in found.values()} == {kept}
+
+
+# -- a running scaler ----------------------------------------------------------------------------------------
+
+
+class Scaler:
+    """Answers as the process that leads."""
+
+    def __init__(self) -> None:
+        self.document: dict[str, Any] = {"namespace": "shop", "name": "web"}
+        self.asked: list[str] = []
+        self.url = ""
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        self.asked.append(request.path)
+        return web.Response(body=msgspec.json.encode(self.document))
+
+
+@pytest.fixture
+async def scaler() -> AsyncIterator[Scaler]:
+    made = Scaler()
+    runner = web.ServerRunner(web.Server(made.handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def _ask(scaler: Scaler, *arguments: str) -> int:
+    given = ["forecast", "shop/web", f"--server={scaler.url}", *arguments]
+    return await asyncio.to_thread(main.main, given)
+
+
+async def test_the_card_of_a_running_scaler(
+    scaler: Scaler, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)  # only the scaler needs it
+    shown = {"card": card(candidate("week"), chosen="week", mode="Floor"), "floor": 12, "withheld": ""}
+    scaler.document["forecast"] = shown
+    assert await _ask(scaler) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "shop/web: week acts: 80 % less shortage for 10 % more pods"
+    assert lines[-1] == "now the floor is 12"
+    assert scaler.asked == ["/debug/fastpath/autoscalers/shop/web"]
+    assert await _ask(scaler, "-o", "json") == 0
+    expected = json.loads(msgspec.json.encode({"name": "shop/web", **shown}))
+    assert json.loads(capfd.readouterr().out) == expected
+    assert await _ask(scaler, "-o", "svg") == 0
+    assert "now the floor is 12</text>" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("forecast", "said"),
+    [
+        (None, "shop/web has no forecast: set spec.forecast of a FastPathAutoscaler, or the annotation"),
+        ({"floor": 0, "withheld": ""}, "shop/web has no verdict on its forecast: none was made yet"),
+        ({"card": None, "floor": 0}, "shop/web has no verdict on its forecast: none was made yet"),
+        ({"card": {"mode": 1}}, "shop/web: the scaler shows a forecast that cannot be read: "),
+    ],
+)
+async def test_a_scaler_without_a_card(
+    scaler: Scaler, capfd: pytest.CaptureFixture[str], forecast: object, said: str
+) -> None:
+    scaler.document["forecast"] = forecast
+    assert await _ask(scaler) == 1
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"fastpath forecast: {said}")
+
+
+async def test_the_condition_says_why_there_is_no_verdict(
+    scaler: Scaler, capfd: pytest.CaptureFixture[str]
+) -> None:
+    message = "the history cannot be read: connection refused"
+    condition = {"status": "False", "reason": "HistoryUnreadable", "message": message}
+    shown = {"card": None, "floor": 0, "withheld": "", "condition": condition}
+    scaler.document["forecast"] = shown
+    assert await _ask(scaler) == 1
+    assert capfd.readouterr().err.endswith(f"shop/web has no verdict on its forecast: {message}\n")
+
+
+async def test_a_name_that_is_none(scaler: Scaler, capfd: pytest.CaptureFixture[str]) -> None:
+    assert await asyncio.to_thread(main.main, ["forecast", "web"]) == 2
+    said = "fastpath forecast: NAMESPACE/NAME: web: expected namespace and name, such as shop/web\n"
+    assert capfd.readouterr().err == said
+    assert await _ask(scaler, "--load", "load.csv", "--history", "14d") == 2
+    assert capfd.readouterr().err.splitlines() == [
+        "fastpath forecast: --history: cannot be combined with NAMESPACE/NAME",
+        "fastpath forecast: --load: cannot be combined with NAMESPACE/NAME",
+    ]

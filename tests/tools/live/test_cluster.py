@@ -1,0 +1,1045 @@
+"""`fastpath doctor` against the sandbox cluster over HTTP, with a metrics server behind APIServices."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter.autoscaler import ready_store
+from adapter.cli import main
+from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
+from adapter.model.timestamps import SECOND, FineInstant
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_tools.live.cluster import option_of
+from fastpath_tools.live.sources import selectors_of
+from tests.support import crd
+from tests.support.tls import Authority
+
+pytestmark = pytest.mark.timeout(20)
+
+RULES = """
+rules:
+- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+- seriesQuery: 'hits{namespace!="",ingress!=""}'
+  resources:
+    overrides: {namespace: {resource: namespace}, ingress: {resource: ingress, group: networking.k8s.io}}
+  metricsQuery: 'max_over_time(<<.Series>>{<<.LabelMatchers>>}[30s])'
+- seriesQuery: 'tenants{namespace!=""}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+externalRules:
+- seriesQuery: 'queue_depth{namespace!=""}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+"""
+REQUESTS: dict[str, Any] = {
+    "type": "Pods",
+    "pods": {
+        "metric": {"name": "http_requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+CPU: dict[str, Any] = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+QUEUE: dict[str, Any] = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "queue_depth", "selector": {"matchLabels": {"queue": "mail"}}},
+        "target": {"type": "AverageValue", "averageValue": "5"},
+    },
+}
+HITS: dict[str, Any] = {
+    "type": "Object",
+    "object": {
+        "metric": {"name": "hits"},
+        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"},
+        "target": {"type": "Value", "value": "100"},
+    },
+}
+TENANTS: dict[str, Any] = {
+    "type": "Object",
+    "object": {
+        "metric": {"name": "tenants"},
+        "describedObject": {"apiVersion": "v1", "kind": "Namespace", "name": "shop"},
+        "target": {"type": "Value", "value": "100"},
+    },
+}
+HANDSHAKE: dict[str, Any] = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
+}
+GROUPS = {
+    "v1beta2.custom.metrics.k8s.io": "fastpath",
+    "v1beta1.external.metrics.k8s.io": "fastpath",
+    "v1beta1.metrics.k8s.io": "metrics-server",
+}
+
+
+class Finished(NamedTuple):
+    """What a run came to."""
+
+    status: int
+    out: str
+    err: str
+
+    def hops(self) -> dict[str, Any]:
+        """Return the hops of a JSON document by name; of several metrics the last one's."""
+        found = json.loads(self.out)
+        listed = [
+            *found["before"],
+            *(hop for each in found["metrics"] for hop in each["hops"]),
+            *found["after"],
+        ]
+        return {each["hop"]: each for each in listed}
+
+
+class Verb:
+    """Runs the verb in a thread, beside the cluster."""
+
+    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._kubeconfig = kubeconfig
+        self._capsys = capsys
+
+    async def __call__(self, *arguments: str) -> Finished:
+        status = await asyncio.to_thread(
+            main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
+        )
+        return Finished(status, *self._capsys.readouterr())
+
+
+class Behind:
+    """The server behind the APIServices: values for what it is asked.
+
+    `floor` None answers as a stopped Fastpath.
+    """
+
+    def __init__(self) -> None:
+        self.floor: str | None = "0"
+        self.targets: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        path = request.path
+        if path == "/apis":
+            return web.json_response({"items": []})
+        self.targets.append(request.raw_path)
+        if path.endswith("/fastpath_replicas") and self.floor is None:
+            return web.json_response(
+                {
+                    "kind": "Status",
+                    "status": "Failure",
+                    "message": "stopped",
+                    "reason": "ServiceUnavailable",
+                    "code": 503,
+                },
+                status=503,
+            )
+        if path.startswith("/apis/metrics.k8s.io"):
+            # ages are real
+            item = {"metadata": {"name": "web-0"}, "timestamp": timestamp(time.time() - 8), "window": "15s"}  # noqa: TID251
+            return web.json_response({"items": [item, item]})
+        value = self.floor if path.endswith("/fastpath_replicas") else "7"
+        if path.startswith("/apis/external"):
+            return web.json_response({"items": [{"metricName": "m", "value": value}]})
+        count = 2 if "/pods/" in path else 1
+        return web.json_response({"items": [{"describedObject": {"name": "o"}, "value": value}] * count})
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        cluster.create(deployment("web", "shop", 2))
+        workloads = Workloads(cluster, startup=12.0)
+        workloads.step(EPOCH)
+        workloads.step(EPOCH + 12)
+        yield cluster
+
+
+@pytest.fixture
+async def server(cluster: Cluster, authority: Authority) -> AsyncIterator[Behind]:
+    """Serve the three APIs, each by a Service of its own kind."""
+    made = Behind()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.handle)
+    names = ("fastpath.fastpath.svc", "metrics-server.kube-system.svc")
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=authority.server_context(authority.issue(*names)))
+    assert server.port is not None
+    for name, service in GROUPS.items():
+        namespace = "fastpath" if service == "fastpath" else "kube-system"
+        register(cluster, name, namespace, service, server.port, authority)
+    yield made
+    await server.close()
+
+
+def register(
+    cluster: Cluster, name: str, namespace: str, service: str, port: int, authority: Authority
+) -> None:
+    version, _, group = name.partition(".")
+    known = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in cluster.list("Service")}
+    if (namespace, service) not in known:
+        spec = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": service}}
+        cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": service, "namespace": namespace},
+                "spec": spec,
+            }
+        )
+    cluster.create(
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": name},
+            "spec": {
+                "group": group,
+                "version": version,
+                "service": {"namespace": namespace, "name": service, "port": port},
+                "caBundle": base64.b64encode(authority.file.read_bytes()).decode(),
+            },
+            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
+        }
+    )
+
+
+@pytest.fixture
+def run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
+    return Verb(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
+
+
+def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            **({"annotations": {"fastpath.io/mode": mode}} if mode else {}),
+            **metadata,
+        },
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 8,
+            "metrics": list(metrics),
+        },
+        "status": {
+            "conditions": [
+                {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
+                {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"},
+            ]
+        },
+    }
+
+
+def serve_rules(cluster: Cluster, name: str = "fastpath", *, path: str = "/etc/rules/rules.yaml") -> None:
+    """Have a pod behind the Service read its rules from a ConfigMap."""
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "the-rules", "namespace": "fastpath"},
+            "data": {"rules.yaml": RULES, "other": "not: rules"},
+        }
+    )
+    container = {
+        "name": "adapter",
+        "args": ["serve", f"--config={path}", "--secure-port=6443"],
+        "volumeMounts": [{"name": "rules", "mountPath": "/etc/rules"}],
+    }
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "fastpath-0", "namespace": "fastpath", "labels": {"app": name}},
+            "spec": {
+                "containers": [container],
+                "volumes": [{"name": "rules", "configMap": {"name": "the-rules"}}],
+            },
+        }
+    )
+
+
+def lead(
+    cluster: Cluster,
+    *,
+    holder: str = "scaler-0_1",
+    name: str = "fastpath-scaler",
+    namespace: str = "fastpath",
+) -> None:
+    now = time.time()  # noqa: TID251  # the command compares with the real clock
+    cluster.create(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": timestamp(now)},
+        }
+    )
+
+
+# -- the way is read
+# ------------------------------------------------------------------------------------------------------
+
+
+async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", REQUESTS, CPU, QUEUE, HITS, TENANTS))
+    finished = await run("shop/web", "-o", "json")
+    assert (finished.status, finished.err) == (0, "")
+    found = json.loads(finished.out)
+    assert [each["metric"] for each in found["metrics"]] == [
+        "http_requests_per_second",
+        "cpu",
+        "queue_depth",
+        "hits",
+        "tenants",
+    ]
+    windows = {
+        each["metric"]: hop.get("mostSeconds")
+        for each in found["metrics"]
+        for hop in each["hops"]
+        if hop["hop"] == "window"
+    }
+    assert windows == {
+        "http_requests_per_second": 120.0,
+        "cpu": 15.0,
+        "queue_depth": 0.0,
+        "hits": 30.0,
+        "tenants": 0.0,
+    }
+    assert set(server.targets) == {
+        (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+            "pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+        ),
+        "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/main/hits",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/metrics/tenants",
+    }
+    hops = finished.hops()
+    assert hops["pod start"]["usualSeconds"] == 12.0
+    assert hops["pod start"]["finding"] == (
+        "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, 0 s until Ready"
+    )
+    cpu_scrape = found["metrics"][1]["hops"][0]["finding"]
+    assert cpu_scrape.startswith("metrics-server has a new value about every 15 s")
+    scrape = found["metrics"][0]["hops"][0]
+    assert scrape["finding"] == "how often Prometheus scrapes is not known: give --prometheus-url"
+    assert scrape["usualSeconds"] is None
+
+
+async def test_nothing_is_changed(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", REQUESTS, CPU, HANDSHAKE, mode="boost"))
+    await run("shop/web")
+    assert {each.method for each in cluster.requests} == {"GET"}
+
+
+async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Verb, tmp_path: Path) -> None:
+    cluster.create(hpa("web", REQUESTS))
+    untold = await run("shop/web", "-o", "json")
+    assert "give them with --config" in untold.hops()["scrape"]["finding"]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES.replace("[2m]", "[45s]"))
+    told = await run("shop/web", "-o", "json", f"--config={rules}")
+    assert told.hops()["window"]["mostSeconds"] == 45.0
+
+
+@pytest.mark.parametrize("path", ["/etc/rules", "/etc/rules/"])
+async def test_a_folder_of_rules(cluster: Cluster, server: Behind, run: Verb, path: str) -> None:
+    serve_rules(cluster, path=path)
+    cluster.create(hpa("web", REQUESTS))
+    assert (await run("shop/web", "-o", "json")).hops()["window"]["mostSeconds"] == 120.0
+
+
+async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    strange = json.loads(json.dumps(REQUESTS).replace("http_requests_per_second", "strange"))
+    cluster.create(hpa("web", strange))
+    assert (await run("shop/web", "-o", "json")).hops()["scrape"][
+        "finding"
+    ] == "no rule that was read makes strange for pods"
+
+
+async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", REQUESTS))
+    hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()
+    assert hops["scrape"]["finding"].startswith("cannot query Prometheus: ")
+    assert hops["window"]["mostSeconds"] == 120.0
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "metric", "finding"),
+    [
+        ("queue_depth{", "other{", QUEUE, "no rule that was read makes the external metric queue_depth"),
+        (
+            "namespace: {resource: namespace}, pod",
+            "pod",
+            REQUESTS,
+            "rules[0] has no label for namespaces",
+        ),
+        ("(rate(<<.Series>>", "(rate(<<.Nothing>>", REQUESTS, "the query of the metric cannot be made: "),
+    ],
+    ids=["no rule", "no namespaces", "no query"],
+)
+async def test_rules_that_make_no_query(
+    cluster: Cluster,
+    server: Behind,
+    run: Verb,
+    tmp_path: Path,
+    written: str,
+    instead: str,
+    metric: dict[str, Any],
+    finding: str,
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    assert written in RULES
+    rules.write_text(RULES.replace(written, instead))
+    cluster.create(hpa("web", metric))
+    told = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()["scrape"]
+    assert (told["state"], told["finding"].startswith(finding)) == ("unknown", True), told
+
+
+async def test_a_rule_that_scrapes_pods(cluster: Cluster, server: Behind, run: Verb, tmp_path: Path) -> None:
+    lead(cluster)
+    rules = tmp_path / "rules.yaml"
+    direct = "(<<.GroupBy>>)'\n  scrape: {port: metrics, interval: 2s}"
+    rules.write_text(RULES.replace("(<<.GroupBy>>)'", direct, 1))
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    hops = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()
+    assert (hops["scrape"]["mostSeconds"], hops["window"]["mostSeconds"]) == (2.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("query", "selectors"),
+    [
+        ('sum(rate(a{b="c"}[1m] offset 5m)) by (pod)', ['a{b="c"}']),
+        ('a{x!="y"} / on(pod) b{z=~"1|2",w!~"q"}', ['a{x!="y"}', 'b{z=~"1|2",w!~"q"}']),
+        ('{__name__="a"} + {__name__="a"}', ['{__name__="a"}']),
+        ("time()", []),
+        ("sum(", []),
+        ('x{"a.io/b"="c"}', ['x{"a.io/b"="c"}']),
+    ],
+)
+def test_selectors_of_a_query(query: str, selectors: list[str]) -> None:
+    assert selectors_of(query) == selectors
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds", "says"),
+    [
+        (["kube-controller-manager"], 15.0, "the default: Pod kcm does not set it"),
+        (
+            ["kube-controller-manager", "--horizontal-pod-autoscaler-sync-period=5s"],
+            5.0,
+            "horizontal-pod-autoscaler-sync-period of Pod kcm",
+        ),
+    ],
+)
+async def test_the_period_of_the_controller(
+    cluster: Cluster, run: Verb, command: list[str], seconds: float, says: str
+) -> None:
+    labels = {"component": "kube-controller-manager"}
+    metadata = {"name": "kcm", "namespace": "kube-system", "labels": labels}
+    spec = {"containers": [{"name": "kcm", "command": command}]}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.create(hpa("web", CPU))
+    decision = (await run("shop/web", "-o", "json")).hops()["decision"]
+    assert (decision["mostSeconds"], says in decision["finding"]) == (seconds, True)
+    said = (await run("shop/web", "-o", "json", "--horizontal-pod-autoscaler-sync-period=30s")).hops()[
+        "decision"
+    ]
+    assert (said["mostSeconds"], "from --horizontal-pod-autoscaler-sync-period" in said["finding"]) == (
+        30.0,
+        True,
+    )
+
+
+# -- boosting ------------------------------------------------------------------------------------------------
+# -------------
+
+
+async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    server.floor = "6"
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    finished = await run("shop/web", "-o", "json")
+    assert finished.hops()["boost"]["finding"] == "the handshake works; the floor is 6"
+    assert finished.hops()["decision"]["mostSeconds"] == 1.0
+    assert finished.status == 0
+
+
+async def test_a_stopped_fastpath(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    server.floor = None
+    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    finished = await run("shop/web")
+    assert finished.status == 1
+    assert (
+        "diagnosis: Fastpath is stopped or unreachable: the HPA scales up but not down (stopped"
+        in finished.out
+    ), finished.out
+    assert "fastpath boost --remove" in finished.out
+    table = await run()
+    assert "Fastpath is stopped or unreachable: the HPA scales up but not down" in table.out
+
+
+async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, run: Verb) -> None:
+    lead(cluster)
+    server.floor = "4"
+    handshake = {
+        "type": "Object",
+        "object": {
+            "metric": {"name": "fastpath_replicas"},
+            "describedObject": {
+                "apiVersion": "autoscaling/v2",
+                "kind": "HorizontalPodAutoscaler",
+                "name": "web",
+            },
+            "target": {"type": "AverageValue", "averageValue": "1"},
+        },
+    }
+    cluster.create(hpa("web", CPU, handshake, mode="boost"))
+    assert "the floor is 4" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
+    asked = (
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+        "horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
+    )
+    assert asked in server.targets
+
+
+async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
+    lead(cluster)
+    made = cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    uid = made["metadata"]["uid"]
+    until = FineInstant(round((time.time() + 600) * SECOND))  # noqa: TID251  # the command compares with the real clock
+    entry = Floor("shop", "web", uid, demoted=Demotion(until, "kustomize-controller"))
+    metadata = {"name": "fastpath-floors", "namespace": "fastpath", "labels": {"fastpath.io/floors": "true"}}
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_floor(entry)}}
+    )
+    assert (
+        "kustomize-controller reverted raises"
+        in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("stored", "finding"),
+    [
+        (
+            '{"pods":[[0,0,2,30,0],[0,0,2,40,1]]}',
+            (
+                "from creation to ready, 2 pods: 0 s until scheduled, 2 s until containers run, "
+                "28 s until Ready, no node fitted at first for 1"
+            ),
+        ),
+        ('{"pods":[]}', "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, "),
+        ("{", "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, "),
+    ],
+    ids=["a ledger", "an empty one", "not a ledger"],
+)
+async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
+    cluster: Cluster, server: Behind, run: Verb, stored: str, finding: str
+) -> None:
+    uid = cluster.create(hpa("web", CPU))["metadata"]["uid"]
+    metadata = {"name": ready_store.NAME, "namespace": "fastpath", "labels": {ready_store.LABEL: "true"}}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: stored}})
+
+    assert (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"].startswith(finding)
+
+
+async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server: Behind, run: Verb) -> None:
+    cluster.create(hpa("web", CPU))
+    pulled = 'Successfully pulled image "web:1" in 9.5s (9.5s including waiting). Image size: 7 bytes.'
+    for number, pod in enumerate(cluster.list("Pod", "shop")):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"pulled-{number}", "namespace": "shop"},
+            "involvedObject": {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": "shop"},
+            "reason": "Pulled",
+            "message": pulled,
+        }
+        cluster.create(event)
+    finding = (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"]
+    assert finding.endswith("0 s until Ready, image pulls took 9.5 s in 2 of the pods")
+
+
+async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+    """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
+    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    cluster.create(hpa("idle", CPU, mode="advise"))
+    lead(cluster, name="fastpath-scaler-1-of-2")
+    lead(cluster, name="fastpath-scaler-2-of-2", holder="")
+    lead(cluster, name="fastpath-scaler-old-2-of-2")
+    lead(cluster, name="another")
+    found = (await run("shop/web", "-o", "json")).hops()["boost"]
+    assert found["finding"] == "the handshake works; no floor is set"
+    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
+    assert (
+        found["finding"] == "no scaler runs for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
+    )
+    cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
+    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
+    assert found["finding"] == "no scaler runs for it: its shard has no Lease in any namespace"
+
+
+async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    lead(cluster, name="fastpath-scaler-1-of-2", holder="")
+    lead(cluster)
+    assert "the handshake works" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
+
+
+# -- other autoscalers
+# ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
+    cluster.create(hpa("web", CPU))
+    owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1"}
+    cluster.create(hpa("keda-web", CPU, ownerReferences=[owner]))
+    assert (await run("shop/web", "-o", "json")).hops()["autoscaler"][
+        "finding"
+    ] == "Deployment web is also scaled by keda-web"
+    cluster.delete("HorizontalPodAutoscaler", "web", "shop")
+    owned = (await run("shop/keda-web", "-o", "json")).hops()["autoscaler"]
+    assert "KEDA's ScaledObject web owns it" in owned["finding"]
+
+
+async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
+    lead(cluster)
+    marked = hpa("web", CPU, HANDSHAKE, mode="boost")
+    marked["metadata"]["labels"] = {"scaledobject.keda.sh/name": "web"}
+    cluster.create(marked)
+    hops = (await run("shop/web", "-o", "json")).hops()
+    assert (
+        hops["boost"]["finding"]
+        == "advice only, not boosted: it belongs to the ScaledObject web, which writes its spec"
+    )
+    assert hops["decision"]["finding"].startswith("the HPA decides every 15 s")
+
+
+async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", REQUESTS))
+    other = hpa("idle", CPU)
+    other["metadata"]["namespace"] = "elsewhere"
+    cluster.create(other)
+    everything = await run()
+    assert [line.split()[0] for line in everything.out.splitlines()] == [
+        "autoscaler",
+        "shop/web",
+        "elsewhere/idle",
+    ]
+    one = await run("elsewhere")
+    assert [line.split()[0] for line in one.out.splitlines()] == ["autoscaler", "elsewhere/idle"]
+    assert [each["name"] for each in json.loads((await run("-o", "json")).out)] == ["idle", "web"]
+
+
+async def test_one_that_is_not_there(cluster: Cluster, run: Verb) -> None:
+    finished = await run("shop/missing")
+    assert (finished.status, finished.out) == (1, "")
+    assert finished.err == (
+        "fastpath doctor: there is no HorizontalPodAutoscaler and no FastPathAutoscaler shop/missing\n"
+    )
+
+
+@pytest.mark.parametrize("place", ["nowhere", "nowhere/web"])
+async def test_a_namespace_that_is_not_there(cluster: Cluster, run: Verb, place: str) -> None:
+    cluster.create(hpa("web", CPU))
+    finished = await run(place)
+    assert finished == (1, "", "fastpath doctor: there is no namespace nowhere\n")
+
+
+async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> None:
+    none = "there are no HorizontalPodAutoscalers and no FastPathAutoscalers in"
+    assert await run() == (0, f"{none} the cluster\n", "")
+    assert await run("shop") == (0, f"{none} namespace shop\n", "")
+    assert await run("shop", "-o", "json") == (0, "[]\n", "")
+    cluster.forbid("get", "namespaces")
+    assert await run("nowhere") == (0, f"{none} namespace nowhere\n", "")
+
+
+@pytest.mark.parametrize("place", ["shop", "shop/web"])
+async def test_files_of_rules_are_opened_first(
+    cluster: Cluster, run: Verb, tmp_path: Path, place: str
+) -> None:
+    finished = await run(place, f"--config={tmp_path}/nofile.yaml")
+    assert (finished.status, finished.out) == (2, "")
+    assert f"{tmp_path}/nofile.yaml" in finished.err
+    assert not cluster.requests
+
+
+# -- FastPathAutoscalers
+# --------------------------------------------------------------------------------------------------
+
+
+def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
+    """Create the kind if it is not there, and an autoscaler of it.
+
+    `condition` is one that is not as at rest.
+    """
+    if not any(
+        each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")
+    ):
+        cluster.create(yaml.safe_load(crd.PATH.read_text()))
+    found = {
+        "AbleToScale": {"status": "True", "reason": "ReadyForNewScale"},
+        "ScalingActive": {"status": "True", "reason": "ValidMetricFound"},
+        "ScalingLimited": {"status": "False", "reason": "DesiredWithinRange"},
+    }
+    if condition:
+        found[condition.pop("type")] = condition
+    cluster.create(
+        {
+            "apiVersion": "fastpath.io/v1alpha1",
+            "kind": "FastPathAutoscaler",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+                "minReplicas": 2,
+                "maxReplicas": 8,
+                "mode": mode,
+            },
+            "status": {
+                "currentReplicas": 4,
+                "conditions": [{"type": kind, **each} for kind, each in found.items()],
+            },
+        }
+    )
+
+
+async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    fpa(cluster, "fast", type="AbleToScale", status="False", reason="ForeignAutoscaler", message="said")
+    cluster.create(hpa("web", REQUESTS))
+    native = await run("shop/web")
+    assert native.status == 1
+    assert (
+        "diagnosis: Deployment web also has FastPathAutoscaler fast, which does not scale while" in native.out
+    )
+    assert (
+        "change:    delete one of them: kubectl -n shop delete hpa web, or kubectl -n shop delete fpa fast\n"
+        in native.out
+    )
+    assert "boost it" not in native.out.partition("diagnosis:")[2]
+    fast = await run("shop/fast", "-o", "json")
+    found = json.loads(fast.out)
+    assert (fast.status, found["kind"], found["state"]) == (1, "FastPathAutoscaler", "fault")
+    assert found["diagnosis"] == (
+        "Deployment web is also scaled by HorizontalPodAutoscaler web, so Fastpath does not scale it"
+    )
+    assert found["change"] == "keep only one autoscaler for Deployment web"
+
+
+async def test_beside_a_fast_autoscaler_nothing_is_raised(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    fpa(cluster, "fast")
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    assert (await run("shop/web", "-o", "json")).hops()["decision"]["mostSeconds"] == 15.0
+
+
+async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Verb) -> None:
+    lead(cluster)
+    fpa(cluster, "web")
+    finished = await run("shop/web")
+    assert (finished.status, finished.err) == (0, "")
+    assert finished.out.splitlines() == [
+        "shop/web is a FastPathAutoscaler: fastpath explain shop/web",
+        "it scales Deployment web: 4 replicas, 2 to 8; mode Auto",
+        "",
+        (
+            "diagnosis: its conditions report no problem; pods take p50 12 s, p95 12 s to Ready "
+            "(2 pods: 0 s until scheduled, 12 s until containers run, 0 s until Ready)"
+        ),
+    ]
+    assert {each.method for each in cluster.requests} == {"GET"}
+
+
+async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    cluster.create(deployment("api", "shop", 2))
+    fpa(
+        cluster,
+        "web",
+        target="api",
+        mode="Paused",
+        type="ScalingActive",
+        status="False",
+        reason="ScalingPaused",
+    )
+    fpa(cluster, "fast", target="idle")
+    cluster.create(hpa("web", REQUESTS))
+    finished = await run()
+    assert finished.status == 0
+    rows = [line.split()[:2] for line in finished.out.splitlines()[1:]]
+    assert rows == [["shop/web", "-"], ["shop/fast", "fast-scaler"], ["shop/web", "fast-scaler"]]
+    assert "FastPathAutoscaler: fastpath explain shop/fast" in finished.out
+    assert "fast-scaler (paused)" in finished.out
+    assert [each["kind"] for each in json.loads((await run("shop", "-o", "json")).out)] == [
+        "HorizontalPodAutoscaler",
+        "FastPathAutoscaler",
+        "FastPathAutoscaler",
+    ]
+    both = await run("shop/web")
+    assert "shop/web scales Deployment web" in both.out
+    assert "shop/web is a FastPathAutoscaler" in both.out
+    assert len(json.loads((await run("shop/web", "-o", "json")).out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "diagnosis"),
+    [
+        (
+            {"type": "AbleToScale", "status": "False", "reason": "ForeignWriter", "message": "argocd"},
+            "fault",
+            "AbleToScale is False (ForeignWriter): argocd",
+        ),
+        (
+            {"type": "AbleToScale", "status": "False", "reason": "AdviseOnly", "message": "advised"},
+            "warning",
+            "AbleToScale is False (AdviseOnly): advised",
+        ),
+        (
+            {"type": "ScalingActive", "status": "False", "reason": "FailedGetPodsMetric", "message": "none"},
+            "fault",
+            "ScalingActive is False (FailedGetPodsMetric): none",
+        ),
+        (
+            {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"},
+            "warning",
+            "it recommends more than maxReplicas, 8",
+        ),
+    ],
+)
+async def test_conditions_of_a_fast_autoscaler(
+    cluster: Cluster, run: Verb, condition: dict[str, str], state: str, diagnosis: str
+) -> None:
+    lead(cluster)
+    fpa(cluster, "web", **condition)
+    finished = await run("shop/web", "-o", "json")
+    found = json.loads(finished.out)
+    assert (found["state"], found["diagnosis"]) == (state, diagnosis)
+    assert finished.status == (1 if state == "fault" else 0)
+
+
+async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Verb) -> None:
+    fpa(cluster, "web")
+    finished = await run("shop/web")
+    assert finished.status == 1
+    assert "diagnosis: no scaler runs for it: no scaler has a Lease in any namespace" in finished.out
+    lead(cluster)
+    cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
+    assert "diagnosis: the scaler has not set conditions yet" in (await run("shop/web")).out
+
+
+async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, run: Verb) -> None:
+    """Its Lease, its floors and its ready times are where it runs, not where the server is."""
+    fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
+    lead(cluster, namespace="scaling")
+    lead(cluster, namespace="kube-node-lease", name="node-1")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["state"] == "ok"
+    assert found["diagnosis"].startswith("its conditions report no problem;")
+    cluster.forbid("list", "leases", "")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["diagnosis"].startswith("its conditions report no problem;")
+
+
+async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Verb) -> None:
+    fpa(cluster, "web")
+    cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
+    cluster.forbid("list", "leases", "")
+    cluster.forbid("list", "namespaces")
+    finished = await run("shop/web")
+    assert finished.status == 0
+    assert (
+        "diagnosis: the scaler has not set conditions yet: no scaler has a Lease in namespaces fastpath, "
+        "shop, and those of other namespaces cannot be listed: leases.coordination.k8s.io is forbidden"
+    ) in finished.out.replace("\n", " ").replace("  ", " "), finished.out
+
+
+async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    fpa(cluster, "fast")
+    cluster.create(hpa("web", REQUESTS))
+    cluster.forbid("list", "fastpathautoscalers")
+    finished = await run("shop/web")
+    assert finished.status == 0
+    assert finished.err.startswith("fastpath doctor: FastPathAutoscalers cannot be read: ")
+    missing = await run("shop/fast")
+    assert missing.status == 1
+    assert (
+        "there is no HorizontalPodAutoscaler shop/fast, and FastPathAutoscalers cannot be read: "
+        in missing.err
+    )
+
+
+# -- few rights
+# -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "hop", "state"),
+    [
+        ("get", "deployments/scale", "pod start", "unknown"),
+        ("list", "pods", "pod start", "unknown"),
+        ("list", "leases", "boost", "unknown"),
+        ("list", "configmaps", "boost", "ok"),
+        ("get", "configmaps", "scrape", "unknown"),
+        ("get", "apiservices", "decision", "unknown"),
+    ],
+)
+async def test_what_may_not_be_read_is_said(
+    cluster: Cluster, server: Behind, run: Verb, verb: str, resource: str, hop: str, state: str
+) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    cluster.forbid(verb, resource)
+    finished = await run("shop/web", "-o", "json")
+    assert finished.hops()[hop]["state"] == state, finished.out
+    assert finished.status == 0
+
+
+async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Verb) -> None:
+    cluster.forbid("list", "horizontalpodautoscalers")
+    finished = await run()
+    assert finished.status == 1
+    assert finished.err.startswith(
+        "fastpath doctor: listing HPAs cluster-wide is forbidden; pass a namespace: "
+    )
+
+
+async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
+    await cluster.down(refuse=False)
+    finished = await run("shop/web")
+    assert (finished.status, finished.out) == (1, "")
+    assert "503" in finished.err
+
+
+# -- small things
+# ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--period=5s"], "5s"),
+        (["--period", "5s"], "5s"),
+        (["--periods=5s"], ""),
+        (["--period=1s", "--period=2s"], "2s"),
+        ([], ""),
+    ],
+)
+def test_flags_of_a_command_line(words: list[str], value: str) -> None:
+    assert option_of(words, "--period") == value
+
+
+async def test_the_version_that_the_hpa_controller_reads(
+    cluster: Cluster, server: Behind, run: Verb, authority: Authority
+) -> None:
+    """Also where v1 is registered to another server, which has other values."""
+    (port,) = {
+        each["spec"]["service"]["port"]
+        for each in cluster.list("APIService")
+        if each["metadata"]["name"] == "v1beta1.metrics.k8s.io"
+    }
+    register(cluster, "v1.metrics.k8s.io", "fastpath", "fastpath", port, authority)
+    cluster.create(hpa("web", CPU))
+    hops = (await run("shop/web", "-ojson")).hops()
+    assert [target.split("/")[3] for target in server.targets if "/metrics.k8s.io/" in target] == ["v1beta1"]
+    assert hops["metrics API"]["state"] == "warning"
+    assert (
+        "v1 belongs to Fastpath (fastpath/fastpath), v1beta1 to metrics-server"
+        in (hops["metrics API"]["finding"])
+    )
+
+    cluster.delete("APIService", "v1beta1.metrics.k8s.io")
+    hops = (await run("shop/web", "-ojson")).hops()
+    assert "only v1 of metrics.k8s.io is registered, to Fastpath" in hops["metrics API"]["finding"]
+
+
+async def test_a_rule_that_scrapes_endpoints(
+    cluster: Cluster, server: Behind, run: Verb, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    scrape = "\n  scrape: {service: {namespace: queues, name: exporter}, port: metrics}\n"
+    rules.write_text(RULES.rstrip() + scrape)
+    cluster.create(hpa("web", QUEUE, HANDSHAKE, mode="boost"))
+    lead(cluster)
+
+    async def told() -> tuple[str, str]:
+        found = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()["scrape"]
+        return found["state"], found["finding"]
+
+    nothing = "Service queues/exporter has no EndpointSlice: it does not exist, or has no selector"
+    assert await told() == ("fault", nothing)
+    cluster.create(deployment("exporter", "queues"))
+    Workloads(cluster, startup=0.0).step(EPOCH)
+    (pod,) = (each["metadata"]["name"] for each in cluster.list("Pod", "queues"))
+    reference = {"kind": "Pod", "namespace": "queues", "name": pod}
+    made = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "exporter-1",
+            "namespace": "queues",
+            "labels": {"kubernetes.io/service-name": "exporter"},
+        },
+        "addressType": "IPv6",
+        "ports": [{"name": "metrics", "port": 9090}],
+        "endpoints": [{"addresses": ["fd00::1"], "targetRef": reference}],
+    }
+    cluster.create(made)
+    scrapes = "Fastpath scrapes Service queues/exporter every 1 s (externalRules[0])"
+    assert await told() == ("ok", f"{scrapes}, 1 endpoint")
+    cluster.create(
+        made
+        | {
+            "metadata": made["metadata"] | {"name": "by-hand"},  # type: ignore[operator] # a mapping
+            "endpoints": [{"addresses": ["fd00::2"]}],
+        }
+    )
+    missing = "fd00::2 is not the address of a pod of namespace queues"
+    assert await told() == ("warning", f"{scrapes}; may scale up, not down: {missing}")
+    cluster.forbid("list", "endpointslices")
+    state, finding = await told()
+    assert (state, finding.startswith(f"{scrapes}; its endpoints cannot be read: ")) == ("unknown", True)
+    rules.write_text(RULES.rstrip() + scrape.replace("service:", "pods:").replace("name:", "selector:"))
+    assert await told() == ("fault", "there are no pods of namespace queues with exporter")

@@ -1,0 +1,191 @@
+"""Options of verbs that ask a cluster or name Fastpath's Service, and the connection."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from adapter.config.option_fields import Command
+from adapter.errors import InputError
+from adapter.model.apiservices import ServiceReference
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools import certs, preflight
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import KubeconfigOptions
+from tests.support.clock import FakeClock
+
+COMMAND = Command(verb="ask", options=KubeconfigOptions, about="Asks.\n")
+
+
+class Server:
+    """Remembers which user asked."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.users: list[str | None] = []
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        self.users.append(request.headers.get("Impersonate-User"))
+        return web.json_response({})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    runner = web.ServerRunner(web.Server(made.handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+def write(path: Path, url: str) -> Path:
+    """Write a kubeconfig whose current context leads nowhere, and the context `there` to `url`."""
+    contexts = {"nowhere": "http://127.0.0.1:1", "there": url}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "nowhere",
+        "clusters": [{"name": name, "cluster": {"server": each}} for name, each in contexts.items()],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in contexts],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def ask(*arguments: str) -> None:
+    options, _ = COMMAND.parse(arguments)
+    clock = FakeClock()
+    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+        await client.get("/version")
+
+
+async def test_context_and_user_are_those_of_the_flags(server: Server, tmp_path: Path) -> None:
+    file = write(tmp_path / "config", server.url)
+    await ask(f"--kubeconfig={file}", "--context=there")
+    await ask(f"--kubeconfig={file}", "--context=there", "--as=jane")
+    assert server.users == [None, "jane"]
+
+
+async def test_a_context_that_does_not_exist(server: Server, tmp_path: Path) -> None:
+    file = write(tmp_path / "config", server.url)
+    with pytest.raises(InputError, match=r"--kubeconfig: .*Expected object with name here"):
+        await ask(f"--kubeconfig={file}", "--context=here")
+
+
+async def test_a_context_needs_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(InputError, match="--context: here: expected a kubeconfig: set KUBECONFIG"):
+        await ask("--context=here")
+
+
+def test_a_user_has_a_name() -> None:
+    with pytest.raises(InputError, match="--as: expected the name of a user"):
+        COMMAND.parse(["--as="])
+
+
+def test_defaults_are_the_manifests() -> None:
+    assert certs.COMMAND.parse([])[0] == certs.CertsOptions(
+        namespace="fastpath",
+        service="fastpath",
+        groups=("custom.metrics.k8s.io",),
+        days=365,
+        previous="",
+        out_dir="",
+    )
+    assert preflight.COMMAND.parse([])[0] == preflight.PreflightOptions(
+        namespace="fastpath", service="fastpath", groups=(), kubeconfig=""
+    )
+
+
+def test_all_of_them() -> None:
+    found, _ = certs.COMMAND.parse(
+        [
+            "--namespace=metrics",
+            "--service",
+            "adapter",
+            "--days=30",
+            "--previous=old.crt",
+            "--out-dir",
+            "certs",
+            "--groups=metrics.k8s.io,external.metrics.k8s.io",
+            "--groups=metrics.k8s.io",
+        ]
+    )
+    assert found.reference == ServiceReference("metrics", "adapter")
+    assert found.groups == ("metrics.k8s.io", "external.metrics.k8s.io")
+    assert (found.days, found.previous, found.out_dir) == (30, "old.crt", "certs")
+    assert preflight.COMMAND.parse(["--kubeconfig=c"])[0].kubeconfig == "c"
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        (
+            "--namespace=Metrics",
+            '--namespace: "Metrics": expected a name of lower-case letters, digits and dashes, at most 63',
+        ),
+        (
+            "--namespace=a.b",
+            '--namespace: "a.b": expected a name of lower-case letters, digits and dashes, at most 63',
+        ),
+        (
+            "--service=-a",
+            '--service: "-a": expected a name of lower-case letters, digits and dashes, at most 63',
+        ),
+        ("--days=0", '--days: "0": expected 1 to 3650'),
+        ("--days=3651", '--days: "3651": expected 1 to 3650'),
+        ("--days=a", '--days: "a": expected a whole number'),
+        ("--out-dir=", '--out-dir: "": expected a path'),
+        ("--previous=", '--previous: "": expected a path'),
+        (
+            "--groups=apps",
+            (
+                '--groups: "apps": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io"
+            ),
+        ),
+        (
+            "--groups=",
+            (
+                '--groups: "": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io"
+            ),
+        ),
+        ("--group=apps", "--group: unknown flag, did you mean --groups?"),
+        ("apps", '"apps": expected flags only'),
+    ],
+)
+def test_what_is_refused(argument: str, sentence: str) -> None:
+    with pytest.raises(InputError) as raised:
+        certs.COMMAND.parse([argument])
+    assert [str(fault) for fault in raised.value.faults] == [sentence]
+
+
+def test_all_faults_at_once() -> None:
+    with pytest.raises(InputError) as raised:
+        preflight.COMMAND.parse(["--days=1", "--namespace=A", "--kubeconfig="])
+    assert len(raised.value.faults) == 3
+
+
+def test_help_names_every_flag() -> None:
+    assert certs.COMMAND.help_for(["--namespace", "-h"]) is None
+    text = certs.COMMAND.help_for(["--namespace=a", "-h"])
+    assert text is not None
+    assert text.startswith("Usage: fastpath certs [flags]\n\nMakes a serving certificate")
+    for name in ("namespace", "service", "groups", "days", "previous", "out-dir"):
+        assert f"--{name}" in text
+    assert "--output" not in text
+
+
+def test_the_former_name_of_the_folder_is_deprecated() -> None:
+    for old in ("-o", "--output"):
+        found, notices = certs.COMMAND.parse([old, "certs"])
+        assert found.out_dir == "certs"
+        assert notices == ("Flag --output has been deprecated, use --out-dir",)

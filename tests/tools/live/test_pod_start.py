@@ -1,0 +1,260 @@
+"""How long pods take to start, what that consists of, and whether a probe delays them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.ready_times import Percentiles, ReadyTimes
+from adapter.model.timestamps import SECOND, write_instant
+from fastpath_tools.doctor.diagnosis import examine_fast
+from fastpath_tools.doctor.hops import Improvement, State, Took
+from fastpath_tools.doctor.pod_start import advise, may_pull, pods_hop
+from fastpath_tools.live.api_objects import InvolvedObject, PodDocument, PodEvent
+from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, Unread
+from fastpath_tools.live.pod_start import pulls_of, starts_of
+from tests.tools.doctor.test_diagnosis import facts
+
+CREATED = 1_772_445_600
+"""2026-03-02T10:00:00Z"""
+PROBE = Probe("readiness probe of container web", 0.0, 10.0)
+LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+
+
+def pod(
+    scheduled: float | None,
+    started: float | None,
+    ready: float,
+    *,
+    restarts: int = 0,
+    created: int = 0,
+    containers: Any = (),
+) -> PodDocument:
+    """Return a Ready pod; times are seconds since its creation, `created` since the first one."""
+
+    def at(seconds: float) -> str:
+        return write_instant(int((CREATED + created + seconds) * SECOND))
+
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": at(ready)}]
+    if scheduled is not None:
+        conditions += [
+            {"type": kind, "status": "True", "lastTransitionTime": at(scheduled)}
+            for kind in ("PodScheduled", "Initialized")
+        ]
+    state = {"running": {"startedAt": at(started)}} if started is not None else {}
+    document = {
+        "metadata": {"creationTimestamp": at(0)},
+        "spec": {"containers": list(containers)},
+        "status": {
+            "conditions": conditions,
+            "containerStatuses": [{"restartCount": restarts, "state": state}],
+        },
+    }
+    return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
+
+
+def times(
+    total: float, ready: float | None, *, scheduled: float = 0, unschedulable: int = 0, pull_failed: int = 0
+) -> ReadyTimes:
+    """Return the times of four alike pods."""
+    if ready is None:
+        return ReadyTimes(Percentiles(total, total), None, None, None, None, 4, unschedulable, pull_failed)
+    parts = {"scheduled": scheduled, "started": total - ready - scheduled, "ready": ready, "total": total}
+    alike = {part: Percentiles(each, each) for part, each in parts.items()}
+    return msgspec.convert(
+        alike | {"initialized": None, "count": 4, "unschedulable": unschedulable, "pull_failed": pull_failed},
+        ReadyTimes,
+    )
+
+
+# -- what is measured ----------------------------------------------------------------------------------------
+
+
+def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
+    found = starts_of(
+        [pod(None, None, 10), pod(None, None, 30), pod(None, None, 12), pod(0, 1, 600, restarts=1)]
+    )
+
+    assert found is not None
+    assert (found.times.count, found.times.total) == (3, Percentiles(12, 30))
+    assert found.times.scheduled is None
+    assert starts_of([pod(0, 1, 600, restarts=1)]) is None
+    assert starts_of([]) is None
+
+
+def test_the_parts_of_a_start() -> None:
+    found = starts_of([pod(1, 3, 14), pod(1, 4, 14)])
+
+    assert found is not None
+    assert found.times.scheduled == Percentiles(1, 1)
+    assert found.times.started == Percentiles(2, 3)
+    assert found.times.ready == Percentiles(10, 11)
+
+
+def test_the_newest_pods_weigh_most() -> None:
+    """Of twenty pods the ten newest weigh twice as much, whatever the order of the list."""
+    slow = [pod(None, None, 60, created=number) for number in range(10)]
+    quick = [pod(None, None, 20, created=100 + number) for number in range(10)]
+
+    found = starts_of([*quick, *slow])
+
+    assert found is not None
+    assert found.times.total == Percentiles(20, 60)
+
+
+@pytest.mark.parametrize(
+    ("containers", "probe"),
+    [
+        ([], None),
+        ([{"name": "web"}], None),
+        ([{"name": "web", "readinessProbe": {}}], ("readiness probe of container web", 0, 10)),
+        (
+            [{"name": "web", "readinessProbe": {"initialDelaySeconds": 5, "periodSeconds": 3}}],
+            ("readiness probe of container web", 5, 3),
+        ),
+        (
+            [{"name": "web", "readinessProbe": {"periodSeconds": 30}, "startupProbe": {"periodSeconds": 4}}],
+            ("startup probe of container web", 0, 4),
+        ),
+        (
+            [
+                {"name": "web", "readinessProbe": {"periodSeconds": 5}},
+                {"name": "mesh", "readinessProbe": {"initialDelaySeconds": 9}},
+            ],
+            ("readiness probe of container mesh", 9, 10),
+        ),
+    ],
+)
+def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float, float] | None) -> None:
+    """It is that of the newest pod."""
+    older = pod(0, 1, 14, containers=[{"name": "former", "readinessProbe": {"periodSeconds": 60}}])
+    found = starts_of([pod(0, 1, 14, created=10, containers=containers), older])
+
+    assert found is not None
+    assert found.probe == (None if probe is None else Probe(*probe))
+
+
+@pytest.mark.parametrize(
+    ("messages", "pulls"),
+    [
+        ([], None),
+        ([("a", 'Container image "x" already present on machine')], None),
+        ([("a", 'Successfully pulled image "x" in 5.2s')], Pulls(5.2, 1)),
+        (
+            [
+                ("a", 'Successfully pulled image "x" in 1.5s (4s including waiting). Image size: 10 bytes.'),
+                ("a", 'Successfully pulled image "y" in 500ms (1s including waiting). Image size: 10 bytes.'),
+                ("b", 'Successfully pulled image "x" in 1m5.5s (1m5.5s including waiting)'),
+                ("c", 'Successfully pulled image "x" in 2s (2s including waiting)'),
+                ("of another workload", 'Successfully pulled image "x" in 900s (900s including waiting)'),
+            ],
+            Pulls(5.0, 3),
+        ),
+        ([("a", 'Successfully pulled image "x" in a while'), ("b", "Successfully pulled image")], None),
+        ([("a", 'Successfully pulled image "x" in 5 (6 including waiting)')], None),
+        ([("a", 'Successfully pulled image "' + "x" * 100_000)], None),
+    ],
+)
+def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: Pulls | None) -> None:
+    events = [PodEvent(InvolvedObject(name), message) for name, message in messages]
+
+    assert pulls_of(events, {"a", "b", "c"}) == pulls
+
+
+@pytest.mark.parametrize(("started", "looks"), [(None, False), (1, False), (2, True), (40, True)])
+def test_events_are_read_where_containers_are_slow(started: float | None, looks: bool) -> None:  # noqa: FBT001
+    shown = times(50, None if started is None else 50 - started)
+
+    assert may_pull(shown) is looks
+
+
+# -- advice --------------------------------------------------------------------------------------------------
+
+
+def test_the_period_of_a_probe() -> None:
+    """Started after 2 s, Ready 12 s later: at the second attempt, 10 s after the first."""
+    advice = advise(times(14, 12), PROBE)
+
+    assert advice == Improvement(
+        "lower periodSeconds of the readiness probe of container web: up to 10 s of 14 s are its period", 4.5
+    )
+
+
+def test_the_delay_of_a_probe() -> None:
+    advice = advise(times(34, 31), PROBE._replace(delay=30.0))
+
+    assert advice == Improvement(
+        "lower initialDelaySeconds of the readiness probe of container web: pods pass its first attempt, "
+        "so it may be up to 30 s of 34 s",
+        15.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ready", "probe"),
+    [
+        (12, None),
+        (None, PROBE),
+        (3, PROBE),
+        (9, PROBE),
+        (12, PROBE._replace(period=1.0)),
+        (1, PROBE._replace(delay=1.0)),
+        (20, PROBE._replace(delay=30.0)),
+        (36, PROBE._replace(delay=30.0)),
+    ],
+    ids=[
+        "no probe",
+        "parts not known",
+        "the first attempt passed",
+        "before a second attempt",
+        "a short period",
+        "a short delay",
+        "Ready before the first attempt: another template",
+        "not at the first attempt, and before a second",
+    ],
+)
+def test_no_advice_that_the_times_do_not_support(ready: float | None, probe: Probe | None) -> None:
+    assert advise(times(40, ready), probe) is None
+
+
+# -- what is shown -------------------------------------------------------------------------------------------
+
+
+def test_the_hop_of_a_pod() -> None:
+    shown = times(110, 12, scheduled=95, unschedulable=2, pull_failed=1)
+    target = facts().target
+    assert not isinstance(target, Unread)
+
+    starts = Starts(shown, PROBE, Pulls(2.5, 3))
+    hop = pods_hop(facts(target=target._replace(starts=starts)))
+
+    assert hop.text == (
+        "from creation to ready, 4 pods: 95 s until scheduled, 3 s until containers run, 12 s until Ready, "
+        "no node fitted at first for 2, an image pull failed for 1, image pulls took 2.5 s in 3 of the pods"
+    )
+    assert hop.took == Took(110, 110)
+    assert hop.change is not None
+
+
+def _fast(starts: Starts | None) -> tuple[State, str, str]:
+    document = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5},
+        "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]},
+    }
+    fpa = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    found = examine_fast(fpa, (), LEADERS, starts)
+    return found.state, found.diagnosis, found.change
+
+
+def test_a_fast_autoscaler_with_nothing_wrong() -> None:
+    well = "its conditions report no problem"
+    assert _fast(None) == (State.OK, well, "")
+    text = f"{well}; pods take p50 14 s, p95 14 s to Ready (4 pods)"
+    assert _fast(Starts(times(14, None), PROBE)) == (State.OK, text, "")
+    state, text, change = _fast(Starts(times(14, 12), PROBE))
+    assert state is State.OK
+    assert "2 s until containers run, 12 s until Ready" in text
+    assert change.endswith("up to 10 s of 14 s are its period (saves 4.5 s)")

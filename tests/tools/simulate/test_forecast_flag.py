@@ -1,0 +1,135 @@
+"""`--forecast`: a policy with the floors that forecasts would have had, and what is said of them."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.cli import main
+from adapter.model.forecasts.settings import DAY
+from adapter.model.timestamps import SECOND
+from adapter.simulate.engine import EPOCH
+from adapter.simulate.policies import read_policy
+from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.simulation import Scenario, simulate
+from fastpath_tools.charts.recording import Recording, Restraint
+from tests.support.cards import weekly_load
+from tests.support.simulation import HPA, Printed, autoscaler, steps
+
+Run = Callable[..., Printed]
+
+pytestmark = pytest.mark.timeout(120)
+
+ASKING = HPA.replace(
+    "namespace: shop", "namespace: shop, annotations: {fastpath.io/forecast: 'maxExtra=50%'}"
+)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is printed of eight days, with and without the flag: a verdict takes seconds."""
+    folder = tmp_path_factory.mktemp("simulate")
+    (folder / "web.yaml").write_text(ASKING)
+    (folder / "load.csv").write_text(weekly_load(8))
+    given = ["--autoscaler", folder / "web.yaml", "--load", folder / "load.csv", "--pod-start=90s"]
+    patch = pytest.MonkeyPatch()
+    printed: dict[str, list[str]] = {"with": [], "without": []}
+    for name, flags in (("with", ["--forecast"]), ("without", [])):
+        patch.setattr("builtins.print", lambda text, end, to=printed[name]: to.append(text))
+        status = main.main(["simulate", *map(str, given), "--phases=1", "--policy=fast", "-o=json", *flags])
+        patch.undo()
+        assert status == 0
+    return {name: json.loads("".join(texts)) for name, texts in printed.items()}
+
+
+def test_the_row_with_a_forecast_stands_after_the_plain_one(documents: dict[str, Any]) -> None:
+    plain, acted = documents["with"]["policies"]
+    assert (plain["policy"], acted["policy"]) == ("fast", "fast with forecast")
+    assert acted["shortagePodSeconds"] < plain["shortagePodSeconds"]
+    assert acted["podSeconds"] > plain["podSeconds"]
+    assert acted["needPodSeconds"] == plain["needPodSeconds"]
+
+
+def test_the_plain_row_is_that_of_a_run_without_the_flag(documents: dict[str, Any]) -> None:
+    assert documents["with"]["policies"][0] == documents["without"]["policies"][0]
+    assert "forecasts" not in documents["without"]
+
+
+def test_each_day_has_its_verdict(documents: dict[str, Any]) -> None:
+    (forecast,) = documents["with"]["forecasts"]
+    assert forecast["policy"] == "fast with forecast"
+    *short, last = forecast["verdicts"]
+    for day, each in enumerate(short, 1):
+        assert each == {"second": day * DAY, "candidate": "", "missing": f"{day} of 7 days of history"}
+    assert len(short) == 6
+    assert (last["second"], last["missing"]) == (7 * DAY, "")
+    assert last["candidate"]
+
+
+def test_a_short_load_has_no_floors(simulated: Run) -> None:
+    printed = simulated("--policy=fast", "--forecast", "--phases=1")
+    assert printed.status == 0
+    rows = [line.split("   ") for line in printed.out.splitlines() if line.startswith("fast")]
+    figures = [[cell.strip() for cell in row[1:] if cell.strip()] for row in rows[:2]]
+    assert figures[0] == figures[1]
+    assert "fast with forecast: no verdict on day 1" in printed.out
+
+
+def test_the_budget_compares_the_row_with_a_forecast(simulated: Run) -> None:
+    printed = simulated("--policy=fast", "--forecast", "--phases=1", "--budget", "shortage<=100%")
+    assert printed.status == 0
+    assert "Budget kept: shortage of fast with forecast: " in printed.out
+
+
+def test_the_start_gives_the_zone_its_days(simulated: Run, folder: Path) -> None:
+    asking = HPA.replace(
+        "namespace: shop", "namespace: shop, annotations: {fastpath.io/forecast: timeZone=Europe/Berlin}"
+    )
+    (folder / "web.yaml").write_text(asking)
+    arguments = ("--policy=fast", "--forecast", "--phases=1")
+    assert "the load does not tell when it begins" in simulated(*arguments).out
+    dated = simulated(*arguments, "--start=2026-11-02T00:13:00Z")
+    assert dated.status == 0
+    assert "does not tell" not in dated.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--suggest",), "--suggest: cannot be combined with --forecast"),
+        (("--policy=native",), "--forecast: expected a policy that can have a floor: fast or boost"),
+    ],
+)
+def test_bad_input_is_one_sentence(simulated: Run, arguments: tuple[str, ...], message: str) -> None:
+    printed = simulated("--forecast", *arguments)
+    assert printed == (2, "", f"fastpath simulate: {message}\n")
+
+
+def test_without_numpy_the_extra_is_named(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    printed = simulated("--forecast")
+    assert printed.status == 1
+    assert "pip install 'fastpath-adapter[tools]'" in printed.err
+    assert simulated("--policy=fast").status == 0
+
+
+def test_the_picture_names_the_floors(simulated: Run) -> None:
+    drawn = simulated("--policy=fast", "--forecast", "--phases=1", "-o=svg")
+    assert drawn.status == 0
+    assert drawn.out.count('<g class="panel">') == 2
+    assert "<title>fast with forecast</title>" in drawn.out
+
+
+def test_a_count_that_a_forecast_holds_is_told_from_one_that_a_schedule_holds() -> None:
+    recording = Recording(3600, 12)
+    floors = ForecastFloors(EPOCH // SECOND, 600, [0, 8, 8, 0, 0, 0])
+    scenario = Scenario(autoscaler(), {"load": steps(3600, (0, 20.0))}, (20,), phases=1, floors=floors)
+    simulate(scenario, read_policy("fast"), observer=recording)
+    restraints = [column.restraint for column in recording.columns]
+    by_forecast = {place for place, each in enumerate(restraints) if each is Restraint.FORECAST}
+    assert by_forecast
+    assert by_forecast <= {2, 3, 4, 5}
+    assert Restraint.SCHEDULED not in restraints
