@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from adapter.cli import main
-from adapter.cli.convert import keda_notes
 from adapter.compose.clock import SystemClock
+from fastpath_tools.convert import keda_notes
 from tests.support import crd_schedules, structural
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
