@@ -111,6 +111,8 @@ class Scaler:
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self.targets, self.pods, problems.defects, self._endpoints
         )
+        runtime.relister.subscribe(self._scrapes.rules_changed.set)
+        runtime.relister.subscribe(self._endpoints.wake.set)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)

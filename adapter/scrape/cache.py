@@ -107,11 +107,6 @@ class ScrapedValues:
         self._listeners: list[Callable[[Hashable], None]] = []
         self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
-    @property
-    def generation(self) -> int:
-        """Number of the registry's snapshot; another one may have other scraped metrics."""
-        return self._registry().generation
-
     async def run(self) -> None:
         await self._schedule.run()
 
