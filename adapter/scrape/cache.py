@@ -130,10 +130,9 @@ class ScrapedValues:
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.pod_query is not None else None
 
-    def window_of(self, metric: str) -> float | None:
-        """Return the seconds that a value covers: 0 for a gauge, None if the metric is not scraped."""
-        entry = self.entry_of(metric)
-        return None if entry is None else _window(entry) * self._schedule.stretch
+    def window_of(self, entry: CustomEntry) -> float:
+        """Return the seconds that a value covers: 0 for a gauge."""
+        return _window(entry) * self._schedule.stretch
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
