@@ -127,7 +127,6 @@ async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> 
         assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
         assert not here.scraped.is_scraped("depth")
         assert here.scraped.entry_of("depth") is None
-        assert here.scraped.entry_of("depth") is None
 
 
 async def test_the_window_that_a_value_speaks_for() -> None:
