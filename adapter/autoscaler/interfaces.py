@@ -58,6 +58,16 @@ class SelectedPodCache(Protocol):
         ...
 
 
+class BoundsUntil(NamedTuple):
+    """The bounds of an autoscaler, None outside all windows, and until when they hold (ns; None: no end)."""
+
+    bounds: ScheduledBounds | None
+    until: int | None
+
+
+NO_BOUNDS = BoundsUntil(None, None)
+
+
 class Schedules(Protocol):
     """The schedules of the cluster."""
 
@@ -66,8 +76,8 @@ class Schedules(Protocol):
         """Whether all schedules are known."""
         ...
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
-        """Return the bounds of an autoscaler at `now` (ns), None outside all windows.
+    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
+        """Return the bounds of an autoscaler at `now` (ns).
 
         `lead` is by how many seconds a floor begins early if its schedule asks for that. NotSyncedError while
         the bounds are being computed; the autoscaler is touched when they are known.
@@ -80,8 +90,8 @@ class NoSchedules:
 
     synced = True
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:  # noqa: ARG002 - the protocol's
-        return None
+    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:  # noqa: ARG002 - the protocol's
+        return NO_BOUNDS
 
 
 class ForecastFloor(NamedTuple):

@@ -276,8 +276,13 @@ class Controller:
                 started = now = self._clock.monotonic()
 
     def _schedule_next(self, state: AutoscalerState, now: float) -> None:
-        if not state.is_writing and not state.is_closed:
-            self._schedule(state.key, now + _period(state))
+        """Have an autoscaler decided after its period, or at a boundary of its schedules before that."""
+        if state.is_writing or state.is_closed:
+            return
+        due = now + _period(state)
+        if state.boundary is not None and not state.failures:
+            due = min(due, self._decision_clock.monotonic_at(state.boundary))
+        self._schedule(state.key, due)
 
     def _follow_clock(self) -> None:
         if by := self._decision_clock.jump():
@@ -286,6 +291,8 @@ class Controller:
             for key, entry in self._entries.items():
                 with self._defects.contain(_UNEXPECTED, key):
                     entry.state.set_clock(by)
+                    if entry.state.boundary is not None:
+                        self.touch(key)
 
     # -- one autoscaler --------------------------------------------------------------------------------------
 
@@ -311,12 +318,10 @@ class Controller:
             self._note_defect(state, error)
         finally:
             state.is_writing = False
-            if not state.is_closed:
-                self._scheduler.reschedule(state.key, self._clock.monotonic() + _period(state))
-                self._wake.set()
-                if entry.changed:
-                    entry.changed = False
-                    self.touch(state.key)
+            self._schedule_next(state, self._clock.monotonic())
+            if entry.changed:
+                entry.changed = False
+                self.touch(state.key)
 
     def _note_defect(self, state: AutoscalerState, error: Exception) -> None:
         state.note_failure()

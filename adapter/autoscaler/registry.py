@@ -25,9 +25,6 @@ from adapter.model.autoscaling.shards import Shard
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.defects import Defects
 
-_PERIOD = 1.0
-"""How often, in seconds, the rules are checked for changes."""
-
 _MOST_RIVALS = 20
 """The most autoscalers of a target that are decided at once when another one comes or goes."""
 
@@ -50,6 +47,8 @@ class ScrapeSubscriptions:
         self.targets = targets
         self.pods = pods
         self._subscriptions: dict[Key, _Subscription] = {}
+        self.rules_changed = asyncio.Event()
+        """Set when metrics may have started or stopped being scraped."""
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
@@ -77,14 +76,12 @@ class ScrapeSubscriptions:
             gone.close()
 
     async def run(self) -> None:
-        """Follow the rules until cancelled: metrics may start or stop being scraped."""
-        generation = self.scraped.generation
+        """Follow the rules until cancelled."""
         while True:
-            await asyncio.sleep(_PERIOD)
-            if self.scraped.generation != generation:
-                generation = self.scraped.generation
-                for _ in in_steps(list(self._subscriptions.items()), self._settle, self._defects):
-                    await asyncio.sleep(0)
+            await self.rules_changed.wait()
+            self.rules_changed.clear()
+            for _ in in_steps(list(self._subscriptions.items()), self._settle, self._defects):
+                await asyncio.sleep(0)
 
     def _settle(self, known: tuple[Key, "_Subscription"]) -> None:
         key, subscription = known

@@ -14,6 +14,8 @@ from adapter.model.timestamps import SECOND
 _SLEWED = SECOND
 """A difference between the clocks that a time daemon may cause, which is not a jump."""
 
+_ROUNDING = 1e-6
+
 _MOST_STALE = 1000
 """Former entries in the heap beside twice those that count; then all are dropped."""
 
@@ -35,6 +37,10 @@ class DecisionClock:
     def now(self) -> int:
         """Return the time, which never goes back except by what `jump` returned."""
         return self._monotonic() + self._offset
+
+    def monotonic_at(self, instant: int) -> float:
+        """Return the monotonic second at which it will be `instant`; not earlier, whatever floats round."""
+        return (instant - self._offset) / SECOND + _ROUNDING
 
     def jump(self) -> int:
         """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""

@@ -248,16 +248,16 @@ class Subscriptions:
         for metric, spec, source, found in zip(
             prepared.metrics, self._specs, self._sources, read, strict=True
         ):
-            reading = found
+            reading, sampled, span = found, source.sampled, source.span
             if not isinstance(reading, Unavailable):
                 by_pods = _depends_on_pods(spec)
                 if why := stale or (behind if by_pods else ""):
                     whole = {"overdue_pods": ()} if isinstance(reading, PodsReading) else {}
                     reading = msgspec.structs.replace(reading, overdue=why, **whole)
                 if by_pods:
-                    most = _most_ready(following, source, now)
+                    most = _most_ready(following, sampled, span, now)
                     reading = msgspec.structs.replace(reading, most_then=most)
-            inputs.append(MetricInput(metric.description, reading, source.sampled, source.span))
+            inputs.append(MetricInput(metric.description, reading, sampled, span))
         return tuple(inputs)
 
 
@@ -274,11 +274,10 @@ def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: in
     return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
 
 
-def _most_ready(following: PodSubscription, source: MetricSource, now: int) -> int:
+def _most_ready(following: PodSubscription, sampled: int | None, span: int | None, now: int) -> int:
     """Return the largest number of ready pods over the time that a reading covers."""
-    span = ASSUMED_WINDOW + ASSUMED_INTERVAL if source.span is None else source.span
-    age = span if source.sampled is None else span + max(0, now - source.sampled)
-    return following.max_ready(age)
+    age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
+    return following.max_ready(age if sampled is None else age + max(0, now - sampled))
 
 
 def _depends_on_pods(metric: MetricSpec) -> bool:

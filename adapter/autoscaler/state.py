@@ -102,6 +102,8 @@ class AutoscalerState:
         """What the forecast says. Set by the `ForecastBook` alone, if the spec asks for a forecast."""
         self.schedule: ScheduledBounds | None = None
         """The bounds of the windows that are active, as `follow_schedule` last found them."""
+        self.boundary: int | None = None
+        """When these bounds are to be looked at again, in nanoseconds; None for never."""
         self.forecast = 0
         """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
         self.bounds: ScheduledBounds | None = None
@@ -299,10 +301,11 @@ class AutoscalerState:
     def follow_schedule(self, now: int) -> bool:
         """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
         schedules = self._context.schedules
+        self.boundary = None
         if not schedules.synced:
             return False
         try:
-            schedule = schedules.bounds_of(self.key, now, self.lead)
+            schedule, self.boundary = schedules.bounds_of(self.key, now, self.lead)
         except NotSyncedError:
             return False
         floor = self.forecast_floor

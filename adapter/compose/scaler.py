@@ -111,6 +111,8 @@ class Scaler:
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self.targets, self.pods, problems.defects, self._endpoints
         )
+        runtime.relister.subscribe(self._scrapes.rules_changed.set)
+        runtime.relister.subscribe(self._endpoints.wake.set)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
@@ -210,7 +212,7 @@ class Scaler:
                 floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
                 ready_times = ReadyTimesStore(writer, self.floors.namespace, self._shard, problems)
             controller = self._build_controller(actuator, poller, floors)
-            self._registry.controller = controller
+            self._follow(controller)
             try:
                 await self._source.put_all()
                 work = {
@@ -227,7 +229,6 @@ class Scaler:
                 if ready_times is not None:
                     work["ready times"] = ready_times.run(controller)
                 if self._schedules is not None:
-                    work["schedules"] = self._schedules.follow(controller)
                     work["statuses of schedules"] = ScheduleReporter(
                         self._schedules.cache,
                         writer,
@@ -245,7 +246,7 @@ class Scaler:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
             finally:
-                self._registry.controller = None
+                self._follow(None)
                 self._boosted_hpas.end()
                 if ready_times is not None:
                     await ready_times.drain(controller, _DRAIN_TIMEOUT)
@@ -253,6 +254,12 @@ class Scaler:
                 if self._files is None:
                     await statuses.drain(_DRAIN_TIMEOUT)
                     await events.drain(_DRAIN_TIMEOUT)
+
+    def _follow(self, controller: Controller | None) -> None:
+        """Have changes go to the controller of a term, None between terms."""
+        self._registry.controller = controller
+        if self._schedules is not None:
+            self._schedules.controller = controller
 
     def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         runtime = self._runtime

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -97,6 +97,7 @@ class Relister:
         self._reported: dict[str, frozenset[str]] = {}  # rules by fault
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
+        self._listeners: list[Callable[[], None]] = []
         self.attempted = asyncio.Event()
         """Set when the first relist of the first rules has ended, with or without success."""
 
@@ -104,6 +105,10 @@ class Relister:
     def ruleset(self) -> Ruleset:
         """The rules in force."""
         return self._ruleset
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change of the registry. It must be quick and must not raise."""
+        self._listeners.append(changed)
 
     async def adopt(self, ruleset: Ruleset) -> None:
         """Replace the rules.
@@ -242,6 +247,8 @@ class Relister:
                 if collision not in old.collisions:
                     _log.warning("two sources for one metric", extra=facts(metric=collision))
             self.registry = made
+            for changed in self._listeners:
+                changed()
 
     def _report_rules(self, fault: str, message: str, texts: Mapping[str, str]) -> None:
         """Report a problem of rules, with a text for each, once when it begins; end it for all others."""

@@ -110,11 +110,6 @@ class ScrapedValues:
         self._listeners: list[Callable[[Hashable], None]] = []
         self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
-    @property
-    def generation(self) -> int:
-        """Number of the registry's snapshot; another one may have other scraped metrics."""
-        return self._registry().generation
-
     async def run(self) -> None:
         await self._schedule.run()
 
@@ -138,10 +133,9 @@ class ScrapedValues:
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.scraped is not None else None
 
-    def window_of(self, metric: str) -> float | None:
-        """Return the seconds that a value covers: 0 for a gauge, None if the metric is not scraped."""
-        entry = self.entry_of(metric)
-        return None if entry is None else window_of(entry) * self._schedule.stretch
+    def window_of(self, entry: CustomEntry) -> float:
+        """Return the seconds that a value covers: 0 for a gauge."""
+        return window_of(entry) * self._schedule.stretch
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]

@@ -238,7 +238,7 @@ class World:
     def entry_of(self, metric: str) -> object:
         return _Entry()
 
-    def window_of(self, metric: str) -> float:
+    def window_of(self, entry: Any) -> float:
         return 0.0
 
     def read(

@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.interfaces import NO_BOUNDS, Key
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
@@ -16,7 +15,6 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.schedules import windows
 from adapter.model.schedules.bounds import ScheduledBounds, SpansOfDay
-from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
@@ -34,21 +32,11 @@ CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
 
 
 class HandController:
-    """What a book asks of a controller: the time, and the states of autoscalers."""
+    """What a book has of a controller, and the time of a test."""
 
     def __init__(self) -> None:
         self.time: int = NOW
-        self.states: dict[Key, Any] = {}
         self.touched: list[Key] = []
-
-    def now(self) -> int:
-        return self.time
-
-    def find(self, key: Key) -> Any:
-        return self.states.get(key)
-
-    def touch(self, key: Key) -> None:
-        self.touched.append(key)
 
     def touch_all(self, keys: Iterable[Key]) -> None:
         self.touched += sorted(keys)
@@ -69,7 +57,7 @@ class Bench:
     def bounds(self, key: Key, lead: int = 0) -> ScheduledBounds | None:
         """Return the bounds, None also while they are being computed."""
         with contextlib.suppress(NotSyncedError):
-            return self.book.bounds_of(key, self.controller.time, lead)
+            return self.book.bounds_of(key, self.controller.time, lead).bounds
         return None
 
     def active(self, key: Key = OWN) -> tuple[str, ...]:
@@ -122,7 +110,7 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.delete("fastpathschedule", "office", "shop")
     await until(lambda: not bench.book.has(OWN))
-    assert bench.book.bounds_of(OWN, NOW, 0) is None
+    assert bench.book.bounds_of(OWN, NOW, 0) == NO_BOUNDS
     bench.cluster.delete("fastpathschedule", "limit", "shop")
     await until(lambda: not bench.book.has(HPA))
 
@@ -179,43 +167,24 @@ async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
     await until(lambda: bench.bounds(OWN) is not None)
 
 
-async def test_boundaries_and_changes_wake_the_loop(bench: Bench) -> None:
-    controller = bench.controller
-    controller.states[OWN] = SimpleNamespace(lead=0, schedule=None)
-    task = asyncio.create_task(bench.book.follow(controller))
-    try:
-        await until(lambda: bench.book.controller is not None)
-        bench.create(DAY)
-        await until(lambda: controller.touched == [OWN, HPA])  # their bounds are known now
-        controller.states[OWN].schedule = bench.bounds(OWN)
-        assert controller.states[OWN].schedule is not None
-        controller.touched.clear()
-        controller.time += 6 * 3600 * SECOND
-        await until(lambda: OWN in controller.touched)
-        assert bench.bounds(OWN) is None
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    assert bench.book.controller is None
-
-
-async def test_a_defect_in_the_bounds_of_one_keeps_no_other_from_its_boundary(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
     bench.create(DAY)
     await until(lambda: bench.active() == ("shop/office day",))
-    bounds_of = bench.book.bounds_of
+    _, end = bench.book.bounds_of(OWN, NOW, 0)
+    assert end is not None
+    assert bench.book.bounds_of(OWN, end - 1, 0).bounds == bench.bounds(OWN)
+    assert bench.book.bounds_of(OWN, end, 0).bounds is None
 
-    def breaks(key: Key, now: int, lead: int) -> Any:
-        return bounds_of(key, now, lead) if key == OWN else 1 // 0
 
-    monkeypatch.setattr(bench.book, "bounds_of", breaks)
-    bench.controller.states = {key: SimpleNamespace(lead=0, schedule=None) for key in (HPA, OWN)}
-    bench.book.controller = bench.controller
-    for key in (OWN, HPA):
-        bench.book._compare(key)  # the last one of a namespace has the first turn
-    await until(lambda: bench.controller.touched == [OWN])
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+async def test_changes_wake_the_loop(bench: Bench) -> None:
+    controller = bench.book.controller = bench.controller
+    bench.create(DAY)
+    await until(lambda: controller.touched == [OWN, HPA])
+    assert bench.bounds(OWN) is None  # being computed
+    await until(lambda: controller.touched == 2 * [OWN, HPA])
+    assert bench.active() == ("shop/office day",)
+    bench.cluster.delete("fastpathschedule", "office", "shop")
+    await until(lambda: controller.touched == 3 * [OWN, HPA])
 
 
 async def test_a_defect_in_the_spans_of_one_is_logged_once(

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -38,20 +38,21 @@ LONGEST = 0.1
 
 
 class HandController:
-    """Autoscalers that follow the bounds of a book when they are touched, as those of a controller do."""
+    """Autoscalers that follow the bounds of a book when they are touched, and at boundaries."""
 
     def __init__(self, book: ScheduleBook, keys: Iterable[Key]) -> None:
         self.time: int = MORNING * SECOND
         self._book = book
-        self.states: dict[Key, Any] = {key: SimpleNamespace(lead=0, schedule=None) for key in keys}
+        self.states: dict[Key, Any] = {key: SimpleNamespace(schedule=None, boundary=None) for key in keys}
         self.known: set[Key] = set()
         """Those whose bounds were known when they were decided last."""
 
-    def now(self) -> int:
-        return self.time
-
-    def find(self, key: Key) -> Any:
-        return self.states.get(key)
+    def move(self, seconds: int) -> None:
+        """Let time pass, or set the clock back, with which all are decided."""
+        self.time += seconds * SECOND
+        for key, state in self.states.items():
+            if seconds < 0 or (state.boundary is not None and state.boundary <= self.time):
+                self.touch(key)
 
     def touch(self, key: Key) -> None:
         """Decide an autoscaler in a step of its own."""
@@ -66,8 +67,9 @@ class HandController:
         if state is None:
             return
         self.known.discard(key)
+        state.boundary = None
         with contextlib.suppress(NotSyncedError):
-            state.schedule = self._book.bounds_of(key, self.time, 0)
+            state.schedule, state.boundary = self._book.bounds_of(key, self.time, 0)
             self.known.add(key)
 
 
@@ -97,16 +99,12 @@ class Bench:
         found: ScheduledBounds | None = self.controller.states[key].schedule
         return found
 
-    @contextlib.asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def following(self) -> Iterator[None]:
         controller: Any = self.controller
-        task = asyncio.create_task(self.book.follow(controller), name="schedules")
-        await until(lambda: self.book.controller is not None)
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        self.book.controller = controller
+        yield
+        self.book.controller = None
 
 
 def raw(name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> msgspec.Raw:
@@ -132,20 +130,18 @@ def put_victim(bench: Bench) -> None:
 
 async def test_many_begins_near_a_change_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 windows that begin each minute are refused; as many begins as are allowed cost little."""
-    monkeypatch.setattr(books, "PERIOD", 0.01)
     bench = Bench([VICTIM, Key("noisy", "web")])
-    async with bench.following():
-        with steps.measured() as taken:
-            for zone in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
-                endless = {"cron": "* * * * *", "for": "744h"}
-                bench.put(f"refused-{zone}", *[endless] * 100, zone=zone, targets=targets("web"))
-                often = {"cron": "*/3 * * * *", "for": "59s"}
-                bench.put(f"allowed-{zone}", *[often] * 4, zone=zone, targets=targets("web"))
-                put_victim(bench)
-            await until(lambda: {VICTIM, Key("noisy", "web")} <= bench.controller.known)
-            assert bench.bounds(VICTIM) is None
-            bench.controller.time += 60 * SECOND
-            await until(lambda: bench.bounds(VICTIM) is not None)
+    with bench.following(), steps.measured() as taken:
+        for zone in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
+            endless = {"cron": "* * * * *", "for": "744h"}
+            bench.put(f"refused-{zone}", *[endless] * 100, zone=zone, targets=targets("web"))
+            often = {"cron": "*/3 * * * *", "for": "59s"}
+            bench.put(f"allowed-{zone}", *[often] * 4, zone=zone, targets=targets("web"))
+            put_victim(bench)
+        await until(lambda: {VICTIM, Key("noisy", "web")} <= bench.controller.known)
+        assert bench.bounds(VICTIM) is None
+        bench.controller.move(60)
+        await until(lambda: bench.bounds(VICTIM) is not None)
     assert len(bench.problems.active()) == 3
     assert taken.longest < LONGEST
 
@@ -175,7 +171,6 @@ def test_refused_schedules_as_events() -> None:
 
 async def test_many_schedules_for_many_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 schedules for all of 100 autoscalers, each with 100 windows that begin 12 times a day."""
-    monkeypatch.setattr(books, "PERIOD", 0.01)
     names = [f"web-{number}" for number in range(100)]
     noisy = [Key("noisy", name) for name in names]
     bench = Bench([VICTIM, *noisy])
@@ -184,19 +179,18 @@ async def test_many_schedules_for_many_autoscalers(monkeypatch: pytest.MonkeyPat
     ]
     spec: dict[str, Any] = {"zone": "UTC", "targets": targets(*names)}
     found = [keep_schedule(raw(f"many-{number:03}", *listed, **spec)) for number in range(100)]
-    async with bench.following():
-        with steps.measured() as taken:
-            for each in found:
-                bench.store.put(each)
-                await asyncio.sleep(0)
-            put_victim(bench)
-            await until(lambda: VICTIM in bench.controller.known)
-            bench.controller.time += 60 * SECOND
-            await until(lambda: bench.bounds(VICTIM) is not None)
-            await until(lambda: bench.controller.known >= set(noisy))
-            bench.controller.time += 3600 * SECOND
-            await until(lambda: bench.bounds(VICTIM) is None)
-            await until(lambda: all(_excess(bench.bounds(key))[:4] == "100 " for key in noisy))
+    with bench.following(), steps.measured() as taken:
+        for each in found:
+            bench.store.put(each)
+            await asyncio.sleep(0)
+        put_victim(bench)
+        await until(lambda: VICTIM in bench.controller.known)
+        bench.controller.move(60)
+        await until(lambda: bench.bounds(VICTIM) is not None)
+        await until(lambda: bench.controller.known >= set(noisy))
+        bench.controller.move(3600)
+        await until(lambda: bench.bounds(VICTIM) is None)
+        await until(lambda: all(_excess(bench.bounds(key))[:4] == "100 " for key in noisy))
     assert taken.longest < LONGEST
     assert _excess(bench.bounds(noisy[0])) == (
         "100 FastPathSchedules with 10000 windows that begin 120000 times a day select it: expected at most "
@@ -211,7 +205,6 @@ def _excess(bounds: ScheduledBounds | None) -> str:
 
 async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first by name count, whichever came first."""
-    monkeypatch.setattr(books, "PERIOD", 0.01)
     monkeypatch.setattr(books, "MOST_WINDOWS", 3)
     monkeypatch.setattr(books, "MOST_BEGINS", 200)
     key, native = Key("noisy", "web"), Key("noisy", "web", is_native=True)
@@ -224,7 +217,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
         assert bounds is not None
         return bounds.floor, bounds.ceiling, bool(bounds.excess)
 
-    async with bench.following():
+    with bench.following():
         bench.put("c", day | {"minReplicas": 9}, targets=both)
         bench.put("b", day | {"minReplicas": 3, "maxReplicas": 8}, day, targets=both)
         await until(lambda: bench.bounds(key) is not None and shown() == (9, 9, False))
@@ -246,13 +239,12 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
 
 async def test_spans_are_computed_for_another_day_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many days, at a step of the clock back, and forward over a day."""
-    monkeypatch.setattr(books, "PERIOD", 0.001)
     bench = Bench([VICTIM])
-    async with bench.following():
+    with bench.following():
         put_victim(bench)
         await until(lambda: VICTIM in bench.controller.known)
         for hours in [*[1] * 50, -30, 30, -1, 100, 1]:
-            bench.controller.time += hours * 3600 * SECOND
+            bench.controller.move(hours * 3600)
             is_active = (bench.controller.time // SECOND // 60) % 1440 in range(361, 421)
             await _until_bounds(bench, is_active)
 

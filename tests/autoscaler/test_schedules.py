@@ -1,5 +1,6 @@
 """Schedules in the loop: boundaries, changes of leader, schedules that are edited, clocks that are set."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,17 +8,17 @@ import pytest
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.interfaces import ForecastFloor, Key
+from adapter.autoscaler.interfaces import BoundsUntil, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor, floor_of
 from adapter.model.ready_times import UNKNOWN, PodStart
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds
+from adapter.model.schedules.bounds import BoundsTimeline
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
-from tests.support.controller import LIVE, Bench, fpa
+from tests.support.controller import LIVE, Bench, HandClock, fpa
 from tests.support.scaling import NOW, external_metric, pods
 from tests.support.schedules import schedule
 
@@ -41,10 +42,11 @@ class HandSchedules:
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
         self.excess = ""
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
+    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
         if not self.computed:
             raise NotSyncedError("the bounds of its schedules are being computed")
-        return BoundsTimeline(self.by_key.get(key, ()), excess=self.excess).at(now // SECOND, lead)
+        timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
+        return BoundsUntil(timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND)
 
 
 class HandFloors:
@@ -157,6 +159,41 @@ async def test_an_autoscaler_has_the_floor_in_its_window_and_waits_at_its_end(be
     for _ in range(3):
         await bench.step(1)
     assert bench.counts() == [12, 3]
+
+
+class LoopClock(HandClock):
+    """Both clocks, as the time of the event loop."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return self.monotonic() + self.skew
+
+
+@pytest.mark.looptime
+async def test_a_boundary_is_exact(bench: ScheduleBench) -> None:
+    """Between two decisions, which are a minute apart, and after the clock was set at its next look."""
+    clock = bench.clock = LoopClock()
+    clock.skew = NOON + 0.25 - clock.monotonic()
+    bench.want(3)
+    bench.schedules.by_key = {OWN: (window("13:00:31", "14:00"), window("15:00", "16:00", 15))}
+    bench.start()
+    bench.own(3, syncPeriod="60s")
+    bench.give_floors()
+    task = asyncio.create_task(bench.controller.run())
+    await asyncio.sleep(30.7499)
+    assert bench.counts() == []
+    await asyncio.sleep(0.0002)
+    assert bench.counts() == [12]
+    bench.pods.pods["app=web"] = pods(12)
+    bench.server.tell("web")
+    await asyncio.sleep(10)
+    clock.skew += 2 * 3600
+    await asyncio.sleep(1)
+    assert bench.counts() == [12, 15]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_boosted_hpa_is_raised_and_reads_its_floor_until_the_window_ends(

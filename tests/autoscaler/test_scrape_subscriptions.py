@@ -208,16 +208,17 @@ async def test_callbacks_after_the_end_do_nothing() -> None:
 @pytest.mark.looptime
 async def test_other_rules() -> None:
     async with wanting("rules: []") as (here, around, wants):
+        here.relister.subscribe(wants.rules_changed.set)
         task = asyncio.create_task(wants.run())
         wants.put(autoscaler("depth"))
         assert around.targets_open == []
 
         await here.relister.adopt(compile_text(RULES))
-        await asyncio.sleep(2.1)
+        await asyncio.sleep(0.1)
         assert scraped(here) == ["a"]
 
         await here.relister.adopt(compile_text(RULES.replace("  scrape: {port: metrics}\n", "")))
-        await asyncio.sleep(2.1)
+        await asyncio.sleep(0.1)
         assert (scraped(here), around.targets_open) == ([], [])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -119,7 +119,9 @@ async def test_a_window_from_its_begin_to_its_end(tmp_path: Path, world: World) 
         assert status(world)["nextBoundary"] == ahead
         assert (world.replicas(OWN), world.replicas(BOOSTED)) == (LIMITS[0], LIMITS[0])
 
-        await until(lambda: world.replicas(OWN) == world.replicas(BOOSTED) == 8, WAIT)
+        await asyncio.sleep(begin.timestamp() - 0.1 - CLOCK.wall())
+        assert (world.replicas(OWN), world.replicas(BOOSTED)) == (LIMITS[0], LIMITS[0])
+        await until(lambda: world.replicas(OWN) == world.replicas(BOOSTED) == 8, 1.0)
 
         assert now() >= begin
         await until(lambda: status(world)["active"] == "sale", WAIT)

@@ -66,6 +66,12 @@ async def step(here: World, seconds: float = 1.0) -> None:
 # --- which pods -----------------------------------------------------------------------------------
 
 
+def window_of(here: World, metric: str) -> float:
+    entry = here.scraped.entry_of(metric)
+    assert entry is not None
+    return here.scraped.window_of(entry)
+
+
 @pytest.mark.parametrize(
     ("pod", "more", "address"),
     [
@@ -121,7 +127,6 @@ async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> 
         assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
         assert not here.scraped.is_scraped("depth")
         assert here.scraped.entry_of("depth") is None
-        assert here.scraped.window_of("depth") is None
 
 
 async def test_the_window_that_a_value_speaks_for() -> None:
@@ -131,7 +136,7 @@ async def test_the_window_that_a_value_speaks_for() -> None:
             here.scraped.entry_of("hits")
             == here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="hits")]
         )
-        assert (here.scraped.window_of("depth"), here.scraped.window_of("hits")) == (0, 5)
+        assert (window_of(here, "depth"), window_of(here, "hits")) == (0, 5)
 
 
 async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> None:
@@ -425,7 +430,7 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
             await step(here, 4)
 
         assert read(here, "hits").values["a"] == (2, WALL + 20, False)
-        assert here.scraped.window_of("hits") == 20
+        assert window_of(here, "hits") == 20
         here.clock.advance(9)
         assert not math.isnan(read(here).values["a"].value)
         here.clock.advance(0.001)

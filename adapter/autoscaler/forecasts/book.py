@@ -55,7 +55,10 @@ _SOON = 5
 """Seconds to the next try while the rules are not known yet."""
 
 _PERIOD = 1.0
-"""How often, in seconds, new autoscalers, jobs that are due and the next minute are looked for."""
+"""How often, in seconds, new autoscalers, jobs that are due and the next minute are looked for.
+
+The minute itself is waited for, so a floor is not late. The clock may be set in between.
+"""
 
 _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""

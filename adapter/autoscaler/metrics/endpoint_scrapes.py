@@ -24,7 +24,8 @@ from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
 
 PERIOD = 1.0
-"""How often, in seconds, pods and rules are checked for changes. EndpointSlices take effect at once."""
+"""How often, in seconds, pods are looked at while endpoints are read: a subscription to them would name an
+autoscaler that selects them. Rules and EndpointSlices take effect at once."""
 
 
 class EndpointSubscriptions:
@@ -34,7 +35,8 @@ class EndpointSubscriptions:
         self._endpoints = endpoints
         self._context = context
         self._pods = pods
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
+        """Set when rules, EndpointSlices or what autoscalers read may have changed."""
         self._group: asyncio.TaskGroup | None = None
         self._services: dict[tuple[str, str], ServiceEndpoints] = {}
         self._own_pods: dict[tuple[str, LabelSelector], PodCache] = {}
@@ -45,22 +47,22 @@ class EndpointSubscriptions:
         metrics = autoscaler.spec.metrics or ()
         names = {each.external.metric.name for each in metrics if each.external is not None}
         self._endpoints.want(Key.of(autoscaler), names)
-        self._wake.set()
+        self.wake.set()
 
     def remove(self, key: Key) -> None:
         self._endpoints.want(key, ())
-        self._wake.set()
+        self.wake.set()
 
     async def run(self) -> None:
         """Follow endpoints and rules until cancelled."""
         async with asyncio.TaskGroup() as self._group:
             while True:
-                self._wake.clear()
+                self.wake.clear()
                 self._endpoints.follow()
                 self.settle()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PERIOD):
-                        await self._wake.wait()
+                    async with asyncio.timeout(PERIOD if self._endpoints.groups else None):
+                        await self.wake.wait()
 
     def settle(self) -> None:
         """Watch what the groups need and nothing else, and find the endpoints of each group."""
@@ -71,7 +73,7 @@ class EndpointSubscriptions:
             self._services.pop(key).abandon()
             self._stop(key)
         for namespace, name in services - self._services.keys():
-            made = ServiceEndpoints(self._context, namespace, name, self._wake.set)
+            made = ServiceEndpoints(self._context, namespace, name, self.wake.set)
             self._services[namespace, name] = made
             self._start((namespace, name), made)
         own = {_pods_of(source) for source in sources if not self._pods.covers(source.namespace)}

@@ -238,11 +238,10 @@ class ScrapedPodsSource:
     @property
     def span(self) -> int | None:
         """The time in nanoseconds that one scrape covers."""
-        window = self.scraped.window_of(self.metric)
         entry = self.scraped.entry_of(self.metric)
-        if window is None or entry is None or entry.rule.config.scrape is None:
+        if entry is None or entry.rule.config.scrape is None:
             return None
-        return round((window + entry.rule.config.scrape.access.interval) * SECOND)
+        return round((self.scraped.window_of(entry) + entry.rule.config.scrape.access.interval) * SECOND)
 
     def read(self, context: ReadContext) -> Reading:
         """Return the scraped values, and Prometheus' for pods without one."""

@@ -1,8 +1,8 @@
 """Which schedules are for which autoscaler, and when their bounds change.
 
-A boundary is no event of the cluster, so nothing wakes the loop at it. `follow` has an autoscaler decided
-when its bounds change: the bounds of each are kept until their next boundary, and wait for it in a heap. The
-time is that of decisions, which follows the clock of the machine when that is set.
+A boundary is no event of the cluster. So each answer says until when it holds, and the loop decides the
+autoscaler again at that instant. The time is that of decisions, which follows the clock of the machine when
+that is set.
 
 A tenant chooses how many schedules there are and how often their windows begin. So their spans are computed
 in steps of some milliseconds, and the steps take turns by namespace as those of scrapes do: until the bounds
@@ -13,26 +13,22 @@ of an autoscaler are known it is not decided, and others are. The work for one a
 import asyncio
 import bisect
 import functools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.interfaces import NO_BOUNDS, BoundsUntil, Key
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.scheduler import Scheduler
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, SpansOfDay
+from adapter.model.schedules.bounds import BoundsTimeline, SpansOfDay
 from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.defects import Defects
 from adapter.telemetry.problems import ProblemLog
-
-PERIOD = 0.5
-"""How often, in seconds, the heap is looked at."""
 
 MOST_WINDOWS = 500
 """The most windows of all schedules for one autoscaler: each of its boundaries looks at all of them."""
@@ -42,10 +38,7 @@ MOST_BEGINS = 5000
 
 PROBLEM = "schedule"
 
-UNEXPECTED = "unexpected error while computing the bounds of schedules"
-
-_MOST_AT_ONCE = 200
-"""The most boundaries that are taken from the heap in one step."""
+UNEXPECTED = "unexpected error while computing the spans of schedules"
 
 
 @dataclass(slots=True, eq=False)
@@ -119,10 +112,6 @@ class ScheduleBook:
         self.turns = FairTurns(watching.clock)
         """The turns of namespaces for all that is computed about schedules."""
         self._renewals: dict[SpansOfDay, ScrapeJob] = {}
-        self._boundaries = Scheduler()
-        self._waiting: dict[str, dict[Key, None]] = {}
-        """The autoscalers whose bounds may have changed, by namespace; each namespace has a job for them."""
-        self._looked = 0
 
     @property
     def synced(self) -> bool:
@@ -132,88 +121,23 @@ class ScheduleBook:
         """Tell whether a schedule is for an autoscaler."""
         return key in self._targets
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
+    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
         """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no ceiling.
 
         NotSyncedError while they are being computed.
         """
         target = self._targets.get(key)
         if target is None:
-            return None
+            return NO_BOUNDS
         timeline, instant = target.bounds(), now // SECOND
         if not timeline.keeps(instant, lead):
             self._renew(timeline, instant)
             if not all(part.covers(instant) for part in timeline.parts):
                 raise NotSyncedError("the bounds of its schedules are being computed")
-            self._boundaries.reschedule(key, timeline.next_look(instant, lead))
-        found = timeline.at(instant, lead)
-        if found is None or not key.is_native or found.ceiling is None:
-            return found
-        return None if found.floor is None and not found.excess else found.without_ceiling()
-
-    async def follow(self, controller: Controller) -> None:
-        """Have autoscalers decided when their bounds change, until cancelled."""
-        self.controller = controller
-        try:
-            while True:
-                await asyncio.sleep(PERIOD)
-                for _ in self._look(controller):
-                    await asyncio.sleep(0)
-        finally:
-            self.controller = None
-
-    # -- boundaries ------------------------------------------------------------------------------------------
-
-    def _look(self, controller: Controller) -> Iterator[None]:
-        """Compare the bounds of the autoscalers that are at a boundary; yield where other work may run."""
-        now = controller.now() // SECOND
-        if now < self._looked:  # the clock was set back: all boundaries come again
-            for key in self._targets:
-                self._compare(key)
-        self._looked = now
-        taken = 0
-        while (due := self._boundaries.pop(now)) is not None:
-            self._compare(due.key)
-            taken += 1
-            if taken % _MOST_AT_ONCE == 0:
-                yield
-
-    def _compare(self, key: Key) -> None:
-        """Have an autoscaler decided, in a turn of its namespace, if its bounds have changed."""
-        waiting = self._waiting.get(key.namespace)
-        if waiting is not None:
-            waiting[key] = None
-            return
-        self._waiting[key.namespace] = {key: None}
-        start(self.turns, key.namespace, self._compare_all(key.namespace), self._problems.defects)
-
-    def _compare_all(self, namespace: str) -> Generator[None, None, None]:
-        waiting = self._waiting[namespace]
-        try:
-            while waiting:
-                key, _ = waiting.popitem()
-                with self._problems.defects.contain(UNEXPECTED, key):
-                    self._touch_if_changed(key)
-                yield
-        finally:
-            del self._waiting[namespace]
-
-    def _touch_if_changed(self, key: Key) -> None:
-        controller = self.controller
-        state = None if controller is None else controller.find(key)
-        if controller is None or state is None:
-            return
-        now = controller.now()
-        if (target := self._targets.get(key)) is not None:
-            self._renew(target.bounds(), now // SECOND)
-        try:
-            found = self.bounds_of(key, now, state.lead)
-        except NotSyncedError:
-            return  # it is touched when they are known
-        if target is not None:
-            self._boundaries.reschedule(key, target.bounds().next_look(now // SECOND, state.lead))
-        if found != state.schedule:
-            controller.touch(key)
+        found, until = timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
+        if found is not None and key.is_native and found.ceiling is not None:
+            found = None if found.floor is None and not found.excess else found.without_ceiling()
+        return BoundsUntil(found, until)
 
     # -- spans -----------------------------------------------------------------------------------------------
 
@@ -257,8 +181,7 @@ class ScheduleBook:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
             touched |= dict.fromkeys(entry.targets)
         if self.controller is not None:
-            for key in touched:
-                self._compare(key)
+            self.controller.touch_all(touched)
 
     def _forget(self, subject: str, entry: _Entry) -> None:
         job = self._renewals.pop(entry.spans, None)
@@ -269,7 +192,6 @@ class ScheduleBook:
             target.remove(subject)
             if not target.names:
                 del self._targets[key]
-                self._boundaries.remove(key)
 
 
 def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _Entry:

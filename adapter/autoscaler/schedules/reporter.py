@@ -35,7 +35,10 @@ from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 1.0
-"""The least pause, in seconds, between two passes over the statuses."""
+"""The least pause, in seconds, between two passes over the statuses.
+
+A status is made of several caches and of decisions, which do not all tell when what it shows has changed.
+"""
 
 _REST = 9
 """How many times as long as a pass has computed the pause is: statuses take a tenth of the time, at most."""

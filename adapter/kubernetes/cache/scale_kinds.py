@@ -68,6 +68,8 @@ class CachedTarget:
         self.meant = key.api_version.rpartition("/")[0], key.kind
         self.followers: list[Callable[[], None]] = []
         self.kind: TargetKind | None = None
+        self.path = ""
+        """That of the scale, while the kind is known."""
         self.polled: ObservedScale | errors.KubernetesError | None = None
         self.polling: asyncio.Task[None] | None = None
 

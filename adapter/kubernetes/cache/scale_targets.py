@@ -167,6 +167,7 @@ class ScaleTargets:
             if resource is None:
                 return self._miss(entry)
             kind = entry.kind = self._kinds.join(entry, resource)
+            entry.path = f"{path_of(resource, key.namespace)}/{key.name}/scale"
         if not kind.decided:
             self._kinds.decide(kind)
             if not kind.decided:
@@ -180,7 +181,7 @@ class ScaleTargets:
         entry.stop_polling()
         if not reflector.synced:
             return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
-        return _scale_of(key, kind.resource, seen)
+        return _scale_of(entry, kind.resource, seen)
 
     def _miss(self, entry: CachedTarget) -> Unfound:
         if not self._kinds.miss(entry.meant):
@@ -205,17 +206,17 @@ class ScaleTargets:
     def _look_at_polled(self, entry: CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
             name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
-            entry.polling = self._group.create_task(self._poll(entry, kind.resource), name=name)
+            entry.polling = self._group.create_task(self._poll(entry), name=name)
         polled = entry.polled
         if polled is None:
             return Unfound(NOT_YET, known=False)
         if isinstance(polled, errors.KubernetesError):
             return Unfound(polled.said or str(polled), known=is_refused(polled))
-        return _scale_of(entry.key, kind.resource, polled)
+        return _scale_of(entry, kind.resource, polled)
 
-    async def _poll(self, entry: CachedTarget, resource: APIResource) -> None:
+    async def _poll(self, entry: CachedTarget) -> None:
         """Read a scale at intervals. The last one stays while the API server cannot be reached."""
-        path = _scale_path(resource, entry.key)
+        path = entry.path
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)
             if isinstance(found, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(found):
@@ -245,23 +246,20 @@ def _is_same(
     return one is other
 
 
-def _scale_of(key: TargetName, resource: APIResource, seen: ObservedScale | None) -> ScaleTarget | Unfound:
+def _scale_of(
+    entry: CachedTarget, resource: APIResource, seen: ObservedScale | None
+) -> ScaleTarget | Unfound:
     if seen is None:
-        return Unfound(f"{resource.group_resource} {quote(key.name)} not found")
+        return Unfound(f"{resource.group_resource} {quote(entry.key.name)} not found")
     if seen.replicas is None:
         return Unfound("Internal error occurred: the spec replicas field does not exist")
-    path = _scale_path(resource, key)
     return ScaleTarget(
         seen.replicas,
         seen.status_replicas,
         seen.selector,
         seen.resource_version,
         seen.manager,
-        path,
+        entry.path,
         seen.uid,
         seen.since,
     )
-
-
-def _scale_path(resource: APIResource, key: TargetName) -> str:
-    return f"{path_of(resource, key.namespace)}/{key.name}/scale"

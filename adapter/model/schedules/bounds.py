@@ -169,6 +169,7 @@ class BoundsTimeline:
         self, schedules: Sequence[Schedule], shared: Sequence[SpansOfDay] = (), excess: str = ""
     ) -> None:
         self.parts = (*shared, *map(SpansOfDay, schedules))
+        self._shared = shared
         self._excess = excess
         self._kept = _NOTHING
 
@@ -189,12 +190,6 @@ class BoundsTimeline:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
         self.at(instant, lead)
         return self._kept.until
-
-    def next_look(self, instant: int, lead: int = 0) -> int:
-        """Return when the bounds change, or before that when spans are to be computed for another day."""
-        change = self.next_change(instant, lead)
-        ending = min((part.last for part in self.parts), default=change) - _RENEWED
-        return min(change, ending) if ending > instant else change
 
     def _evaluate(self, instant: int, lead: int) -> _Kept:
         floor: int | None = None
@@ -221,8 +216,11 @@ class BoundsTimeline:
             if window.floor is not None and (floor is None or window.floor >= floor):
                 until = end if until is None or window.floor != floor else max(until, end)
                 floor = window.floor
-        # a span may end long after the others were computed: what begins in between is not among them
+        # A span may end long after the others were computed: what begins in between is not among them.
         change = min([change, *(part.last for part in self.parts)])
+        # Shared spans are computed for another day by their owner, who looks before they end.
+        endings = (part.last - _RENEWED for part in self._shared)
+        change = min([change, *(ending for ending in endings if ending > instant)])
         found = None
         if active or early or self._excess:
             if floor is not None and ceiling is not None:
