@@ -24,7 +24,7 @@ from tests.support.world import vector, world
 PATH = "horizontalpodautoscalers.autoscaling"
 
 
-class Case:
+class FloorBench:
     """A provider of floors, and a boosted HPA ``shop/web`` (uid 1, version 100, at most 50 replicas)."""
 
     def __init__(self) -> None:
@@ -74,15 +74,15 @@ def custom(
 
 
 @pytest.fixture
-def case() -> Case:
-    return Case()
+def case() -> FloorBench:
+    return FloorBench()
 
 
 # Which questions have an answer.
 
 
 @pytest.mark.parametrize("selector", ["autoscaler=web", "autoscaler==web"])
-async def test_one_equality_is_answered_with_one_item(case: Case, selector: str) -> None:
+async def test_one_equality_is_answered_with_one_item(case: FloorBench, selector: str) -> None:
     case.publish(entry(7))
     answer = await case.provider.external(external(selector))
     (item,) = answer.items
@@ -104,14 +104,14 @@ async def test_one_equality_is_answered_with_one_item(case: Case, selector: str)
         "autoscaler=web,autoscaler=api",
     ],
 )
-async def test_any_other_selector_is_refused(case: Case, selector: str) -> None:
+async def test_any_other_selector_is_refused(case: FloorBench, selector: str) -> None:
     with pytest.raises(BadRequestError, match=r"labelSelector=autoscaler=NAME and no other selector$"):
         await case.provider.external(external(selector))
     assert case.floors.reads == 0
 
 
 @pytest.mark.parametrize("resource", [PATH, "horizontalpodautoscalers"])
-async def test_the_floor_describes_the_autoscaler(case: Case, resource: str) -> None:
+async def test_the_floor_describes_the_autoscaler(case: FloorBench, resource: str) -> None:
     case.publish(entry(7))
     (item,) = (await case.provider.custom(custom("web", resource=resource))).items
     described = item.described
@@ -129,7 +129,7 @@ async def test_the_floor_describes_the_autoscaler(case: Case, resource: str) -> 
     [custom(None), custom(None, objects="app=web"), custom("web", selector="autoscaler=web")],
     ids=["all of them", "those that match", "a metric selector"],
 )
-async def test_a_custom_floor_is_of_one_name(case: Case, question: CustomQuestion) -> None:
+async def test_a_custom_floor_is_of_one_name(case: FloorBench, question: CustomQuestion) -> None:
     with pytest.raises(BadRequestError, match=r"read for one HPA by its name, without a selector$"):
         await case.provider.custom(question)
 
@@ -138,13 +138,13 @@ async def test_a_custom_floor_is_of_one_name(case: Case, question: CustomQuestio
     ("resource", "namespace"),
     [("pods", "shop"), ("horizontalpodautoscalers.example.com", "shop"), ("namespaces", None), (PATH, None)],
 )
-async def test_nothing_else_has_a_floor(case: Case, resource: str, namespace: str | None) -> None:
+async def test_other_objects_have_no_floor(case: FloorBench, resource: str, namespace: str | None) -> None:
     with pytest.raises(NotFoundError, match=f"could not find the metric fastpath_replicas for {resource}$"):
         await case.provider.custom(custom("web", namespace, resource))
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("shop", "api"), ("other", "web")])
-async def test_an_unknown_autoscaler_is_named(case: Case, namespace: str, name: str) -> None:
+async def test_an_unknown_autoscaler_is_named(case: FloorBench, namespace: str, name: str) -> None:
     case.publish(entry(7))
     message = f'^{PATH} "{name}" not found in the namespace "{namespace}"$'
     with pytest.raises(NotFoundError, match=message):
@@ -153,7 +153,7 @@ async def test_an_unknown_autoscaler_is_named(case: Case, namespace: str, name: 
         await case.provider.custom(custom(name, namespace))
 
 
-async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: Case) -> None:
+async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: FloorBench) -> None:
     name = "w" * 200
     case.autoscalers.known["shop", name] = ObservedHPA("1", "100", 50, boosts=True)
     case.publish(entry(7, name=name))
@@ -164,17 +164,17 @@ async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: Case) -> N
 # Which number.
 
 
-async def test_without_a_floor_it_is_0(case: Case) -> None:
+async def test_without_a_floor_it_is_0(case: FloorBench) -> None:
     assert await case.ask() == 0
 
 
-async def test_the_time_of_the_value_is_now(case: Case) -> None:
+async def test_the_time_of_the_value_is_now(case: FloorBench) -> None:
     case.clock.advance(5)
     (item,) = (await case.provider.external(external("autoscaler=web"))).items
     assert item.time == WALL + 5
 
 
-async def test_a_floor_ends_by_itself(case: Case) -> None:
+async def test_a_floor_ends_by_itself(case: FloorBench) -> None:
     case.publish(entry(7, until=WALL + 30))
     case.clock.advance(29.5)
     assert await case.ask() == 7
@@ -182,20 +182,20 @@ async def test_a_floor_ends_by_itself(case: Case) -> None:
     assert await case.ask() == 0
 
 
-async def test_a_floor_is_capped_by_the_maximum_of_today(case: Case) -> None:
+async def test_a_floor_is_capped_by_the_maximum_of_today(case: FloorBench) -> None:
     case.publish(entry(40))
     assert await case.ask() == 40
     case.change(version="101", most=20)
     assert await case.ask() == 20
 
 
-async def test_an_hpa_that_is_not_boosted_has_no_floor(case: Case) -> None:
+async def test_an_hpa_that_is_not_boosted_has_no_floor(case: FloorBench) -> None:
     case.publish(entry(7, seen="100"))
     case.change(version="101", boosts=False)
     assert await case.ask() == 0
 
 
-async def test_a_floor_of_another_hpa_does_not_count(case: Case) -> None:
+async def test_a_floor_of_another_hpa_does_not_count(case: FloorBench) -> None:
     case.publish(
         entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50")
     )
@@ -223,14 +223,14 @@ async def test_a_floor_of_another_hpa_does_not_count(case: Case) -> None:
     ],
 )
 async def test_a_floor_counts_where_the_cache_is_behind(
-    case: Case, change: Callable[[Case], None], expected: int
+    case: FloorBench, change: Callable[[FloorBench], None], expected: int
 ) -> None:
     case.publish(entry(40, seen="101"))
     change(case)
     assert await case.ask() == expected
 
 
-async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: Case) -> None:
+async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: FloorBench) -> None:
     case.change(version="abc", boosts=False)
     case.publish(entry(7, seen="abc"))
     assert await case.ask() == 0
@@ -241,7 +241,7 @@ async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: Ca
 
 
 async def test_the_floor_of_a_forecast_counts_beside_a_raise_and_where_the_cache_is_behind(
-    case: Case,
+    case: FloorBench,
 ) -> None:
     end = FineInstant(round((WALL + 60) * SECOND))
     case.publish(structs.replace(entry(7), forecast=9, forecast_until=end))
@@ -253,7 +253,7 @@ async def test_the_floor_of_a_forecast_counts_beside_a_raise_and_where_the_cache
     assert await case.ask() == 0
 
 
-async def test_a_floor_that_counts_though_the_cache_is_behind_still_ends(case: Case) -> None:
+async def test_a_floor_that_counts_though_the_cache_is_behind_still_ends(case: FloorBench) -> None:
     case.change(boosts=False)
     case.publish(entry(7, seen="101", until=WALL + 30))
     case.clock.advance(30)
@@ -263,31 +263,31 @@ async def test_a_floor_that_counts_though_the_cache_is_behind_still_ends(case: C
 # No old 0.
 
 
-async def test_a_higher_floor_that_has_not_come_yet_is_found(case: Case) -> None:
+async def test_a_higher_floor_that_has_not_come_yet_is_found(case: FloorBench) -> None:
     case.publish(entry(5))
     case.floors.publish(entry(7))
     assert await case.ask() == 7
 
 
-async def test_a_known_floor_is_answered_though_the_read_fails(case: Case) -> None:
+async def test_a_known_floor_is_answered_though_the_read_fails(case: FloorBench) -> None:
     case.publish(entry(7))
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     assert await case.ask() == 7
 
 
-async def test_each_answer_has_a_read_of_its_own(case: Case) -> None:
+async def test_each_answer_has_a_read_of_its_own(case: FloorBench) -> None:
     await case.provider.external(external("autoscaler=web"))
     assert case.floors.reads == 1
     await case.provider.external(external("autoscaler=web"))
     assert case.floors.reads == 2
 
 
-async def test_a_floor_that_has_not_come_yet_is_found(case: Case) -> None:
+async def test_a_floor_that_has_not_come_yet_is_found(case: FloorBench) -> None:
     case.floors.publish(entry(7))
     assert await case.ask() == 7
 
 
-async def test_what_the_cache_of_autoscalers_learns_meanwhile_counts(case: Case) -> None:
+async def test_changes_of_the_autoscaler_during_a_read_count(case: FloorBench) -> None:
     case.floors.publish(entry(40, seen="101"))
     case.floors.gate.clear()
     asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
@@ -298,7 +298,7 @@ async def test_what_the_cache_of_autoscalers_learns_meanwhile_counts(case: Case)
     assert item.milli == 20_000
 
 
-async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: Case) -> None:
+async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: FloorBench) -> None:
     case.floors.gate.clear()
     asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
     await asyncio.sleep(0)
@@ -308,7 +308,7 @@ async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: Case) -> Non
         await asked
 
 
-async def test_a_0_that_cannot_be_confirmed_is_an_error(case: Case) -> None:
+async def test_a_0_that_cannot_be_confirmed_is_an_error(case: FloorBench) -> None:
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     with pytest.raises(InternalError, match=r"the published floors cannot be read now$"):
         await case.ask()
@@ -316,7 +316,7 @@ async def test_a_0_that_cannot_be_confirmed_is_an_error(case: Case) -> None:
     assert await case.ask() == 7, "what is known to be a floor needs no read"
 
 
-async def test_floors_that_are_too_old_are_an_error(case: Case) -> None:
+async def test_floors_that_are_too_old_are_an_error(case: FloorBench) -> None:
     case.publish(entry(7))
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     case.floors.stale = True
@@ -324,7 +324,7 @@ async def test_floors_that_are_too_old_are_an_error(case: Case) -> None:
         await case.ask()
 
 
-async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: Case) -> None:
+async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: FloorBench) -> None:
     case.publish(entry(7))
     case.autoscalers.error = NotSyncedError("10.0.0.1 refuses")
     with pytest.raises(InternalError, match=r"the HPAs are not listed yet$"):
@@ -352,7 +352,7 @@ SERIES = {
 }
 
 
-async def test_the_floors_stand_beside_the_metrics_of_rules(case: Case) -> None:
+async def test_the_floors_stand_beside_the_metrics_of_rules(case: FloorBench) -> None:
     case.publish(entry(7))
     values = vector(({"hpa": "web"}, 1.0))
     async with world(RULES, answer=lambda _: values, lists=SERIES) as here:
@@ -370,7 +370,7 @@ async def test_the_floors_stand_beside_the_metrics_of_rules(case: Case) -> None:
         ]
 
 
-async def test_the_floors_are_listed_in_order(case: Case) -> None:
+async def test_the_floors_are_listed_in_order(case: FloorBench) -> None:
     async with world(RULES, lists=SERIES) as here:
         here.provider.register(FLOOR_METRIC, case.provider)
         listed = here.provider.custom_metrics()

@@ -30,7 +30,7 @@ EXTERNAL_RULES = MANIFESTS / "components" / "external" / "example-rules.yaml"
 RESOURCE_RULES = MANIFESTS / "components" / "resource-rules" / "resource.yaml"
 
 
-class Case(NamedTuple):
+class Installation(NamedTuple):
     """Components of kustomize, and the values of the chart that mean the same."""
 
     components: Sequence[str]
@@ -58,32 +58,34 @@ GIVEN: JSON = {"tls": {"existingSecret": "fastpath-serving"}}
 
 SCALER: JSON = {"scaler": {"enabled": True}}
 
-CASES: Mapping[str, Case] = {
-    "base": Case((), _values(**GIVEN)),
-    "certificate": Case((CERTS,), _values()),
-    "cert-manager": Case(
+CASES: Mapping[str, Installation] = {
+    "base": Installation((), _values(**GIVEN)),
+    "certificate": Installation((CERTS,), _values()),
+    "cert-manager": Installation(
         ("cert-manager",),
         _values(certManager={"enabled": True}),
         frozenset(
             {"Certificate/fastpath/fastpath-serving-ca only in kustomize"}
         ),  # a ServiceMonitor reads it
     ),
-    "external": Case(("external",), _values(external=True, **GIVEN)),
-    "resource": Case(("resource", "resource-rules"), _values(resource=True, **GIVEN)),
-    "service-monitor": Case(("service-monitor", CERTS), _values(serviceMonitor={"enabled": True})),
-    "scaler": Case(("scaler",), _values(**SCALER, **GIVEN)),
-    "scaler-in-process": Case(
+    "external": Installation(("external",), _values(external=True, **GIVEN)),
+    "resource": Installation(("resource", "resource-rules"), _values(resource=True, **GIVEN)),
+    "service-monitor": Installation(("service-monitor", CERTS), _values(serviceMonitor={"enabled": True})),
+    "scaler": Installation(("scaler",), _values(**SCALER, **GIVEN)),
+    "scaler-in-process": Installation(
         ("scaler-in-process",), _values(scaler={"enabled": True, "inProcess": True}, **GIVEN)
     ),
-    "boost": Case(("external", "scaler"), _values(boost={"enabled": True}, external=True, **SCALER, **GIVEN)),
-    "single-replica": Case(("single-replica",), _values(replicas=1, **GIVEN)),
-    "single-replica of both": Case(
+    "boost": Installation(
+        ("external", "scaler"), _values(boost={"enabled": True}, external=True, **SCALER, **GIVEN)
+    ),
+    "single-replica": Installation(("single-replica",), _values(replicas=1, **GIVEN)),
+    "single-replica of both": Installation(
         ("scaler", "single-replica"), _values(replicas=1, scaler={"enabled": True, "replicas": 1}, **GIVEN)
     ),
-    "network-policy": Case(
+    "network-policy": Installation(
         ("scaler", "network-policy"), _values(networkPolicy={"enabled": True}, **SCALER, **GIVEN)
     ),
-    "everything": Case(
+    "everything": Installation(
         (
             *(
                 "external",
@@ -106,7 +108,7 @@ CASES: Mapping[str, Case] = {
         ),
     ),
     **{
-        name: Case((name,), _values(**dict[str, Any]({name: {"enabled": True}}), **GIVEN))
+        name: Installation((name,), _values(**dict[str, Any]({name: {"enabled": True}}), **GIVEN))
         for name in ("alerts", "dashboards")
         if (MANIFESTS / "components" / name).is_dir()
     },

@@ -46,7 +46,7 @@ def parse(scrape: str, section: str = "externalRules") -> Parsed:
         ),
     ],
 )
-def test_what_is_read(scrape: str, config: ScrapeConfig) -> None:
+def test_keys_that_are_read(scrape: str, config: ScrapeConfig) -> None:
     parsed = parse(scrape)
 
     assert parsed.faults == parsed.fatal == ()
@@ -128,7 +128,7 @@ _SELECTOR = "expected a label selector as for kubectl -l, such as app=epp"
         ),
     ],
 )
-def test_what_is_refused(scrape: str, said: str) -> None:
+def test_keys_that_are_refused(scrape: str, said: str) -> None:
     parsed = parse(scrape)
 
     assert [str(fault) for fault in parsed.faults] == [f"f.yaml:3: externalRules[0].scrape{said}"]

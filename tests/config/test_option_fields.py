@@ -96,7 +96,7 @@ def test_deprecated_spellings_still_work_and_warn() -> None:
     assert refused("--plac=x") == ["--plac: unknown flag; --help lists all"]
 
 
-def test_what_has_no_effect_is_named_once() -> None:
+def test_options_without_effect_are_named_once() -> None:
     options, notices = COMMAND.parse(["--old=2", "--old=3", "--foreign=x"])
     assert options == TripOptions()
     assert notices == ("flags without effect here: --old",)
@@ -121,7 +121,7 @@ def test_a_verb_without_arguments_refuses_them() -> None:
     assert replace(command, takes_any_argument=True).parse(["here"]) == (PlaceOptions(), ())
 
 
-def test_the_help_hides_what_has_no_effect() -> None:
+def test_the_help_hides_options_without_effect() -> None:
     text = COMMAND.help_for(["-h"])
     assert (
         text
@@ -164,7 +164,7 @@ def test_the_documentation_has_a_table_for_each_group() -> None:
     assert "| `--stop strings` | `a,b` | Stops \\| ports. |" in page
 
 
-def test_what_arguments_can_be() -> None:
+def test_types_of_arguments() -> None:
     @dataclass(frozen=True, kw_only=True)
     class ShellOptions(CommandOptions):
         shell: tuple[str, ...] = arguments("bash", "zsh")

@@ -499,7 +499,7 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_refused_is_one_sentence(argv: list[str], said: str) -> None:
+def test_a_refusal_is_one_sentence(argv: list[str], said: str) -> None:
     assert refused(*argv) == [said]
 
 

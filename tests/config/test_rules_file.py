@@ -169,7 +169,7 @@ def test_a_colon_before_a_bracket_belongs_to_the_word() -> None:
         pytest.param('rules:\n- seriesQuery: "a\\/b"\n', "unknown escape character", id="escaped_slash"),
     ],
 )
-def test_what_gos_libyaml_refuses_is_refused(text: str, words: str) -> None:
+def test_text_that_gos_libyaml_refuses_is_refused(text: str, words: str) -> None:
     assert words in said(parse(text))[0]
 
 
@@ -217,7 +217,7 @@ def test_booleans_are_those_of_yaml_1_1(written: str, value: bool) -> None:  # n
 
 
 @pytest.mark.parametrize("written", ['"true"', "1", "!!bool maybe", "[]", "{}", "ja", '"y"'])
-def test_what_is_no_boolean_is_refused(written: str) -> None:
+def test_an_invalid_boolean_is_refused(written: str) -> None:
     (fault,) = parse(f"rules: [{{resources: {{namespaced: {written}}}}}]").faults
     assert (fault.path, fault.expected) == ("rules[0].resources.namespaced", "expected true or false")
 
@@ -523,7 +523,7 @@ def test_faulty_resource_rules_are_left_out(rules: str) -> None:
         pytest.param("%YAML 3.0\n---\na", 1, "not YAML", id="other YAML"),
     ],
 )
-def test_what_is_no_yaml_is_fatal(text: str, line: int, words: str) -> None:
+def test_invalid_yaml_is_fatal(text: str, line: int, words: str) -> None:
     parsed = parse(text)
     assert parsed.config == RulesConfig()
     (fault,) = parsed.fatal

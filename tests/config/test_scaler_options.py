@@ -29,7 +29,7 @@ def test_names_and_defaults_are_those_of_the_kubernetes_controllers() -> None:
     }
 
 
-def test_what_is_given_is_taken() -> None:
+def test_given_options_are_used() -> None:
     options = parse(
         "--leader-elect=false",
         "--leader-elect-lease-duration=60s",
@@ -95,5 +95,5 @@ def test_what_is_given_is_taken() -> None:
         ("--kube-api-write-qps=0", '--kube-api-write-qps: "0.0": expected a number above 0'),
     ],
 )
-def test_what_cannot_be_is_refused(argument: str, fault: str) -> None:
+def test_impossible_options_are_refused(argument: str, fault: str) -> None:
     assert refused(argument) == [fault]

@@ -50,7 +50,7 @@ def parse(scrape: str) -> Parsed:
         pytest.param("", None, id="null is no scraping"),
     ],
 )
-def test_what_is_read(scrape: str, config: ScrapeConfig | None) -> None:
+def test_keys_that_are_read(scrape: str, config: ScrapeConfig | None) -> None:
     parsed = parse(scrape)
 
     assert parsed.faults == parsed.fatal == ()
@@ -217,7 +217,7 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
     ],
 )
-def test_what_is_refused(scrape: str, said: str) -> None:
+def test_keys_that_are_refused(scrape: str, said: str) -> None:
     parsed = parse(scrape)
 
     assert [str(fault).split(": ", 1)[1] for fault in parsed.faults] == [said]

@@ -1,35 +1,18 @@
 """What an APIService and a review are decoded to, over HTTP."""
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes import apiservices, credentials
-from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import apiservices
 from adapter.kubernetes.apiservices import ResourceAttributes
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from fastpath_sandbox.apiserver.server import Cluster
 
 NAME = "v1beta1.custom.metrics.k8s.io"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.ClientConfiguration(cluster.url)
-
-    async def at_once(_seconds: float) -> None:
-        return
-
-    async with await kubernetes.connect(configuration, sleep=at_once, random=lambda: 0.0) as client:
-        yield client
+SERVICE = {"service": {"namespace": "a", "name": "b"}}
 
 
 def _create(cluster: Cluster, **more: object) -> None:
@@ -41,22 +24,23 @@ async def test_absent_is_none(client: KubernetesClient) -> None:
     assert await apiservices.fetch_registration(client, NAME) is None
 
 
-async def test_one_without_a_service_is_the_api_servers_own(
-    cluster: Cluster, client: KubernetesClient
+@pytest.mark.parametrize(
+    ("spec", "service"),
+    [
+        pytest.param({"group": "a.io", "version": "v1"}, None, id="the API server's own"),
+        pytest.param({**SERVICE, "caBundle": None}, ServiceReference("a", "b", 443), id="default port"),
+    ],
+)
+async def test_absent_fields_have_defaults(
+    cluster: Cluster, client: KubernetesClient, spec: dict[str, Any], service: ServiceReference | None
 ) -> None:
-    _create(cluster, spec={"group": "custom.metrics.k8s.io", "version": "v1beta1"})
-    assert await apiservices.fetch_registration(client, NAME) == Registration(None, Trust.SYSTEM)
-
-
-async def test_port_and_trust_have_defaults(cluster: Cluster, client: KubernetesClient) -> None:
-    _create(cluster, spec={"service": {"namespace": "a", "name": "b"}, "caBundle": None})
-    found = await apiservices.fetch_registration(client, NAME)
-    assert found == Registration(ServiceReference("a", "b", 443), Trust.SYSTEM)
+    _create(cluster, spec=spec)
+    assert await apiservices.fetch_registration(client, NAME) == Registration(service, Trust.SYSTEM)
 
 
 async def test_other_conditions_say_nothing(cluster: Cluster, client: KubernetesClient) -> None:
     conditions = [{"type": "Other", "status": "False", "reason": "No"}]
-    _create(cluster, spec={"service": {"namespace": "a", "name": "b"}}, status={"conditions": conditions})
+    _create(cluster, spec=SERVICE, status={"conditions": conditions})
     found = await apiservices.fetch_registration(client, NAME)
     assert found is not None
     assert (found.available, found.reason) == ("", "")
@@ -68,13 +52,13 @@ async def test_its_own_labels_win_over_its_services(cluster: Cluster, client: Ku
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b", "namespace": "a", "labels": labels}}
     )
     document = {"name": NAME, "labels": {"app": "own"}}
-    _create(cluster, metadata=document, spec={"service": {"namespace": "a", "name": "b"}})
+    _create(cluster, metadata=document, spec=SERVICE)
     found = await apiservices.fetch_registration(client, NAME)
     assert found is not None
     assert found.labels == {"app": "own", "k8s-app": "service"}
 
 
-async def test_what_is_no_apiservice_raises(cluster: Cluster, client: KubernetesClient) -> None:
+async def test_an_invalid_apiservice_raises(cluster: Cluster, client: KubernetesClient) -> None:
     _create(cluster, spec="none")
     with pytest.raises(KubernetesError, match="cannot be decoded"):
         await apiservices.fetch_registration(client, NAME)

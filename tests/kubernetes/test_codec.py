@@ -113,7 +113,7 @@ def test_empty_list(body: bytes) -> None:
         pytest.param(b"[1]", id="array"),
     ],
 )
-def test_what_is_no_list_is_refused(body: bytes) -> None:
+def test_an_invalid_list_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode(body, 4)
 
@@ -189,7 +189,7 @@ def test_watch_events_come_in_bounded_batches() -> None:
     assert max(sizes) <= 64
 
 
-def test_error_line_ends_the_watch_after_what_came_before() -> None:
+def test_an_error_line_ends_the_watch_after_earlier_events() -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (5)"}
     body = line("ADDED", document(1)) + line("ERROR", gone)
     assert watch(body, 10_000) == [
@@ -207,7 +207,7 @@ def test_error_line_ends_the_watch_after_what_came_before() -> None:
         pytest.param(b'{"type":"ADDED","object":{"metadata":{}}}', id="ended within a line"),
     ],
 )
-def test_what_is_no_watch_is_refused(body: bytes) -> None:
+def test_an_invalid_watch_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         watch(body, 5)
 

@@ -13,20 +13,9 @@ import pytest
 from adapter import errors
 from adapter.kubernetes import credentials
 from adapter.kubernetes.leader_election import pod_of
-from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def faults(clock: FakeClock) -> ProblemLog:
-    return ProblemLog(Monitoring(), clock)
 
 
 def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Path:

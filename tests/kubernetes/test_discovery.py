@@ -16,7 +16,6 @@ from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
-from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
@@ -240,21 +239,13 @@ async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
 # -- the catalogue in force ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def faults(clock: FakeClock) -> ProblemLog:
-    return ProblemLog(Monitoring(), clock)
-
-
 def aggregated(*groups: dict[str, Any]) -> Documents:
     return Documents({"/api": CORE, "/apis": {"items": list(groups)}}, AGGREGATED)
 
 
-async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_the_catalogue_is_unknown_before_the_first_reading(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
     source = CatalogueSource(aggregated(), clock, faults)
     with pytest.raises(errors.NotSyncedError):
         source.current()
@@ -321,7 +312,7 @@ async def test_a_cancelled_caller_leaves_the_reading_to_the_next(
         await first
 
 
-async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_a_failed_reading_keeps_the_catalogue(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     source = CatalogueSource(server, clock, faults)
     before = await source.refresh()

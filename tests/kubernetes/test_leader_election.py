@@ -93,7 +93,7 @@ def test_verdict(sighting: Sighting | None, now: float, verdict: LeaseVerdict) -
     assert judge(sighting, ME, now) == verdict
 
 
-def test_what_says_the_same_has_been_seen_since_then() -> None:
+def test_an_equal_record_keeps_its_time_of_sight() -> None:
     first = sight(None, lease(record()), 100.0)
     assert first == Sighting(record(), 100.0, lease(record()))
     labelled = sight(first, lease(record(), "8"), 107.0)
@@ -415,7 +415,7 @@ async def test_a_jump_of_the_clock_is_mended_by_the_next_renewal() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_the_work_raises_ends_the_election_and_gives_the_lease_back() -> None:
+async def test_an_error_of_the_work_ends_the_election_and_gives_the_lease_back() -> None:
     keeper = Keeper()
 
     async def work(_: LeaseFence) -> None:
@@ -482,7 +482,7 @@ async def test_a_lease_that_cannot_be_read_at_the_end_is_left_to_its_time() -> N
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("seconds", [1.5, 2.5], ids=["on its way", "made and not answered"])
-async def test_who_ends_while_it_takes_the_lease_keeps_nothing(seconds: float) -> None:
+async def test_a_candidate_that_stops_while_it_takes_the_lease_keeps_nothing(seconds: float) -> None:
     keeper = Keeper()
     late = Candidate(keeper, "a_1")
     late.line.before = late.line.after = lambda: 0.5 if not late.line.calls[1:] else 1.0
@@ -495,7 +495,7 @@ async def test_who_ends_while_it_takes_the_lease_keeps_nothing(seconds: float) -
 
 
 @pytest.mark.looptime
-async def test_who_ends_in_the_moment_it_won_gives_the_lease_back() -> None:
+async def test_a_candidate_that_stops_when_it_has_won_gives_the_lease_back() -> None:
     """The end of its watch is that moment: the lease is its own by then, and it does not lead yet."""
     keeper = Keeper()
     keeper.put(record("c_3"))
@@ -521,7 +521,9 @@ async def test_who_ends_in_the_moment_it_won_gives_the_lease_back() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_work_raises_while_the_lease_is_lost_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_the_work_while_the_lease_is_lost_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     keeper = Keeper()
 
     async def work(_: LeaseFence) -> None:
@@ -560,7 +562,7 @@ async def test_a_namespace_that_is_not_there_is_said() -> None:
 
 
 @pytest.mark.looptime
-async def test_who_is_always_too_late_follows() -> None:
+async def test_a_candidate_that_is_always_late_follows() -> None:
     """Another candidate writes after each read: it gives up after some attempts, and tries again later."""
     keeper = Keeper()
     keeper.put(record(""))
@@ -588,7 +590,7 @@ async def test_who_is_always_too_late_follows() -> None:
 ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 
 
-class World:
+class Succession:
     """Three candidates at any time that write as leaders do, and end one after the other.
 
     `attempts` has when a leader was let through its fence, `stale` every write that was made while another
@@ -675,20 +677,20 @@ async def test_two_hundred_killed_leaders(seed: int) -> None:
 
     No write by who does not hold the lease, no long gap.
     """
-    world = World(seed)
+    succession = Succession(seed)
     for _ in range(3):
-        world.spawn()
+        succession.spawn()
     gaps: list[float] = []
     while len(gaps) < 100:
-        await asyncio.sleep(world.dice.uniform(0.1, 5.0))
-        leader = world.leader()
-        if leader is None or not any(name == leader.name for _, name in world.attempts):
+        await asyncio.sleep(succession.dice.uniform(0.1, 5.0))
+        leader = succession.leader()
+        if leader is None or not any(name == leader.name for _, name in succession.attempts):
             continue
-        ended = await world.end(leader, ENDS[len(gaps) % len(ENDS)])
-        gaps.append(await world.wait_for_successor(leader, ended))
+        ended = await succession.end(leader, ENDS[len(gaps) % len(ENDS)])
+        gaps.append(await succession.wait_for_successor(leader, ended))
         await leader.stop()
-    for each in world.running:
+    for each in succession.running:
         await each.stop()
-    assert world.stale == []
-    assert world.writes > 300
+    assert succession.stale == []
+    assert succession.writes > 300
     assert max(gaps) <= 15 + 2

@@ -58,7 +58,7 @@ async def test_only_the_version_that_was_read_is_replaced() -> None:
         assert caught.value.status == 409
 
 
-async def test_what_others_put_into_a_lease_stays() -> None:
+async def test_fields_of_others_in_a_lease_stay() -> None:
     async with Cluster() as cluster, store_of(cluster.url) as store:
         await store.create(MINE, 1)
         cluster.patch(
@@ -134,7 +134,7 @@ async def test_an_empty_lease_has_no_holder() -> None:
         b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": 7}}',
     ],
 )
-async def test_what_is_no_lease_is_an_error(body: bytes) -> None:
+async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
     async def handle(_: web.BaseRequest) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
@@ -158,7 +158,8 @@ def test_times_are_those_of_the_api() -> None:
     assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)
 
 
-def build(clock: FakeClock) -> LeaseFence:
+@pytest.fixture
+def fence(clock: FakeClock) -> LeaseFence:
     return LeaseFence(clock, read_clocks(clock), hold=10.0, tolerance=2.5)
 
 
@@ -168,9 +169,7 @@ def refusal(fence: LeaseFence) -> str:
     return str(caught.value)
 
 
-def test_a_write_may_take_what_is_left_of_the_renew_deadline() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_write_may_take_the_rest_of_the_renew_deadline(clock: FakeClock, fence: LeaseFence) -> None:
     assert fence.check() == 10.0
     clock.advance(9.5)
     assert fence.check() == 0.5
@@ -179,9 +178,7 @@ def test_a_write_may_take_what_is_left_of_the_renew_deadline() -> None:
     assert fence.left() == 0
 
 
-def test_a_renewal_counts_from_when_it_was_sent() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_renewal_counts_from_when_it_was_sent(clock: FakeClock, fence: LeaseFence) -> None:
     clock.advance(4)
     sent = read_clocks(clock)
     clock.advance(3)
@@ -189,9 +186,7 @@ def test_a_renewal_counts_from_when_it_was_sent() -> None:
     assert fence.check() == 7.0
 
 
-def test_a_renewal_that_is_confirmed_late_takes_nothing_back() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_renewal_that_is_confirmed_late_takes_nothing_back(clock: FakeClock, fence: LeaseFence) -> None:
     early = read_clocks(clock)
     clock.advance(4)
     fence.renewed(read_clocks(clock))
@@ -199,9 +194,7 @@ def test_a_renewal_that_is_confirmed_late_takes_nothing_back() -> None:
     assert fence.check() == 10.0
 
 
-def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time(clock: FakeClock, fence: LeaseFence) -> None:
     clock.advance(9)
     sent = read_clocks(clock)
     clock.advance(4)
@@ -211,9 +204,9 @@ def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time() -> None:
 
 
 @pytest.mark.parametrize("jump", [2.6, -2.6, 86_400.0, -86_400.0])
-def test_a_jump_of_the_clock_shuts_until_the_next_renewal(jump: float) -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_jump_of_the_clock_shuts_until_the_next_renewal(
+    clock: FakeClock, fence: LeaseFence, jump: float
+) -> None:
     clock.advance(1)
     clock.set_wall(clock.wall() + jump)
     assert refusal(fence) == "the clock has jumped since the lease was last renewed"
@@ -222,24 +215,18 @@ def test_a_jump_of_the_clock_shuts_until_the_next_renewal(jump: float) -> None:
     assert fence.check() == 10.0
 
 
-def test_a_slewed_clock_is_no_jump() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_slewed_clock_is_no_jump(clock: FakeClock, fence: LeaseFence) -> None:
     clock.set_wall(clock.wall() + 2.4)
     assert fence.check() == 10.0
 
 
-def test_a_machine_that_slept_has_not_kept_its_lease() -> None:
+def test_a_machine_that_slept_has_not_kept_its_lease(clock: FakeClock, fence: LeaseFence) -> None:
     """Its monotonic clock stood still, the time of day did not."""
-    clock = FakeClock()
-    fence = build(clock)
     clock.set_wall(clock.wall() + 3600)
     assert fence.left() == 0
 
 
-def test_a_closed_fence_never_opens_again() -> None:
-    clock = FakeClock()
-    fence = build(clock)
+def test_a_closed_fence_never_opens_again(clock: FakeClock, fence: LeaseFence) -> None:
     fence.close()
     clock.advance(1)
     fence.renewed(read_clocks(clock))

@@ -64,7 +64,7 @@ class Adapter:
         }
 
 
-class World:
+class Aggregation:
     """A cluster, the adapter that it asks, and the client. `port` is the adapter's."""
 
     def __init__(
@@ -117,7 +117,7 @@ def register_version(cluster: Cluster, name: str, port: int) -> None:
 @contextlib.asynccontextmanager
 async def asking(
     authority: Authority, *, registered: bool = True, seconds: float = 5.0
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Aggregation]:
     adapter = Adapter()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", adapter.handle)
@@ -139,7 +139,7 @@ async def asking(
                     assert server.port is not None
                     register(cluster, server.port)
                 clock = FakeClock()
-                yield World(adapter, cluster, MetricsAPI(client, clock), clock, server.port or 0)
+                yield Aggregation(adapter, cluster, MetricsAPI(client, clock), clock, server.port or 0)
     finally:
         adapter.gate.set()
         await server.close()
@@ -194,44 +194,44 @@ DESCRIBED = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/services"
 @EACH
 async def test_questions_go_as_the_native_controller_sends_them(authority: Authority, name: str) -> None:
     ask, target, _ = QUESTIONS[name]
-    async with asking(authority) as world:
-        assert await ask(world.api) == ()
+    async with asking(authority) as aggregation:
+        assert await ask(aggregation.api) == ()
         # what a path or a query may hold both plainly and escaped is the same to every server
-        assert [unquote(asked) for asked in world.adapter.asked] == [unquote(target)]
+        assert [unquote(asked) for asked in aggregation.adapter.asked] == [unquote(target)]
 
 
 @pytest.mark.parametrize(
     "name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"]
 )
 async def test_the_name_of_an_object_stays_one_segment_of_the_path(authority: Authority, name: str) -> None:
-    async with asking(authority) as world:
-        assert await world.api.described(Described("services", "shop", name), "hits", "") == ()
-        (asked,) = world.adapter.asked
+    async with asking(authority) as aggregation:
+        assert await aggregation.api.described(Described("services", "shop", name), "hits", "") == ()
+        (asked,) = aggregation.adapter.asked
         assert not {"?", "#"} & set(asked)
         assert unquote(asked) == f"{DESCRIBED}/{name}/hits"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../pods/x", "a%2Fb"])
 async def test_a_name_that_leads_elsewhere_is_not_asked_for(authority: Authority, name: str) -> None:
-    async with asking(authority) as world:
+    async with asking(authority) as aggregation:
         with pytest.raises(KubernetesError, match="invalid resource name"):
-            await world.api.described(Described("services", "shop", name), "hits", "")
-        assert world.adapter.asked == []
+            await aggregation.api.described(Described("services", "shop", name), "hits", "")
+        assert aggregation.adapter.asked == []
 
 
 @EACH
 @pytest.mark.parametrize("body", [{"items": []}, {"items": None}, {}], ids=["empty", "null", "left out"])
 async def test_an_empty_answer_is_no_value_and_no_error(authority: Authority, name: str, body: Any) -> None:
-    async with asking(authority) as world:
-        world.adapter.body = body
-        assert await QUESTIONS[name][0](world.api) == ()
+    async with asking(authority) as aggregation:
+        aggregation.adapter.body = body
+        assert await QUESTIONS[name][0](aggregation.api) == ()
 
 
 async def test_custom_values(authority: Authority) -> None:
-    async with asking(authority) as world:
+    async with asking(authority) as aggregation:
         described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
         named = {"metric": {"name": "load", "selector": None}}
-        world.adapter.body = {
+        aggregation.adapter.body = {
             "kind": "MetricValueList",
             "apiVersion": "custom.metrics.k8s.io/v1beta2",
             "metadata": {},
@@ -246,7 +246,7 @@ async def test_custom_values(authority: Authority) -> None:
                 {"describedObject": described | {"name": "web-1"}, **named, "timestamp": None, "value": "0"},
             ],
         }
-        first, second = await world.api.pods("shop", "load", "", "")
+        first, second = await aggregation.api.pods("shop", "load", "", "")
 
         assert (first.described_object.name, first.value.milli) == ("web-0", 1500)
         assert (first.timestamp, first.window_seconds) == (read_instant(TIME), 60)
@@ -255,8 +255,8 @@ async def test_custom_values(authority: Authority) -> None:
 
 
 async def test_external_values(authority: Authority) -> None:
-    async with asking(authority) as world:
-        world.adapter.body = {
+    async with asking(authority) as aggregation:
+        aggregation.adapter.body = {
             "items": [
                 {
                     "metricName": "queue",
@@ -268,16 +268,16 @@ async def test_external_values(authority: Authority) -> None:
                 {"metricName": "queue", "metricLabels": None, "timestamp": TIME, "value": "-1"},
             ]
         }
-        first, second = await world.api.external("shop", "queue", "")
+        first, second = await aggregation.api.external("shop", "queue", "")
 
         assert (first.value.milli, first.window, first.timestamp) == (2_000_000, 30, read_instant(TIME))
         assert (second.value.milli, second.window) == (-1000, None)
 
 
 async def test_usages(authority: Authority) -> None:
-    async with asking(authority) as world:
+    async with asking(authority) as aggregation:
         usage = {"cpu": "250m", "memory": "64Mi"}
-        world.adapter.body = {
+        aggregation.adapter.body = {
             "items": [
                 {
                     "metadata": {"name": "web-0", "namespace": "shop"},
@@ -287,7 +287,7 @@ async def test_usages(authority: Authority) -> None:
                 }
             ]
         }
-        (found,) = await world.api.resource("shop", "app=web")
+        (found,) = await aggregation.api.resource("shop", "app=web")
 
         assert (found.metadata.name, found.timestamp, found.window) == (
             "web-0",
@@ -318,20 +318,20 @@ async def test_usages(authority: Authority) -> None:
 async def test_refusals_keep_the_words_of_the_other_side(
     authority: Authority, name: str, code: int, reason: str, message: str
 ) -> None:
-    async with asking(authority) as world:
-        world.adapter.refuse(code, reason, message)
+    async with asking(authority) as aggregation:
+        aggregation.adapter.refuse(code, reason, message)
         with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](world.api)
+            await QUESTIONS[name][0](aggregation.api)
 
         assert (raised.value.status, raised.value.reason) == (code, reason)
         assert str(raised.value) == message
 
 
 @EACH
-async def test_where_the_group_is_not_served(authority: Authority, name: str) -> None:
-    async with asking(authority, registered=False) as world:
+async def test_a_group_that_is_not_served_is_not_found(authority: Authority, name: str) -> None:
+    async with asking(authority, registered=False) as aggregation:
         with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](world.api)
+            await QUESTIONS[name][0](aggregation.api)
 
         assert raised.value.status == 404
         assert (
@@ -355,10 +355,10 @@ async def test_where_the_group_is_not_served(authority: Authority, name: str) ->
 async def test_an_answer_that_is_no_status_is_worded_by_its_code(
     authority: Authority, code: int, body: bytes, words: str
 ) -> None:
-    async with asking(authority) as world:
-        world.adapter.status, world.adapter.body = code, body
+    async with asking(authority) as aggregation:
+        aggregation.adapter.status, aggregation.adapter.body = code, body
         with pytest.raises(KubernetesError) as raised:
-            await world.api.external("shop", "queue", "")
+            await aggregation.api.external("shop", "queue", "")
 
         assert raised.value.status == code
         assert str(raised.value) == f"{words} (get queue.external.metrics.k8s.io)"
@@ -366,19 +366,19 @@ async def test_an_answer_that_is_no_status_is_worded_by_its_code(
 
 @EACH
 async def test_no_answer_in_time(authority: Authority, name: str) -> None:
-    async with asking(authority, seconds=0.1) as world:
-        world.adapter.gate.clear()
+    async with asking(authority, seconds=0.1) as aggregation:
+        aggregation.adapter.gate.clear()
         with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](world.api)
+            await QUESTIONS[name][0](aggregation.api)
 
         assert (raised.value.status, raised.value.reason) == (0, "Timeout")
 
 
 async def test_an_adapter_that_is_not_there(authority: Authority) -> None:
-    async with asking(authority, registered=False) as world:
-        register(world.cluster, 1)
+    async with asking(authority, registered=False) as aggregation:
+        register(aggregation.cluster, 1)
         with pytest.raises(KubernetesError) as raised:
-            await world.api.pods("shop", "load", "", "")
+            await aggregation.api.pods("shop", "load", "", "")
 
         assert raised.value.status == 503
 
@@ -403,10 +403,10 @@ WRONG = {
     ],
 )
 async def test_an_answer_that_is_no_list_of_values(authority: Authority, name: str, body: bytes) -> None:
-    async with asking(authority) as world:
-        world.adapter.body = body
+    async with asking(authority) as aggregation:
+        aggregation.adapter.body = body
         with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](world.api)
+            await QUESTIONS[name][0](aggregation.api)
 
         assert (raised.value.status, raised.value.reason) == (0, "Decode")
         assert "the response is not a list of values" in str(raised.value)
@@ -419,22 +419,22 @@ STABLE, BETA = f"v1.{RESOURCE}", f"v1beta1.{RESOURCE}"
 
 
 @contextlib.asynccontextmanager
-async def reading(authority: Authority, *names: str) -> AsyncIterator[World]:
+async def reading(authority: Authority, *names: str) -> AsyncIterator[Aggregation]:
     """Yield a cluster in which only these APIServices of metrics.k8s.io are registered."""
-    async with asking(authority) as world:
-        world.adapter.body = USED
+    async with asking(authority) as aggregation:
+        aggregation.adapter.body = USED
         if BETA not in names:
-            world.cluster.delete("APIService", BETA)
+            aggregation.cluster.delete("APIService", BETA)
         if STABLE in names:
-            register_version(world.cluster, STABLE, world.port)
-        yield world
+            register_version(aggregation.cluster, STABLE, aggregation.port)
+        yield aggregation
 
 
-async def read(world: World) -> list[str]:
+async def read(aggregation: Aggregation) -> list[str]:
     """Return the versions that were asked for one list; the list has its pod."""
-    (found,) = await world.api.resource("shop", "app=web")
+    (found,) = await aggregation.api.resource("shop", "app=web")
     assert found.metadata.name == "web-0"
-    return world.asked_versions()
+    return aggregation.asked_versions()
 
 
 @pytest.mark.parametrize(
@@ -445,103 +445,105 @@ async def read(world: World) -> list[str]:
 async def test_v1_is_read_where_it_is_registered(
     authority: Authority, names: tuple[str, ...], version: str
 ) -> None:
-    async with reading(authority, *names) as world:
-        assert [await read(world), await read(world)] == [[version], [version]]
-        assert world.looks == 1
+    async with reading(authority, *names) as aggregation:
+        assert [await read(aggregation), await read(aggregation)] == [[version], [version]]
+        assert aggregation.looks == 1
 
 
 async def test_many_reads_share_one_look(authority: Authority) -> None:
-    async with reading(authority, BETA, STABLE) as world:
-        await asyncio.gather(*(world.api.resource("shop", f"app={number}") for number in range(20)))
-        assert world.asked_versions() == ["v1"] * 20
-        assert world.looks == 1
+    async with reading(authority, BETA, STABLE) as aggregation:
+        await asyncio.gather(*(aggregation.api.resource("shop", f"app={number}") for number in range(20)))
+        assert aggregation.asked_versions() == ["v1"] * 20
+        assert aggregation.looks == 1
 
 
 async def test_a_new_version_is_read_within_a_minute(authority: Authority) -> None:
-    async with reading(authority, BETA) as world:
-        assert await read(world) == ["v1beta1"]
-        register_version(world.cluster, STABLE, world.port)
-        world.clock.advance(59.0)
-        assert await read(world) == ["v1beta1"]
-        world.clock.advance(1.0)
-        assert await read(world) == ["v1"]
+    async with reading(authority, BETA) as aggregation:
+        assert await read(aggregation) == ["v1beta1"]
+        register_version(aggregation.cluster, STABLE, aggregation.port)
+        aggregation.clock.advance(59.0)
+        assert await read(aggregation) == ["v1beta1"]
+        aggregation.clock.advance(1.0)
+        assert await read(aggregation) == ["v1"]
 
 
 async def test_a_version_that_was_deregistered_is_left_at_once(authority: Authority) -> None:
-    async with reading(authority, BETA, STABLE) as world:
-        assert await read(world) == ["v1"]
-        world.cluster.delete("APIService", STABLE)
-        assert await read(world) == ["v1beta1"], "v1 did not reach the adapter"
-        assert await read(world) == ["v1beta1"]
-        assert world.looks == 2
+    async with reading(authority, BETA, STABLE) as aggregation:
+        assert await read(aggregation) == ["v1"]
+        aggregation.cluster.delete("APIService", STABLE)
+        assert await read(aggregation) == ["v1beta1"], "v1 did not reach the adapter"
+        assert await read(aggregation) == ["v1beta1"]
+        assert aggregation.looks == 2
 
 
 async def test_many_reads_of_a_deregistered_version_share_one_look(authority: Authority) -> None:
-    async with reading(authority, BETA, STABLE) as world:
-        await read(world)
-        world.cluster.delete("APIService", STABLE)
-        found = await asyncio.gather(*(world.api.resource("shop", f"app={number}") for number in range(10)))
+    async with reading(authority, BETA, STABLE) as aggregation:
+        await read(aggregation)
+        aggregation.cluster.delete("APIService", STABLE)
+        found = await asyncio.gather(
+            *(aggregation.api.resource("shop", f"app={number}") for number in range(10))
+        )
         assert [len(each) for each in found] == [1] * 10
-        assert world.asked_versions() == ["v1beta1"] * 10
-        assert world.looks == 2
+        assert aggregation.asked_versions() == ["v1beta1"] * 10
+        assert aggregation.looks == 2
 
 
 async def test_a_registered_version_that_the_server_does_not_have(authority: Authority) -> None:
     """After a minute it is tried again, and each time the values come from the other version."""
-    async with reading(authority, BETA, STABLE) as world:
-        world.adapter.missing = {"v1"}
-        assert await read(world) == ["v1", "v1beta1"]
-        assert await read(world) == ["v1beta1"]
-        world.clock.advance(60.0)
-        assert await read(world) == ["v1", "v1beta1"]
-        world.adapter.missing = {"v1beta1"}
-        assert await read(world) == ["v1beta1", "v1"]
+    async with reading(authority, BETA, STABLE) as aggregation:
+        aggregation.adapter.missing = {"v1"}
+        assert await read(aggregation) == ["v1", "v1beta1"]
+        assert await read(aggregation) == ["v1beta1"]
+        aggregation.clock.advance(60.0)
+        assert await read(aggregation) == ["v1", "v1beta1"]
+        aggregation.adapter.missing = {"v1beta1"}
+        assert await read(aggregation) == ["v1beta1", "v1"]
 
 
 async def test_a_group_that_is_gone_is_an_error_and_never_no_usage(authority: Authority) -> None:
-    async with reading(authority, BETA) as world:
-        await read(world)
-        world.cluster.delete("APIService", BETA)
+    async with reading(authority, BETA) as aggregation:
+        await read(aggregation)
+        aggregation.cluster.delete("APIService", BETA)
         for _ in range(3):
             with pytest.raises(KubernetesError, match="could not find the requested resource"):
-                await world.api.resource("shop", "app=web")
-        register_version(world.cluster, STABLE, world.port)
-        assert await read(world) == ["v1"], "found as soon as it is there"
+                await aggregation.api.resource("shop", "app=web")
+        register_version(aggregation.cluster, STABLE, aggregation.port)
+        assert await read(aggregation) == ["v1"], "found as soon as it is there"
 
 
 async def test_without_any_version_many_reads_all_fail(authority: Authority) -> None:
-    async with reading(authority) as world:
-        reads = [world.api.resource("shop", f"app={number}") for number in range(5)]
+    async with reading(authority) as aggregation:
+        reads = [aggregation.api.resource("shop", f"app={number}") for number in range(5)]
         ends = await asyncio.gather(*reads, return_exceptions=True)
         assert [getattr(end, "status", end) for end in ends] == [404] * 5
-        assert world.adapter.asked == []
+        assert aggregation.adapter.asked == []
 
 
 async def test_a_version_that_is_not_available_is_not_left(authority: Authority) -> None:
     """The other version may be another server's, with other values; the error says what is wrong."""
-    async with reading(authority, BETA, STABLE) as world:
-        world.adapter.refuse(503, "ServiceUnavailable", "not now")
+    async with reading(authority, BETA, STABLE) as aggregation:
+        aggregation.adapter.refuse(503, "ServiceUnavailable", "not now")
         for _ in range(2):
             with pytest.raises(KubernetesError, match="not now"):
-                await world.api.resource("shop", "app=web")
-        assert set(world.asked_versions()) == {"v1"}
+                await aggregation.api.resource("shop", "app=web")
+        assert set(aggregation.asked_versions()) == {"v1"}
 
 
 @pytest.mark.parametrize("names", [(BETA,), (STABLE,)], ids=["v1beta1", "v1"])
 async def test_where_discovery_may_not_be_read(authority: Authority, names: tuple[str, ...]) -> None:
-    async with reading(authority, *names) as world:
-        world.cluster.faults.forbidden_paths.add(f"/apis/{RESOURCE}")
+    async with reading(authority, *names) as aggregation:
+        aggregation.cluster.faults.forbidden_paths.add(f"/apis/{RESOURCE}")
         version = names[0].partition(".")[0]
-        assert await read(world) == [version]
-        assert await read(world) == [version]
-        world.clock.advance(60.0)
-        assert await read(world) == [version]
+        assert await read(aggregation) == [version]
+        assert await read(aggregation) == [version]
+        aggregation.clock.advance(60.0)
+        assert await read(aggregation) == [version]
 
 
 async def test_one_version_alone_needs_no_discovery(authority: Authority) -> None:
     """As the HPA controller of Kubernetes 1.36 reads."""
-    async with reading(authority, BETA, STABLE) as world:
-        client = world.api._client
-        (found,) = await MetricsAPI(client, world.clock, ("v1beta1",)).resource("shop", "")
+    async with reading(authority, BETA, STABLE) as aggregation:
+        client = aggregation.api._client
+        (found,) = await MetricsAPI(client, aggregation.clock, ("v1beta1",)).resource("shop", "")
         assert found.metadata.name == "web-0"
-        assert (world.asked_versions(), world.looks) == (["v1beta1"], 0)
+        assert (aggregation.asked_versions(), aggregation.looks) == (["v1beta1"], 0)

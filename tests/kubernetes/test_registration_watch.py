@@ -1,13 +1,11 @@
 """Whether the APIServices lead here, as the metric says."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.registration_watch import RegistrationWatch
 from adapter.telemetry.metrics import Monitoring
@@ -16,23 +14,6 @@ from fastpath_sandbox.apiserver.server import Cluster
 CUSTOM = "custom.metrics.k8s.io"
 V1, V2 = f"v1beta1.{CUSTOM}", f"v1beta2.{CUSTOM}"
 NAMES = ("fastpath", "fastpath.fastpath.svc")
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def client(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.ClientConfiguration(cluster.url)
-
-    async def at_once(_seconds: float) -> None:
-        return
-
-    async with await kubernetes.connect(configuration, sleep=at_once, random=lambda: 0.0) as client:
-        yield client
 
 
 def register(cluster: Cluster, name: str, service: str = "fastpath", namespace: str = "fastpath") -> None:
@@ -54,19 +35,28 @@ def shown(monitoring: Monitoring) -> dict[str, float]:
     return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in lines}
 
 
-async def test_ours_and_anothers(cluster: Cluster, client: KubernetesClient) -> None:
-    register(cluster, V1)
-    register(cluster, V2, "prometheus-adapter", "monitoring")
+@pytest.mark.parametrize(
+    ("services", "expected"),
+    [
+        pytest.param(
+            {V1: ("fastpath", "fastpath"), V2: ("prometheus-adapter", "monitoring")}, {V1: 1, V2: 0},
+            id="ours and another's",
+        ),
+        pytest.param({V1: ("fastpath", "fastpath")}, {V1: 1}, id="one version of two"),
+        pytest.param({V1: ("other", "fastpath")}, {V1: 0}, id="another service of our namespace"),
+    ],
+)  # fmt: skip
+async def test_the_metric_says_which_versions_are_ours(
+    cluster: Cluster,
+    client: KubernetesClient,
+    services: Mapping[str, tuple[str, str]],
+    expected: Mapping[str, float],
+) -> None:
+    for name, (service, namespace) in services.items():
+        register(cluster, name, service, namespace)
     watch, monitoring = watch_of(client)
     await watch.look()
-    assert shown(monitoring) == {V1: 1, V2: 0}
-
-
-async def test_a_version_beside_another_need_not_exist(cluster: Cluster, client: KubernetesClient) -> None:
-    register(cluster, V1)
-    watch, monitoring = watch_of(client)
-    await watch.look()
-    assert shown(monitoring) == {V1: 1}
+    assert shown(monitoring) == expected
 
 
 async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: KubernetesClient) -> None:
@@ -76,15 +66,6 @@ async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: Kuber
     register(cluster, V2)
     await watch.look()
     assert shown(monitoring) == {V2: 1}
-
-
-async def test_another_service_of_our_namespace_is_not_ours(
-    cluster: Cluster, client: KubernetesClient
-) -> None:
-    register(cluster, V1, "other")
-    watch, monitoring = watch_of(client)
-    await watch.look()
-    assert shown(monitoring) == {V1: 0}
 
 
 async def test_without_a_right_there_is_no_metric(

@@ -24,7 +24,7 @@ from tests.support.scripted import Scripted
 SPEC = {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}
 
 
-class World:
+class ObservedReviews:
     """A review client against some URL, whose pauses are noted and not slept."""
 
     def __init__(self, client: kubernetes.KubernetesClient, clock: FakeClock, paused: list[float]) -> None:
@@ -37,37 +37,31 @@ class World:
         return self.monitoring.registry.get_sample_value(name, {"code": code})
 
 
-async def open_world(url: str, clock: FakeClock) -> World:
+async def open_reviews(url: str, clock: FakeClock) -> ObservedReviews:
     paused: list[float] = []
 
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
     client = await kubernetes.connect(ClientConfiguration(url), sleep=pause, random=lambda: 0.5)
-    return World(client, clock, paused)
+    return ObservedReviews(client, clock, paused)
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster() as cluster:
-        yield cluster
+async def asking(cluster: Cluster, clock: FakeClock) -> AsyncIterator[ObservedReviews]:
+    opened = await open_reviews(cluster.url, clock)
+    yield opened
+    await opened.reviews._client.close()
 
 
 @pytest.fixture
-async def asking(cluster: Cluster, clock: FakeClock) -> AsyncIterator[World]:
-    world = await open_world(cluster.url, clock)
-    yield world
-    await world.reviews._client.close()
+async def asking_scripted(scripted: Scripted, clock: FakeClock) -> AsyncIterator[ObservedReviews]:
+    opened = await open_reviews(scripted.url, clock)
+    yield opened
+    await opened.reviews._client.close()
 
 
-@pytest.fixture
-async def asking_scripted(scripted: Scripted, clock: FakeClock) -> AsyncIterator[World]:
-    world = await open_world(scripted.url, clock)
-    yield world
-    await world.reviews._client.close()
-
-
-async def test_a_token_review(cluster: Cluster, asking: World) -> None:
+async def test_a_token_review(cluster: Cluster, asking: ObservedReviews) -> None:
     cluster.reviews.token = lambda _: TokenVerdict(
         True, "bob", ("a", "b"), "7", extra={"z": ["1"], "a": ["2", "3"]}
     )
@@ -97,7 +91,7 @@ async def test_a_token_review(cluster: Cluster, asking: World) -> None:
     ],
     ids=["unknown", "with an error", "without a name"],
 )
-async def test_an_unknown_token(cluster: Cluster, asking: World, verdict: TokenVerdict) -> None:
+async def test_an_unknown_token(cluster: Cluster, asking: ObservedReviews, verdict: TokenVerdict) -> None:
     cluster.reviews.token = lambda _: verdict
     assert await asking.reviews.review_token("secret") is None
     assert asking.faults.active() == {}
@@ -113,7 +107,7 @@ async def test_an_unknown_token(cluster: Cluster, asking: World, verdict: TokenV
     ],
 )
 async def test_an_access_review(
-    cluster: Cluster, asking: World, given: Access, expected: AccessVerdict
+    cluster: Cluster, asking: ObservedReviews, given: Access, expected: AccessVerdict
 ) -> None:
     cluster.reviews.access = lambda _: given
     assert await asking.reviews.review_access(SPEC) == expected
@@ -137,8 +131,8 @@ async def test_an_access_review(
         b"\xff",
     ],
 )
-async def test_what_is_no_answer_allows_nothing(
-    scripted: Scripted, asking_scripted: World, body: bytes
+async def test_an_invalid_answer_allows_nothing(
+    scripted: Scripted, asking_scripted: ObservedReviews, body: bytes
 ) -> None:
     scripted.answer(201, body)
     with pytest.raises(KubernetesError, match="the response to a SubjectAccessReview is not a review"):
@@ -148,7 +142,7 @@ async def test_what_is_no_answer_allows_nothing(
 
 @pytest.mark.parametrize("body", [b"{}", b'{"status":{"authenticated":"true","user":{"username":"u"}}}'])
 async def test_an_invalid_answer_names_no_user(
-    scripted: Scripted, asking_scripted: World, body: bytes
+    scripted: Scripted, asking_scripted: ObservedReviews, body: bytes
 ) -> None:
     scripted.answer(201, body)
     with pytest.raises(KubernetesError, match="the response to a TokenReview is not a review"):
@@ -160,14 +154,16 @@ async def test_an_invalid_answer_names_no_user(
     ["{}", '{"user":{"username":"u"}}', '{"authenticated":false,"user":{"username":"u","groups":["g"]}}'],
 )
 async def test_only_an_authenticated_caller_has_a_name(
-    scripted: Scripted, asking_scripted: World, status: str
+    scripted: Scripted, asking_scripted: ObservedReviews, status: str
 ) -> None:
     scripted.answer(201, f'{{"status":{status}}}')
     assert await asking_scripted.reviews.review_token("t") is None
 
 
 @pytest.mark.parametrize("status", [429, 500, 504])
-async def test_what_passes_is_asked_again(scripted: Scripted, asking_scripted: World, status: int) -> None:
+async def test_a_transient_failure_is_retried(
+    scripted: Scripted, asking_scripted: ObservedReviews, status: int
+) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         if len(scripted.seen) < 5:
             return web.Response(status=status)
@@ -184,7 +180,7 @@ async def test_what_passes_is_asked_again(scripted: Scripted, asking_scripted: W
     }
 
 
-async def test_five_times_and_no_more(scripted: Scripted, asking_scripted: World) -> None:
+async def test_five_times_and_no_more(scripted: Scripted, asking_scripted: ObservedReviews) -> None:
     scripted.answer(500, "broken")
     with pytest.raises(KubernetesError, match="cannot create subjectaccessreviews: 500"):
         await asking_scripted.reviews.review_access(SPEC)
@@ -193,8 +189,8 @@ async def test_five_times_and_no_more(scripted: Scripted, asking_scripted: World
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 502, 503])
-async def test_what_does_not_pass_is_not_asked_again(
-    scripted: Scripted, asking_scripted: World, status: int
+async def test_a_lasting_failure_is_not_retried(
+    scripted: Scripted, asking_scripted: ObservedReviews, status: int
 ) -> None:
     scripted.answer(status, "no")
     with pytest.raises(KubernetesError) as raised:
@@ -204,7 +200,7 @@ async def test_what_does_not_pass_is_not_asked_again(
 
 @pytest.mark.parametrize(("seconds", "requests"), [("2", 2), ("11", 1)])
 async def test_the_servers_wish_to_wait(
-    scripted: Scripted, asking_scripted: World, seconds: str, requests: int
+    scripted: Scripted, asking_scripted: ObservedReviews, seconds: str, requests: int
 ) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         if len(scripted.seen) == 1:
@@ -221,7 +217,9 @@ async def test_the_servers_wish_to_wait(
     assert len(scripted.seen) == requests
 
 
-async def test_a_reset_connection_is_tried_again_at_once(scripted: Scripted, asking_scripted: World) -> None:
+async def test_a_reset_connection_is_tried_again_at_once(
+    scripted: Scripted, asking_scripted: ObservedReviews
+) -> None:
     """As happens whenever the API server closes an idle connection just when it is used."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -235,7 +233,7 @@ async def test_a_reset_connection_is_tried_again_at_once(scripted: Scripted, ask
     assert asking_scripted.paused == pytest.approx([0.0, 0.825])
 
 
-async def test_no_server_there(cluster: Cluster, asking: World) -> None:
+async def test_no_server_there(cluster: Cluster, asking: ObservedReviews) -> None:
     await cluster.down()
     with pytest.raises(KubernetesError, match="Unreachable"):
         await asking.reviews.review_token("t")
@@ -246,7 +244,7 @@ async def test_no_server_there(cluster: Cluster, asking: World) -> None:
     assert asking.faults.active() == {}
 
 
-async def test_missing_rights_are_named(cluster: Cluster, asking: World) -> None:
+async def test_missing_rights_are_named(cluster: Cluster, asking: ObservedReviews) -> None:
     cluster.forbid("create", "subjectaccessreviews")
     cluster.forbid("create", "tokenreviews")
     with pytest.raises(KubernetesError):
@@ -263,7 +261,7 @@ async def test_missing_rights_are_named(cluster: Cluster, asking: World) -> None
 
 
 async def test_a_token_is_in_no_error_and_in_no_log(
-    scripted: Scripted, asking_scripted: World, caplog: pytest.LogCaptureFixture
+    scripted: Scripted, asking_scripted: ObservedReviews, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(1)
     logging.getLogger("aiohttp").setLevel(1)

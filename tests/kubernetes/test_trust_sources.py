@@ -63,12 +63,6 @@ async def reading(
             await asyncio.gather(running, return_exceptions=True)
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster() as cluster:
-        yield cluster
-
-
 def publish(cluster: Cluster, **entries: str) -> None:
     if any(each["metadata"]["name"] == NAME for each in cluster.list("ConfigMap", "kube-system")):
         current = cluster.get("ConfigMap", NAME, "kube-system")
@@ -82,7 +76,7 @@ def other(cluster: Cluster, name: str) -> None:
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}})
 
 
-async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_the_config_map_and_its_changes_are_delivered(cluster: Cluster, faults: ProblemLog) -> None:
     other(cluster, "another")
     publish(cluster, a="1")
     async with reading(cluster, faults) as found:
@@ -115,7 +109,7 @@ async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog) 
     }
 
 
-async def test_none_yet_and_deleted(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_an_absent_config_map_is_delivered_as_none(cluster: Cluster, faults: ProblemLog) -> None:
     async with reading(cluster, faults) as found:
         await found.delivers(None)
         await waiting.until(lambda: cluster.open_watches)
@@ -218,7 +212,7 @@ async def test_without_the_right_to_watch_it_is_read_now_and_then(
     assert found.source.error == ""
 
 
-async def test_what_is_no_config_map(
+async def test_an_invalid_config_map_is_an_error(
     faults: ProblemLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, a="1")

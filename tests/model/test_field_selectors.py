@@ -101,7 +101,7 @@ def test_a_field_that_is_not_there_is_empty() -> None:
     assert field_selectors.EVERYTHING.matches({})
 
 
-def test_what_a_selector_demands() -> None:
+def test_demands_of_a_selector() -> None:
     selector = field_selectors.parse_metadata("metadata.namespace!=a,metadata.name=b")
     assert isinstance(selector, FieldSelector)
     assert selector.required("metadata.name") == "b"

@@ -140,12 +140,12 @@ def is_number(text: str) -> bool:
 @example("0x_1p1")
 @example("0x1_p1")
 @example("1_.5")
-def test_what_is_a_number_is_what_go_says(text: str) -> None:
+def test_numbers_are_those_of_go(text: str) -> None:
     assert is_number(text) == is_number_in_go(text)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_what_is_written_is_read(value: float) -> None:
+def test_written_text_is_read_again(value: float) -> None:
     assert parse_float(repr(value)) == value
     assert parse_float(value.hex()) == value
 

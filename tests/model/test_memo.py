@@ -35,7 +35,7 @@ def test_a_heavy_result_is_not_kept() -> None:
     assert measure.kept.currsize == 0  # type: ignore[attr-defined]
 
 
-def test_what_is_kept_stays_within_the_room() -> None:
+def test_entries_stay_within_the_size() -> None:
     _, measure = remembering(6400)
     for number in range(1000):
         measure(f"{number:0100d}")

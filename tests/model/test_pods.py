@@ -29,7 +29,7 @@ def _facts(text: bytes) -> PodFacts:
     return facts_of(msgspec.json.decode(text, type=Pod, dec_hook=decode_scalar))
 
 
-def test_flattens_what_decisions_read() -> None:
+def test_fields_that_decisions_read_are_flattened() -> None:
     assert _facts(_POD) == PodFacts(
         name="web-0",
         phase="Running",

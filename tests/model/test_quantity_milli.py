@@ -93,6 +93,6 @@ def test_milli_truncates_toward_zero(value: float, milli: int) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 9.3e15, -9.3e15])
-def test_what_has_no_quantity_is_refused(value: float) -> None:
+def test_a_value_without_a_quantity_is_refused(value: float) -> None:
     with pytest.raises(OverflowError, match="has no quantity"):
         quantity.milli_from_float(value)

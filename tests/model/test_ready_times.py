@@ -383,7 +383,7 @@ def test_a_short_form_has_the_newest_pods() -> None:
         ('{"leftOut":[0,99999999999999999999,0]}', "not a ledger: "),
     ],
 )
-def test_refuses_what_is_no_ledger(text: str, why: str) -> None:
+def test_an_invalid_ledger_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         decode_ledger(text)
 

@@ -144,7 +144,7 @@ def test_singular_is_that_of_the_first_group_with_the_plural() -> None:
     assert Catalogue([metrics]).singular(metrics.group_resource) == "podmetrics"
 
 
-def test_names_are_what_lookup_knows() -> None:
+def test_lookup_knows_every_name() -> None:
     names = BUILTIN.names()
     assert names == sorted(set(names))
     assert {"pod", "pods", "ingress", "ingresses"} <= set(names)

@@ -53,7 +53,7 @@ def test_reads_instants(text: str, nanoseconds: int) -> None:
         "tomorrow",
     ],
 )
-def test_refuses_what_is_no_instant(text: str) -> None:
+def test_an_invalid_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an RFC 3339 time"):
         read_instant(text)
 
@@ -100,7 +100,7 @@ def test_writing() -> None:
 
 
 @given(st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31)))  # noqa: DTZ001 - bounds
-def test_what_is_written_is_read(moment: dt.datetime) -> None:
+def test_a_written_instant_is_read_again(moment: dt.datetime) -> None:
     instant = read_instant(moment.isoformat() + "Z")
     assert read_instant(write_fine_instant(instant)) == instant
     assert read_instant(write_instant(instant)) == instant // SECOND * SECOND

@@ -22,12 +22,12 @@ from adapter.model import visible
         ("\U000e0041", r"\udb40\udc41"),
     ],
 )
-def test_what_is_shown(text: str, expected: str) -> None:
+def test_printable_text_is_shown(text: str, expected: str) -> None:
     assert visible.escape(text) == expected
 
 
 @given(st.text(st.characters()))
-def test_nothing_acts_on_a_terminal(text: str) -> None:
+def test_no_control_character_reaches_a_terminal(text: str) -> None:
     shown = visible.escape(text)
     assert not [sign for sign in shown if unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"}]
     assert visible.escape(shown) == shown

@@ -238,9 +238,9 @@ class Dice:
         asked += [(self.one(selectors), Objects(self.one(places), self.some(kind.names, 3))) for _ in more]
         return tuple(asked)
 
-    def case(self) -> "Case":
+    def case(self) -> "RuleQuestions":
         kind = self.one(KINDS)
-        return Case(self.template(), kind, self.questions(kind), self.one((0, 4, 1000)))
+        return RuleQuestions(self.template(), kind, self.questions(kind), self.one((0, 4, 1000)))
 
 
 class Kind(NamedTuple):
@@ -260,7 +260,7 @@ KINDS = (
 )
 
 
-class Case(NamedTuple):
+class RuleQuestions(NamedTuple):
     """A rule and questions about one kind of object, each with a metric selector."""
 
     template: str
@@ -277,7 +277,7 @@ Candidates = dict[str, list[float]]
 Outcomes = list[Candidates | PrometheusError]
 
 
-def metric_query(case: Case, selector: str, rules: dict[str, MetricQuery]) -> MetricQuery:
+def metric_query(case: RuleQuestions, selector: str, rules: dict[str, MetricQuery]) -> MetricQuery:
     """Return the query of a selector; all of one case share a rule."""
     if not rules:
         text = case.template.replace("@", "<<.LabelMatchers>>").replace("#", "<<.GroupBy>>")
@@ -349,7 +349,7 @@ class Bench:
         self.monitoring = monitoring
         self.seen: collections.Counter[str] = collections.Counter()
 
-    async def check(self, case: Case) -> None:
+    async def check(self, case: RuleQuestions) -> None:
         queries: dict[str, MetricQuery] = {}
         asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]
         alone = [await self.ask_alone(query, objects) for query, objects in asked]
@@ -420,7 +420,7 @@ class Bench:
                 )
 
     async def check_cache(
-        self, case: Case, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
+        self, case: RuleQuestions, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
     ) -> None:
         """Ask the cache: requests are pending while the first is in flight; then all again later."""
         querier = Held(self.client)

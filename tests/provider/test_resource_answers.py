@@ -132,7 +132,7 @@ QUESTIONS: dict[str, Callable[[LabeledObject], bool]] = {
 }
 
 
-class Case(NamedTuple):
+class SharedQuestions(NamedTuple):
     """Rules, and questions that are asked at the same time."""
 
     cpu: str
@@ -141,18 +141,18 @@ class Case(NamedTuple):
     asked: tuple[str, ...]
 
 
-def make_case(seed: int) -> Case:
+def make_case(seed: int) -> SharedQuestions:
     """Return a case by chance, which hypothesis' own strategies vary too little."""
     chance = random.Random(seed)
     cpu = chance.choice(CONTAINERS)
     memory = cpu if chance.random() < 0.6 else chance.choice(CONTAINERS)
     asked = chance.sample(list(QUESTIONS), chance.randint(1, 8))
-    return Case(
+    return SharedQuestions(
         cpu, memory, chance.choice(NODE_QUERIES), (*asked, chance.choice(("/pods", "/nodes", asked[0])))
     )
 
 
-def write_rules(case: Case) -> str:
+def write_rules(case: SharedQuestions) -> str:
     """Return the rules file of a case."""
 
     def write(text: str, metric: str) -> str:
@@ -226,7 +226,7 @@ class Bench:
         self.monitoring = monitoring
         self.seen: collections.Counter[str] = collections.Counter()
 
-    async def check(self, case: Case) -> None:
+    async def check(self, case: SharedQuestions) -> None:
         """Ask everything at once, and again when the answers are old: busy lanes then merge more."""
         rules = compile_text(write_rules(case))
         assert rules.resource is not None

@@ -5,6 +5,7 @@ library. Expressions are Go's, so RE2 reads them.
 """
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -204,3 +205,15 @@ def faults_of_descriptions(schema: JSON, within: str = "") -> list[str]:
             node.get("items", {}), f"{path}[]"
         )
     return faults
+
+
+def faults_of_columns(version: JSON) -> list[str]:
+    """Return the names of the printed columns whose path the schema of a version does not have."""
+    known = {path for path, _ in nodes(version["schema"]["openAPIV3Schema"])} | {"metadata.creationTimestamp"}
+    columns = {each["name"]: each["jsonPath"].lstrip(".") for each in version["additionalPrinterColumns"]}
+    return [name for name, path in columns.items() if re.sub(r"\[\?.*?\)\]", "[]", path) not in known]
+
+
+def shown_columns(version: JSON) -> list[str]:
+    """Return the columns that are printed without ``-o wide``."""
+    return [each["name"] for each in version["additionalPrinterColumns"] if not each.get("priority")]

@@ -174,7 +174,7 @@ def test_anchors_and_merges() -> None:
         ("a: \x00\n", "a.yaml:1: not YAML: the character U+0000 is not allowed"),
     ],
 )
-def test_says_what_is_wrong(text: str, said: str) -> None:
+def test_errors_name_the_fault(text: str, said: str) -> None:
     assert _faults(text)[0].startswith(said)
 
 

@@ -98,45 +98,35 @@ def after(name: str) -> Watched:
 # -- recorded lists ------------------------------------------------------------------------------------------
 
 
-def test_a_slow_probe() -> None:
-    # web-a: 0, 2, 12 s; web-b: 0, 3, 10 s; web-c: 1, 2, 8 s. Three pods weigh the same.
-    assert after("probe").times() == ReadyTimes(
-        total=Percentiles(13, 14),
-        scheduled=Percentiles(0, 1),
-        started=Percentiles(2, 3),
-        ready=Percentiles(10, 12),
+@pytest.mark.parametrize(
+    ("name", "total", "scheduled", "started", "ready", "counts"),
+    [
+        # web-a: 0, 2, 12 s; web-b: 0, 3, 10 s; web-c: 1, 2, 8 s. Three pods weigh the same.
+        pytest.param("probe", (13, 14), (0, 1), (2, 3), (10, 12), (3, 0, 0), id="a slow probe"),
+        # web-a: 1, 41, 5 s; web-b, whose image could not be pulled at first: 1, 79, 5 s.
+        pytest.param("pull", (47, 85), (1, 1), (41, 79), (5, 5), (2, 0, 1), id="an image pull"),
+        # web-b: 0, 1, 4 s; web-a: 95, 15, 5 s.
+        pytest.param("node-wait", (5, 115), (0, 95), (1, 15), (4, 5), (2, 1, 0), id="a wait for a node"),
+    ],
+)
+def test_ready_times_of_recorded_lists(
+    name: str,
+    total: tuple[int, int],
+    scheduled: tuple[int, int],
+    started: tuple[int, int],
+    ready: tuple[int, int],
+    counts: tuple[int, int, int],
+) -> None:
+    count, unschedulable, pull_failed = counts
+    assert after(name).times() == ReadyTimes(
+        total=Percentiles(*total),
+        scheduled=Percentiles(*scheduled),
+        started=Percentiles(*started),
+        ready=Percentiles(*ready),
         initialized=Percentiles(0, 0),
-        count=3,
-        unschedulable=0,
-        pull_failed=0,
-    )
-
-
-def test_an_image_pull() -> None:
-    # web-a: 1, 41, 5 s; web-b, whose image could not be pulled at first: 1, 79, 5 s.
-    assert after("pull").times() == ReadyTimes(
-        total=Percentiles(47, 85),
-        scheduled=Percentiles(1, 1),
-        started=Percentiles(41, 79),
-        ready=Percentiles(5, 5),
-        initialized=Percentiles(0, 0),
-        count=2,
-        unschedulable=0,
-        pull_failed=1,
-    )
-
-
-def test_a_wait_for_a_node() -> None:
-    # web-b: 0, 1, 4 s; web-a: 95, 15, 5 s.
-    assert after("node-wait").times() == ReadyTimes(
-        total=Percentiles(5, 115),
-        scheduled=Percentiles(0, 95),
-        started=Percentiles(1, 15),
-        ready=Percentiles(4, 5),
-        initialized=Percentiles(0, 0),
-        count=2,
-        unschedulable=1,
-        pull_failed=0,
+        count=count,
+        unschedulable=unschedulable,
+        pull_failed=pull_failed,
     )
 
 
@@ -184,7 +174,7 @@ def test_skewed_clocks_are_only_counted() -> None:
         ("init-containers", 3, {}),
     ],
 )
-def test_what_starting_pods_wait_for(name: str, lists: int, flags: dict[str, int]) -> None:
+def test_flags_of_starting_pods(name: str, lists: int, flags: dict[str, int]) -> None:
     watched = Watched()
     for pods in recorded(name)[:lists]:
         watched.list(pods)
@@ -249,11 +239,17 @@ def test_a_pod_that_came_while_the_watch_was_away_is_a_start() -> None:
     assert watched.times().count == 3
 
 
+def failing_later() -> JSON:
+    """Return a pod that was Ready at 10:00 and whose probe fails at 10:30."""
+    pod = recorded("probe")[-1][0]
+    _condition(pod, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+    return pod
+
+
 def test_a_pod_is_recorded_once() -> None:
     watched = after("probe")
     ready = recorded("probe")[-1][0]
-    failing = copy.deepcopy(ready)
-    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+    failing = failing_later()
 
     watched.put(failing, ready, failing, ready)
 
@@ -262,8 +258,7 @@ def test_a_pod_is_recorded_once() -> None:
 
 def test_a_pod_that_is_not_ready_at_first_sight_may_have_been_before() -> None:
     """Its probe fails: Ready has been False since long after the pod was initialized."""
-    failing = copy.deepcopy(recorded("probe")[-1][0])
-    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+    failing = failing_later()
     watched = Watched()
 
     watched.list([failing])
@@ -276,8 +271,7 @@ def test_a_ready_that_was_missed_is_no_start() -> None:
     """The watch was away when the pod was Ready first."""
     watched = Watched()
     watched.list(recorded("probe")[0])
-    failing = copy.deepcopy(recorded("probe")[-1][0])
-    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+    failing = failing_later()
 
     watched.put(failing)
     watched.put(recorded("probe")[-1][0])
@@ -330,7 +324,7 @@ def test_only_followers_of_the_pod_get_its_start() -> None:
     assert (len(both), other) == (3, [])
 
 
-def test_what_a_pod_waits_for_is_shown_without_a_decision() -> None:
+def test_flags_change_without_a_decision() -> None:
     watched = Watched()
     watched.list(recorded("pull")[0])
     told = watched.told

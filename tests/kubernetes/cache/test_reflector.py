@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -197,26 +197,31 @@ async def test_reasons_are_distinguished_within_a_bound() -> None:
     assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
 
 
-async def test_pauses_double_up_to_the_limit() -> None:
-    script, reflector, _ = await play(*[failure(0)] * 8)
-    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
-    assert not reflector.synced
+RECOVERED = (failure(0), failure(0), "7", [event(8)], failure(0))
+
+
+@pytest.mark.parametrize(
+    ("steps", "watched", "pauses"),
+    [
+        pytest.param([failure(0)] * 8, 0.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="doubled"),
+        pytest.param(RECOVERED, 121.0, [0.8, 1.6, 0.8], id="from the start after 121 s without failures"),
+        pytest.param(RECOVERED, 60.0, [0.8, 1.6, 3.2], id="doubled on after a short success"),
+        pytest.param(
+            ["7", failure(410), "8", failure(410), "9", failure(410)], 0.0, [1.6, 3.2],
+            id="none before the first list of an expired watch",
+        ),
+    ],
+)  # fmt: skip
+async def test_pauses(steps: Sequence[Step], watched: float, pauses: list[float]) -> None:
+    script, reflector, _ = await play(*steps, watched=watched)
+    assert script.pauses == pauses
+    assert reflector.synced == ("7" in steps)
 
 
 async def test_pauses_are_stretched_by_chance() -> None:
     random = itertools.cycle([0.5, 0.25])
     script, _, _ = await play(*[failure(0)] * 3, random=lambda: next(random))
     assert script.pauses == [1.2, 2.0, 4.8]
-
-
-async def test_pauses_start_again_after_a_time_without_failures() -> None:
-    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
-    assert script.pauses == [0.8, 1.6, 0.8]
-
-
-async def test_pauses_go_on_after_a_short_success() -> None:
-    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=60.0)
-    assert script.pauses == [0.8, 1.6, 3.2]
 
 
 async def test_watches_last_five_to_ten_minutes() -> None:
@@ -246,25 +251,9 @@ async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it()
         await reflector.wait_synced()
 
 
-async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> None:
-    script, _, _ = await play("7", failure(410), "8", failure(410), "9", failure(410))
-    assert script.pauses == [1.6, 3.2]
-
-
 async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
     class Breaking(Script):
-        async def list_objects(
-            self,
-            codec: ObjectCodec[Any],
-            resource: APIResource,
-            deliver: Callable[[list[Any]], None],
-            *,
-            namespace: str,
-            selector: LabelSelector,
-            fields: str,
-            resource_version: str,
-            lose: Callable[[Unreadable], None],
-        ) -> str:
+        async def list_objects(self, _codec: Any, _resource: Any, deliver: Any, **_options: Any) -> str:  # type: ignore[override]
             deliver([PartialMetadata("b", "default", {"app": "web"})])
             raise failure(0)
 
@@ -278,7 +267,7 @@ async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
     assert index.names("default", WEB) == ("a", "b")
 
 
-async def test_a_new_list_takes_away_what_is_gone() -> None:
+async def test_a_new_list_removes_absent_objects() -> None:
     clock = FakeClock()
     script = Script(clock, "9")
     monitoring = Monitoring()
@@ -296,7 +285,7 @@ async def test_days_of_failures_are_no_end() -> None:
     assert script.pauses[-1] == 45.0
 
 
-async def test_what_one_object_causes_keeps_no_other_from_the_store() -> None:
+async def test_a_failure_of_one_object_keeps_no_other_from_the_store() -> None:
     clock = FakeClock()
     monitoring = Monitoring()
     problems = ProblemLog(monitoring, clock)

@@ -103,7 +103,7 @@ def test_ten_minutes_of_quiet_end_the_combining() -> None:
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("Other", "Warning"), ("FailedGetPodsMetric", "Normal")])
-def test_what_is_not_alike_is_not_combined(reason: str, kind: str) -> None:
+def test_events_of_another_reason_or_type_are_not_combined(reason: str, kind: str) -> None:
     teller = Teller()
     for number in range(ALIKE - 1):
         teller.said(f"took {number}")

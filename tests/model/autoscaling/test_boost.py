@@ -216,7 +216,7 @@ def test_default_metrics_stay_default() -> None:
     assert found.autoscaler.spec.metrics is None
 
 
-def test_who_asks_for_nothing() -> None:
+def test_autoscalers_without_a_request() -> None:
     assert model.read_boosted(hpa(CPU)) is None
     assert model.read_boosted(hpa(CPU, annotations={MODE_ANNOTATION: "yes"})) is None
     assert model.read_boosted(HorizontalPodAutoscaler()) is None

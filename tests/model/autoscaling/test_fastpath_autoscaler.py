@@ -225,7 +225,7 @@ def _faults(document: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("spec", "fault"), REFUSED.values(), ids=list(REFUSED))
-def test_what_is_refused(spec: dict[str, Any], fault: str) -> None:
+def test_refused_specs(spec: dict[str, Any], fault: str) -> None:
     assert fault in _faults(_document(**spec))
 
 

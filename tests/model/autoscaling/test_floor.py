@@ -39,12 +39,12 @@ def test_the_number(entry: Floor | None, now: int, most: int, floor: int) -> Non
         Floor("a", "b", "c", forecast=8, forecast_until=FineInstant(5)),
     ],
 )
-def test_there_and_back(entry: Floor) -> None:
+def test_a_written_floor_is_read_again(entry: Floor) -> None:
     assert floors.decode_floors({"c": floors.encode_floor(entry)}) == {"c": entry}
 
 
 @pytest.mark.parametrize("text", ["", "{", "8", '{"replicas": "many"}', '{"until": "soon"}'])
-def test_what_is_none(text: str) -> None:
+def test_an_invalid_floor_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="not a floor"):
         floors.decode_floor(text)
 
@@ -168,7 +168,7 @@ def test_a_reader_ends_the_floor_of_a_schedule_after_a_day(hours: int, held: int
 @pytest.mark.parametrize(
     ("after", "most", "held"), [(0, 40, 25), (10, 40, 22), (10, 21, 21), (20, 40, 20), (30, 40, 0)]
 )
-def test_the_greatest_of_what_holds_counts(after: int, most: int, held: int) -> None:
+def test_the_greatest_floor_that_holds_counts(after: int, most: int, held: int) -> None:
     floor = Floor(
         replicas=25,
         until=FineInstant(NOW + 10 * SECOND),
@@ -188,7 +188,7 @@ def test_a_reader_ends_the_floor_of_a_forecast_after_ten_minutes(seconds: int, h
     assert floors.floor_of(floors.as_known_for(floor, known), NOW + known, 40) == held
 
 
-def test_a_reader_of_an_earlier_version_ignores_what_it_does_not_know() -> None:
+def test_a_reader_of_an_earlier_version_ignores_unknown_fields() -> None:
     text = floors.encode_floor(Floor("a", "b", "c", replicas=8, forecast=20, forecast_until=FineInstant(5)))
     later = text.replace("forecast", "later")
     assert floors.decode_floor(later) == Floor("a", "b", "c", replicas=8)

@@ -31,7 +31,7 @@ def test_without_metrics_cpu_at_eighty_per_cent(metrics: tuple[MetricSpec, ...] 
     )
 
 
-def test_what_is_there_stays() -> None:
+def test_given_fields_stay() -> None:
     metrics = (MetricSpec("Pods"),)
 
     spec = with_defaults(HorizontalPodAutoscalerSpec(min_replicas=0, max_replicas=3, metrics=metrics))

@@ -114,7 +114,7 @@ _THROUGHPUTS: st.SearchStrategy[Quantity] = st.integers(1, 10**9).map(from_milli
 
 
 @given(st.lists(st.builds(PendingCapacity, _NAMES, _THROUGHPUTS), min_size=1, max_size=5))
-def test_what_is_written_is_read_again(listed: list[PendingCapacity]) -> None:
+def test_a_written_record_is_read_again(listed: list[PendingCapacity]) -> None:
     assert pending_capacity.read_annotation(pending_capacity.write_annotation(listed)) == tuple(listed)
 
 

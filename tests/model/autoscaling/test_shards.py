@@ -36,7 +36,7 @@ def test_a_shard_is_read_as_it_is_written(text: str, shard: Shard) -> None:
     "text",
     ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/", "a/b", "1 /3", "1/1001", "00001/3", "\u0661/3", "/", "1/"],
 )
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_an_invalid_shard_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="i/n with 1 <= i <= n <= 1000"):
         shards.parse_shard(text)
 

@@ -24,7 +24,7 @@ def test_a_margin_moves_the_square_root() -> None:
 
 
 @pytest.mark.parametrize("unknown", [plan(margin=None), plan(said=None), plan(hour=1)])
-def test_what_is_not_known_has_no_bounds(unknown: Plan) -> None:
+def test_an_unknown_forecast_has_no_bounds(unknown: Plan) -> None:
     assert all(math.isnan(each) for each in unknown.bounds(7, ()))
     assert all(math.isnan(each) for each in plan().bounds(60, ()))
 

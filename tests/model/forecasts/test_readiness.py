@@ -32,7 +32,7 @@ REFUSED = Verdict(
     ],
     ids=["none yet", "incomplete", "refused", "advising", "acting"],
 )
-def test_what_a_verdict_says(mode: str, verdict: Verdict | None, withheld: str, said: Readiness) -> None:
+def test_texts_of_verdicts(mode: str, verdict: Verdict | None, withheld: str, said: Readiness) -> None:
     assert readiness_of(mode, verdict, withheld) == said
 
 

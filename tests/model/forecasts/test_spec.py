@@ -37,7 +37,7 @@ def test_an_empty_field_has_the_defaults_of_the_settings() -> None:
     assert forecast_spec.settings_of(ForecastSpec()) == ForecastSettings()
 
 
-def test_what_a_field_means() -> None:
+def test_meanings_of_fields() -> None:
     assert forecast_spec.settings_of(FULL) == ForecastSettings(
         mode="Floor",
         history=28 * DAY,
@@ -93,7 +93,7 @@ def test_horizons(text: str, seconds: int | None) -> None:
     ],
     ids=lambda each: str(each)[:30],
 )
-def test_what_is_refused(field: str, value: Any, said: str) -> None:
+def test_refused_values(field: str, value: Any, said: str) -> None:
     (violation,) = forecast_spec.check(ForecastSpec(**{field: value}))
     assert str(violation) == f"spec.forecast.{said}"
 
@@ -159,7 +159,7 @@ def test_a_faulty_annotation_is_refused(text: str, said: str) -> None:
         (FULL, WRITTEN),
     ],
 )
-def test_what_is_written(spec: ForecastSpec, text: str) -> None:
+def test_written_values(spec: ForecastSpec, text: str) -> None:
     assert forecast_spec.write_annotation(spec) == text
 
 
@@ -176,7 +176,7 @@ SPECS = st.builds(
 
 
 @given(SPECS)
-def test_what_is_written_is_read_again(spec: ForecastSpec) -> None:
+def test_a_written_spec_is_read_again(spec: ForecastSpec) -> None:
     assert forecast_spec.read_annotation(forecast_spec.write_annotation(spec)) == spec
 
 

@@ -109,7 +109,7 @@ QUICK = settings(
 @pytest.mark.timeout(300)
 @QUICK
 @given(cases())
-def test_windows_are_what_their_definition_says(case: tuple[str, int, dict[str, Any]]) -> None:
+def test_windows_follow_their_definition(case: tuple[str, int, dict[str, Any]]) -> None:
     zone, middle, tree = case
     compare(tree, read(zone, middle, tree), middle - 2 * DAY, middle + 2 * DAY)
 

@@ -76,7 +76,7 @@ TIMES = ("00:00", "00:30", "01:00", "01:59", "02:00", "02:30", "03:00", "12:00",
 PAIRS = [(begin, end) for begin in TIMES for end in (*TIMES, "24:00") if begin != end]
 
 
-def test_windows_of_days_are_what_their_definition_says_in_every_zone() -> None:
+def test_windows_of_days_follow_their_definition_in_every_zone() -> None:
     """Each pair of times in each zone, around each change of its clock; in a quick run every seventh pair."""
     for number, zone in enumerate(clocks().values()):
         tz = ZoneInfo(zone)
