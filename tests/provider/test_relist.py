@@ -162,10 +162,10 @@ async def test_failures_are_counted_each_time_and_said_once(caplog: pytest.LogCa
         discovery.lister.lists["s"] = FAILED
         for _ in range(3):
             await discovery.relist()
-        assert discovery.metric("failures_total", kind="timeout") == 3 + 2 * 4, (
+        assert discovery.metric("failures_total", reason="timeout") == 3 + 2 * 4, (
             "each relist, and the retries between them"
         )
-        assert discovery.metric("rules_voided") == 2
+        assert discovery.metric("rules_stale") == 2
         assert discovery.metric("series") == 1
         assert discovery.metric("last_attempt_timestamp_seconds") == WALL + 3 * INTERVAL
         assert discovery.metric("last_success_timestamp_seconds") == WALL
@@ -175,7 +175,7 @@ async def test_failures_are_counted_each_time_and_said_once(caplog: pytest.LogCa
         discovery.lister.lists["s"] = info("a", count=7)
         await discovery.relist()
         assert discovery.faults.active() == {}
-        assert discovery.metric("rules_voided") == 0
+        assert discovery.metric("rules_stale") == 0
         assert discovery.metric("series") == 8
         assert discovery.metric("last_success_timestamp_seconds") == WALL + 4 * INTERVAL
 
