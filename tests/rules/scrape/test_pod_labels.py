@@ -7,8 +7,9 @@ import pytest
 from adapter.errors import UnscrapableError
 from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import ScrapedQuery, compile_query
+from adapter.rules.scrape.scraped_query import ScrapedQuery, compile_query, merge_selections
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from tests.support.scraping import evaluate, parse, record
@@ -63,6 +64,7 @@ TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
         pytest.param("sum(max(S{}) by (pod, kind)) by pod", 8, id="grouped twice"),
         pytest.param("max(sum(S{}) by (pod, absent)) by pod", 8, id="grouped by a label that is not there"),
         pytest.param("sum(S{}) by (namespace, pod)", 8, id="namespace named too"),
+        pytest.param("sum(max(S{}) by pod) by (pod, code)", 5, id="grouped by a label that is put away"),
         pytest.param("sum by pod (S{}) * 2 - 1", 15, id="arithmetic behind"),
         pytest.param("100 / sum(S{}) by pod", 12.5, id="arithmetic before"),
         pytest.param("sum(S{} * 10) by pod", 80, id="arithmetic inside"),
@@ -124,6 +126,8 @@ def test_a_series_that_has_just_gone_has_a_rate_and_no_last_value() -> None:
 
     assert value("sum(rate(S{}[2m])) by pod", *bodies) == pytest.approx(11)
     assert value("sum(S{}) by pod", *bodies) == 5
+    rates = evaluate(compiled("sum(rate(S{}[2m])) by pod"), pod(*bodies), SERIES, POD, (), WINDOW)
+    assert rates.time == 5, "the series that has gone makes the other no older"
 
 
 def test_a_ratio_of_two_series() -> None:
@@ -160,6 +164,22 @@ def test_the_labels_of_the_pod_are_not_taken_from_what_it_shows() -> None:
 
     assert value("sum(S{}) by (namespace, pod)", body) == 3
     assert value('sum(S{pod="other"}) by pod', body) is None
+
+
+def test_matchers_on_the_labels_of_the_pod_select_no_series() -> None:
+    query = compiled('sum(S{pod="web-0",kind="a"}) by pod')
+
+    assert merge_selections([(query, SERIES)]) == {SERIES: frozenset({(Matcher("kind", "=", "a"),)})}
+
+
+def test_labels_that_prometheus_adds_may_be_those_of_the_pod() -> None:
+    query = 'sum(<<.Series>>{<<.LabelMatchers>>,job="shop"}) by (<<.GroupBy>>)'
+
+    answer = evaluate(
+        compile_query(template.parse(query), pod=PodLabels("instance", "job")), pod(TWO), SERIES, POD, (), 5.0
+    )
+
+    assert [element.value for element in answer.elements] == [8]
 
 
 def test_a_value_is_as_old_as_the_oldest_of_its_newest_samples() -> None:

@@ -124,6 +124,14 @@ def test_without_series_there_is_no_time() -> None:
     assert not answer(GAUGE, endpoint("other 1\n")).shown
 
 
+def test_a_selector_without_label_matchers_takes_no_selector_of_the_question() -> None:
+    exposed = endpoint('depth{queue="a"} 1\nother 2\n')
+
+    found = answer(f"{GAUGE} + sum(other)", exposed, selector=(Matcher("queue", "=", "a"),))
+
+    assert [element.value for element in found.elements] == [3]
+
+
 @pytest.mark.parametrize(
     ("query", "error"),
     [
@@ -143,12 +151,14 @@ def test_too_many_samples_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(UnionError, match="the query has more than 2 samples"):
         answer("<<.Series>>{<<.LabelMatchers>>}", endpoint(body))
-    assert [element.value for element in answer(GAUGE, endpoint(body)).elements] == [3]
+    two = answer('<<.Series>>{<<.LabelMatchers>>,queue!="0"}', endpoint(body))
+    assert [element.value for element in two.elements] == [1, 1]
 
 
-def test_large_evaluations_take_several_steps() -> None:
-    body = "".join(f'depth{{queue="{number}"}} 1\n' for number in range(1500))
-    compiled = compile_query(template.parse("sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)"))
+@pytest.mark.parametrize("grouping", ["", "by (queue)"])
+def test_large_evaluations_take_several_steps(grouping: str) -> None:
+    body = "".join(f'depth{{queue="{number}"}} 1\n' for number in range(2000))
+    compiled = compile_query(template.parse(f"sum(<<.Series>>{{<<.LabelMatchers>>}}) {grouping}"))
 
     steps = compiled.evaluate([endpoint(body)], "depth", (), 5.0)
 
