@@ -22,7 +22,7 @@ _SERVERS = ("serve", "scale")
 
 def missing(packages: Iterable[str]) -> tuple[str, ...]:
     """Return which packages are not installed."""
-    return tuple(package for package in packages if importlib.util.find_spec(package) is None)
+    return tuple(package for package in packages if not _is_installed(package))
 
 
 def require(*packages: str) -> None:
@@ -64,6 +64,13 @@ class Verb(NamedTuple):
         module = importlib.import_module(self.command_line or self.module)
         command: Command[Any] = getattr(module, self.command)
         return command
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # find_spec imports the parent, which `ruamel.yaml` brings along
+        return False
 
 
 SERVE = Verb(
