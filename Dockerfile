@@ -8,6 +8,9 @@ COPY requirements/build.txt requirements/runtime.txt ./
 RUN python -m venv /opt/fastpath \
     && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r runtime.txt \
     && pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r build.txt
+# What no program runs: the packages' own tests, type stubs, and sources and static libraries for a compiler.
+RUN find /opt/fastpath/lib -depth \( -path '*/site-packages/*/tests/*' -o -type d -name tests \
+    -o -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' -o -name '*.a' \) -delete
 COPY pyproject.toml README.md LICENSE ./
 COPY adapter adapter
 COPY fastpath_tools fastpath_tools

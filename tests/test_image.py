@@ -23,6 +23,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from adapter.cli.verbs import registered
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from fastpath_tools.live import chart_values as helm_values
@@ -174,6 +175,24 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
         installed = image.root / str(site / package)[1:]
         shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
         assert shipped == {str(path.relative_to(ROOT / package)) for path in (ROOT / package).rglob("*.py")}
+    whole = [verb.module for verb in registered().values() if not verb.needs]
+    imports = f"[importlib.import_module(name).__name__ for name in {whole}]"
+    assert _python(image, f"import importlib, json; print(json.dumps({imports}))") == whole
+    for name, verb in registered().items():
+        if name.startswith("__"):
+            continue
+        done = subprocess.run(
+            ["chroot", image.root, f"{PREFIX}/bin/fastpath", name, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if verb.needs:
+            hint = "which is not installed: pip install 'fastpath-adapter[tools]'"
+            sentence = f"fastpath {name}: needs {' and '.join(verb.needs)}, {hint}\n"
+            assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+        else:
+            assert (done.returncode, done.stderr) == (0, ""), name
 
 
 @pytest.mark.integration
