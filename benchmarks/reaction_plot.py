@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import reaction, stepping, suite
 from benchmarks.reaction import Curve
 from fastpath_tools import charts
-from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, Step
+from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, TrackStep
 
 PICTURE = suite.ROOT / "docs" / "images" / "reaction.svg"
 
@@ -43,11 +43,11 @@ def average(curves: Sequence[Curve], begin: int) -> list[tuple[float, float]]:
     return points
 
 
-def track(points: Sequence[tuple[float, float]], seconds: float) -> list[Step]:
+def track(points: Sequence[tuple[float, float]], seconds: float) -> list[TrackStep]:
     """Return the points of a line in steps as steps that end with the picture."""
     ends = [at for at, _ in points[1:]] + [seconds]
     return [
-        Step(at, min(end, seconds), [count])
+        TrackStep(at, min(end, seconds), [count])
         for (at, count), end in zip(points, ends, strict=True)
         if at < seconds
     ]
@@ -63,7 +63,7 @@ def axes(frame: Frame, ticks: Sequence[float]) -> Iterator[str]:
     yield from frame.axis()
     words = {at: f"{at:g}" for at in ticks}
     yield from frame.times(frame.bottom + 20, words | {ticks[-1]: f"{ticks[-1]:g} s"})
-    yield frame.line("needed", [Step(frame.begin, frame.end, [frame.pods])])
+    yield frame.line("needed", [TrackStep(frame.begin, frame.end, [frame.pods])])
     yield charts.text(frame.right, frame.top - 8, "needed", anchor="end")
     middle = (frame.left + frame.right) / 2
     yield charts.text(middle, frame.bottom + 42, "time after the step", anchor="middle")

@@ -79,7 +79,7 @@ class Look(NamedTuple):
     style: str = ""
 
 
-class Step(NamedTuple):
+class TrackStep(NamedTuple):
     """What a track is from `start` to `end`: the values it takes there in their order, none if unknown."""
 
     start: float
@@ -195,13 +195,13 @@ class Frame(NamedTuple):
             x = self.x(at)
             yield text(x, y, word, anchor="end" if x > self.right - 20 else "middle")
 
-    def line(self, kind: str, *tracks: Iterable[Step]) -> str:
+    def line(self, kind: str, *tracks: Iterable[TrackStep]) -> str:
         """Return lines in steps through all values, with a gap where a track is unknown."""
         return path(kind, (self._through(run) for track in tracks for run in _runs(track)))
 
-    def area(self, kind: str, track: Iterable[Step]) -> str:
+    def area(self, kind: str, track: Iterable[TrackStep]) -> str:
         """Return areas up to the greatest values, with a gap where the track is unknown."""
-        highest = (Step(start, end, [max(values)] if values else ()) for start, end, values in track)
+        highest = (TrackStep(start, end, [max(values)] if values else ()) for start, end, values in track)
         return path(
             kind, (f"{self._through(run, self.low)}V{number(self.bottom)}Z" for run in _runs(highest))
         )
@@ -222,7 +222,7 @@ class Frame(NamedTuple):
         left, right = number(self.x(start)), number(max(self.x(start) + 1, self.x(end)))
         return f"M{left} {number(self.y(high))}H{right}V{number(self.y(low))}H{left}Z"
 
-    def _through(self, run: Sequence[Step], first: float | None = None) -> str:
+    def _through(self, run: Sequence[TrackStep], first: float | None = None) -> str:
         x, y = number(self.x(run[0].start)), number(self.y(run[0].values[0] if first is None else first))
         drawn = f"M{x} {y}"
         for step in run:
@@ -234,7 +234,7 @@ class Frame(NamedTuple):
         return f"{drawn}H{number(self.x(run[-1].end))}"
 
 
-def _runs(track: Iterable[Step]) -> Iterator[list[Step]]:
+def _runs(track: Iterable[TrackStep]) -> Iterator[list[TrackStep]]:
     for is_known, run in itertools.groupby(track, key=lambda step: bool(step.values)):
         if is_known:
             yield list(run)

@@ -15,7 +15,7 @@ from adapter.errors import Fault
 from adapter.model import visible
 from adapter.model.forecasts.settings import FLOOR
 from fastpath_tools.live import scaler_access
-from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
+from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 
 _SHOWN = 10
 _NAME = re.compile(r"[^/]+/[^/]+")
@@ -39,7 +39,7 @@ _STARTING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(ScalerOptions):
+class ExplainOptions(ScalerServiceOptions):
     """The autoscaler, and the process whose journal is read."""
 
     autoscalers: tuple[str, ...] = arguments()

@@ -22,7 +22,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant
 
 
-class Outcome(NamedTuple):
+class FloorOutcome(NamedTuple):
     """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
 
     resource_version: str = ""
@@ -82,7 +82,13 @@ class FloorKeeper:
         return floor, ""
 
     def settle(
-        self, state: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome, now: int
+        self,
+        state: AutoscalerState,
+        floor: Floor | None,
+        by: int,
+        replicas: int,
+        outcome: FloorOutcome,
+        now: int,
     ) -> None:
         """Hold the `replicas` that were, or may have been, written; otherwise restore what was held before.
 

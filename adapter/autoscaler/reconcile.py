@@ -31,7 +31,7 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.autoscaler.floor_keeper import FloorKeeper, Outcome
+from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
 from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.scheduler import DecisionClock
@@ -220,19 +220,19 @@ class Reconciler:
         except Exception:
             state.note_unconfirmed(write.pending.decision.replicas)
             if state.epoch == write.epoch:
-                self._settle_floor(state, write, Outcome(unknown=True), pending)
+                self._settle_floor(state, write, FloorOutcome(unknown=True), pending)
             raise
 
-    async def _publish_floor(self, state: AutoscalerState, write: _Write) -> Outcome | None:
+    async def _publish_floor(self, state: AutoscalerState, write: _Write) -> FloorOutcome | None:
         """Publish the floor of a boosted raise; return the outcome of the write if that fails."""
         if state.boost is None:
             return None
         snapshot, made, at = write.pending.snapshot, write.pending.decision, write.pending.at
         write.floor, failure = await self._floors.publish(state, snapshot, made, at)
         write.most = made.replicas
-        return Outcome(error=failure) if failure else None
+        return FloorOutcome(error=failure) if failure else None
 
-    async def _write_scale(self, state: AutoscalerState, write: _Write) -> Outcome:
+    async def _write_scale(self, state: AutoscalerState, write: _Write) -> FloorOutcome:
         """Wait for a write slot, observe, decide, PUT; after a conflict read the scale and start over."""
         target = write.pending.snapshot.target
         superseded: KubernetesError | None = None
@@ -245,16 +245,16 @@ class Reconciler:
                     return _failed(reset or error)
                 looked = self._take_scale(state, write, scale, target)
                 if looked is None:
-                    return Outcome()
+                    return FloorOutcome()
                 target = looked
             await self._actuator.acquire(state.key, target)
             pending = self._decide_again(state, write, target)
             if pending is None:
-                return Outcome()
+                return FloorOutcome()
             target, replicas = pending.snapshot.target, pending.decision.replicas
             write.sent.append(replicas)
             try:
-                return Outcome(await self._actuator.put_scale(state.key, target, replicas))
+                return FloorOutcome(await self._actuator.put_scale(state.key, target, replicas))
             except KubernetesError as error:
                 if not is_superseded(error):
                     return _failed(error)
@@ -317,7 +317,7 @@ class Reconciler:
         return is_recent and is_same and pending.snapshot.target == target
 
     def _settle_floor(
-        self, state: AutoscalerState, write: _Write, outcome: Outcome, first: PendingScale
+        self, state: AutoscalerState, write: _Write, outcome: FloorOutcome, first: PendingScale
     ) -> None:
         """Settle the published floor on the written count, or on the largest one sent if that is unknown."""
         sent = write.sent or [first.decision.replicas]
@@ -326,11 +326,11 @@ class Reconciler:
             # An earlier PUT of this write, without a response, may have been applied.
             applied = state.find_applied(first.snapshot.target, sent)
             if applied is not None:
-                replicas, outcome = applied.replicas, Outcome(applied.resource_version)
+                replicas, outcome = applied.replicas, FloorOutcome(applied.resource_version)
         by, now = state.clock_shift - write.clock_shift, self._decision_clock.now()
         self._floors.settle(state, write.floor, by, replicas, outcome, now)
 
-    def _finish(self, state: AutoscalerState, write: _Write, outcome: Outcome) -> None:
+    def _finish(self, state: AutoscalerState, write: _Write, outcome: FloorOutcome) -> None:
         """Remember and report what became of a write."""
         pending = write.pending
         snapshot, made, now = pending.snapshot, pending.decision, pending.at
@@ -373,5 +373,5 @@ def _inputs_of(pending: PendingScale) -> DecisionInputs:
     )
 
 
-def _failed(error: KubernetesError) -> Outcome:
-    return Outcome(error=error.said or str(error), unknown=may_have_been_applied(error))
+def _failed(error: KubernetesError) -> FloorOutcome:
+    return FloorOutcome(error=error.said or str(error), unknown=may_have_been_applied(error))

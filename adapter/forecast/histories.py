@@ -33,7 +33,7 @@ class NoRoomError(Exception):
     """The histories take too much memory, or those of one namespace do."""
 
 
-class _Row(NamedTuple):
+class _HistoryRow(NamedTuple):
     """The values of one metric from `start` on."""
 
     start: int
@@ -41,7 +41,7 @@ class _Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptHistory:
     """The histories of one autoscaler by metric, and when they were last asked for.
 
     `values` is the room that is reserved for them. A history that cannot be read has its room too: else each
@@ -51,7 +51,7 @@ class _Kept:
     queries: tuple[HistoryQuery, ...]
     used: int = 0
     values: int = 0
-    rows: dict[str, _Row] = field(default_factory=dict)
+    rows: dict[str, _HistoryRow] = field(default_factory=dict)
 
 
 class Histories:
@@ -59,7 +59,7 @@ class Histories:
 
     def __init__(self, most: int = MOST_VALUES) -> None:
         self._most = most
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _KeptHistory] = {}
         """The one that was used last comes last."""
 
     @property
@@ -77,17 +77,17 @@ class Histories:
         values = len(queries) * (end - begin) // STEP
         kept = self._kept.pop(name, None)
         if kept is None or kept.queries != tuple(queries):
-            kept = _Kept(tuple(queries))
+            kept = _KeptHistory(tuple(queries))
         self._make_room(_namespace_of(name), values, now)
         kept.used, kept.values = now, values
         self._kept[name] = kept
         for query in queries:
-            start, known = kept.rows.get(query.metric, _Row(begin, np.empty(0)))
+            start, known = kept.rows.get(query.metric, _HistoryRow(begin, np.empty(0)))
             known = known[(begin - start) // STEP :] if start <= begin else np.empty(0)
             last = begin + len(known) * STEP
             if last < end:
                 known = np.concatenate((known, _read(query.promql, last, end, read)))
-            kept.rows[query.metric] = _Row(begin, known)
+            kept.rows[query.metric] = _HistoryRow(begin, known)
         return {metric: row.values[: (end - begin) // STEP] for metric, row in kept.rows.items()}
 
     def _make_room(self, namespace: str, values: int, now: int) -> None:

@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.forecast import variants
 from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
-from adapter.forecast.variants import Span, Variant
+from adapter.forecast.variants import Variant, VariantSpan
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.forecasts import verdict as verdicts
 from adapter.model.forecasts.floors import Limits
@@ -39,7 +39,7 @@ from adapter.simulate.deciders import Decider
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import simulated_metrics
-from adapter.simulate.policies import Policy
+from adapter.simulate.policies import SimulatedPolicy
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import SCALER, Scenario
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
     """
 
     scenario: Scenario
-    policy: Policy
+    policy: SimulatedPolicy
     settings: ForecastSettings
 
     @property
@@ -123,7 +123,7 @@ def judge(
         lead = case.lead if case.scenario.start_ups or case.settings.horizon else 0
         return Verdict(demand.end, lead, missing=missing), None
     limits, count = limits_of(case), len(demand.values)
-    judged, recent = (Span(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
+    judged, recent = (VariantSpan(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
     replayed = _last_days(case, demand.end)
     none = _replay(replayed, NONE, (), check)
     limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
@@ -145,7 +145,7 @@ def judge(
     return made, found.get(made.chosen)
 
 
-def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: Span) -> float:
+def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: VariantSpan) -> float:
     """Return how many pods ran without a floor, over those that the model expects; 1 at most."""
     floors = [0] * len(demand.values)
     (expected,) = variants.estimate(demand, floors, limits, 0, [span])
@@ -170,7 +170,7 @@ def missing_of(demand: DemandGrid) -> str:
     return ""
 
 
-def _reached(demand: DemandGrid, bounds: Values, span: Span) -> float | None:
+def _reached(demand: DemandGrid, bounds: Values, span: VariantSpan) -> float | None:
     values, upper = demand.values[span.begin : span.end], bounds[span.begin : span.end]
     compared = ~np.isnan(values) & ~np.isnan(upper)
     if not compared.any():

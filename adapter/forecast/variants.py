@@ -28,7 +28,7 @@ _REACTION: Final = 7
 """Seconds from a rise of the load to a written count."""
 
 
-class Span(NamedTuple):
+class VariantSpan(NamedTuple):
     """Steps of a grid, the end exclusive."""
 
     begin: int
@@ -59,8 +59,8 @@ def prepare(
     limits: Limits,
     settings: ForecastSettings,
     start_up: int,
-    judged: Span,
-    recent: Span,
+    judged: VariantSpan,
+    recent: VariantSpan,
 ) -> Variant:
     """Return a candidate with the cheapest coverage of those that promise most."""
     forecast = forecast_of(grid, name, limits.lead, settings, limits.lead)
@@ -114,7 +114,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    grid: DemandGrid, floors: Sequence[int], limits: Limits, start_up: int, spans: Sequence[Span]
+    grid: DemandGrid, floors: Sequence[int], limits: Limits, start_up: int, spans: Sequence[VariantSpan]
 ) -> list[Estimate]:
     """Return roughly what the floors of the steps come to in some spans."""
     model = CountModel(limits)

@@ -54,7 +54,7 @@ class _APIService(msgspec.Struct, rename="camel", frozen=True):
     status: _APIServiceStatus = _APIServiceStatus()
 
 
-class _Labelled(msgspec.Struct, rename="camel", frozen=True):
+class _LabelledService(msgspec.Struct, rename="camel", frozen=True):
     metadata: _Meta = _Meta()
 
 
@@ -143,7 +143,7 @@ async def _fetch_labels(client: KubernetesClient, service: ServiceReference) -> 
     """Return the labels of a Service, none if it cannot be read: they only help to name the owner."""
     try:
         body = await client.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
-        return _decode(body, _Labelled).metadata.labels or {}
+        return _decode(body, _LabelledService).metadata.labels or {}
     except KubernetesError:
         return {}
 

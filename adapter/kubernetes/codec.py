@@ -99,7 +99,7 @@ class _Versioned(msgspec.Struct, frozen=True, gc=False):
     metadata: _VersionOnly
 
 
-class _Document(msgspec.Struct, frozen=True, gc=False):
+class _ObjectDocument(msgspec.Struct, frozen=True, gc=False):
     metadata: ListMeta
     items: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -109,7 +109,7 @@ class _EventLine(msgspec.Struct, frozen=True, gc=False):
     object: msgspec.Raw
 
 
-_DOCUMENT = msgspec.json.Decoder(_Document)
+_DOCUMENT = msgspec.json.Decoder(_ObjectDocument)
 _EVENT_LINE = msgspec.json.Decoder(_EventLine)
 _VERSIONED = msgspec.json.Decoder(_Versioned)
 _IDENTIFIED = msgspec.json.Decoder(_Identified)

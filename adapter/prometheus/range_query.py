@@ -41,12 +41,12 @@ class _Data(msgspec.Struct, rename="camel"):
     result: list[_Series]
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _RangeAnswer(msgspec.Struct, rename="camel"):
     status: str = ""
     data: _Data | None = None
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+_ANSWER = msgspec.json.Decoder(_RangeAnswer)
 
 
 class _RangeResponse:

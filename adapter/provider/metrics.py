@@ -31,7 +31,7 @@ from adapter.provider import resolver
 from adapter.provider.endpoint_sampler import EndpointSampler
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
-from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, SamplePlan, Sampler
 from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
@@ -126,7 +126,7 @@ class RulesMetricsProvider:
         freshness = self.sampler.freshness_of(entry.rule)
         try:
             query = metric_query(entry, question)
-            plan = Plan(entry, query, Objects(question.namespace, names), freshness)
+            plan = SamplePlan(entry, query, Objects(question.namespace, names), freshness)
             answer = await self.sampler.read_objects(plan)
         except QUERY_ERRORS as error:
             raise self.sampler.failure(error, entry.rule, resolver.unknown(question)) from error
@@ -204,7 +204,7 @@ class RulesMetricsProvider:
             values.append(ExternalValue(metric, labels, milli, sample.time))
         return tuple(values)
 
-    async def _values(self, metric: str, plan: Plan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
+    async def _values(self, metric: str, plan: SamplePlan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
         """Return a value for each object that has one, in the order of their names."""
         rule, resource, (namespace, names) = plan.entry.rule, plan.entry.resource, plan.objects
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds

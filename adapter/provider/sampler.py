@@ -45,7 +45,7 @@ _PATIENCE = 0.25
 _Answer = TypeVar("_Answer", TextAnswer, ObjectAnswer)
 
 
-class Plan(NamedTuple):
+class SamplePlan(NamedTuple):
     """How a question about objects is answered: its metric and query, its objects, how old answers may be."""
 
     entry: CustomEntry
@@ -93,7 +93,7 @@ class Sampler:
         ttl = default.ttl if config.ttl is None else config.ttl
         return refresh_ahead(ttl, default.max_age if config.max_age is None else config.max_age)
 
-    async def read_objects(self, plan: Plan) -> ObjectAnswer:
+    async def read_objects(self, plan: SamplePlan) -> ObjectAnswer:
         """Return the samples of objects, from scrapes for scraped pods and from Prometheus for all others.
 
         A request whose pods have values from scrapes waits for Prometheus only briefly, and its failure takes
@@ -113,7 +113,7 @@ class Sampler:
             return await self._query(plan)
         return await self._read_scraped(plan, scraped)
 
-    async def _read_scraped(self, plan: Plan, scraped: ScrapedAnswer) -> ObjectAnswer:
+    async def _read_scraped(self, plan: SamplePlan, scraped: ScrapedAnswer) -> ObjectAnswer:
         asked = self._clock.monotonic()
         namespace, names = plan.objects
         rest = tuple(name for name in names if name not in scraped.values and name not in scraped.left_out)
@@ -148,7 +148,7 @@ class Sampler:
         for source, count in counts.items():
             self._monitoring.scraped_values.labels(source).inc(count)
 
-    async def _query(self, plan: Plan, later: Mapping[str, float] | None = None) -> ObjectAnswer:
+    async def _query(self, plan: SamplePlan, later: Mapping[str, float] | None = None) -> ObjectAnswer:
         """Return Prometheus' samples of the objects, without those that are too old.
 
         Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch
@@ -207,7 +207,7 @@ class Sampler:
         self._problems.answered(rule.path, answer.asked, answer.failure)
         return answer, samples
 
-    async def read_objects_with_times(self, plan: Plan) -> tuple[ObjectAnswer, ObjectAnswer]:
+    async def read_objects_with_times(self, plan: SamplePlan) -> tuple[ObjectAnswer, ObjectAnswer]:
         """Return samples of objects and their times; either may be partial. Errors as `read_objects`."""
         return await both(
             *(

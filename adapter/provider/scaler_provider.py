@@ -17,7 +17,7 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
 from adapter.provider import metrics as providers
 from adapter.provider import resolver as resolving
 from adapter.provider.resolver import Resolver
-from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, SamplePlan, Sampler
 from adapter.rules import lookback
 from adapter.rules.compile import Rule
 from adapter.rules.query_plan import Objects
@@ -91,7 +91,7 @@ class ScalerProvider:
         rule, objects = entry.rule, Objects(question.namespace, names)
         try:
             query = providers.metric_query(entry, question)
-            plan = Plan(entry, query, objects, Freshness(ttl, ttl))
+            plan = SamplePlan(entry, query, objects, Freshness(ttl, ttl))
             answer, ages = await self._sampler.read_objects_with_times(plan)
             rendered = query.render(question.namespace, names[:1])
         except QUERY_ERRORS as error:

@@ -63,7 +63,7 @@ class Separability:
         object.__setattr__(self, "separable", not self.reason)
 
 
-class _Part(NamedTuple):
+class _QueryPart(NamedTuple):
     """The joined text of a part, and whether only the joined form of its result has the namespace label."""
 
     text: str
@@ -108,53 +108,55 @@ class _Walk:
         self.own_labels = {object_label, namespace_label} - {""}
         self.join_fault = ""
 
-    def visit(self, node: Any) -> _Part:
+    def visit(self, node: Any) -> _QueryPart:
         """Return the joined text of `node`. Raises NotSeparableError with the reason."""
         visitor = _VISITORS.get(type(node))
         if visitor is None:
             raise NotSeparableError("a string stands where a number is expected")
         return visitor(self, node)
 
-    def number(self, node: Any) -> _Part:
-        return _Part(_number(node.val), scalar=True)
+    def number(self, node: Any) -> _QueryPart:
+        return _QueryPart(_number(node.val), scalar=True)
 
-    def paren(self, node: Any) -> _Part:
+    def paren(self, node: Any) -> _QueryPart:
         inner = self.visit(node.expr)
         return inner._replace(text=f"({inner.text})")
 
-    def unary(self, node: Any) -> _Part:
+    def unary(self, node: Any) -> _QueryPart:
         inner = self.visit(node.expr)
         return inner._replace(text=f"-{inner.text}")
 
-    def selector(self, node: Any) -> _Part:
-        return _Part(f"{self._selector_text(node)}{_modifiers(node)}")
+    def selector(self, node: Any) -> _QueryPart:
+        return _QueryPart(f"{self._selector_text(node)}{_modifiers(node)}")
 
-    def matrix(self, node: Any) -> _Part:
+    def matrix(self, node: Any) -> _QueryPart:
         inner = node.vector_selector
-        return _Part(
+        return _QueryPart(
             f"{self._selector_text(inner)}[{promql.display_duration(node.range)}]{_modifiers(inner)}"
         )
 
-    def subquery(self, node: Any) -> _Part:
+    def subquery(self, node: Any) -> _QueryPart:
         inner = self.visit(node.expr)
         step = promql.display_duration(node.step) if node.step else ""
         return inner._replace(
             text=f"{inner.text}[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}"
         )
 
-    def call(self, node: Any) -> _Part:
+    def call(self, node: Any) -> _QueryPart:
         name = node.func.name
         if name in _SCALAR_FUNCTIONS:
-            return _Part(f"{name}()", scalar=True)
+            return _QueryPart(f"{name}()", scalar=True)
         if name not in SERIES_FUNCTIONS:
             raise NotSeparableError(f"{name}() cannot be split by object")
         arguments = [self.visit(argument) for argument in node.args]
         vectors = [argument for argument in arguments if not argument.scalar]
         if not vectors:
             raise NotSeparableError(f"{name}() reads no series")
-        return _Part(f"{name}({', '.join(argument.text for argument in arguments)})", added=vectors[0].added)
+        return _QueryPart(
+            f"{name}({', '.join(argument.text for argument in arguments)})", added=vectors[0].added
+        )
 
-    def aggregate(self, node: Any) -> _Part:
+    def aggregate(self, node: Any) -> _QueryPart:
         operator = str(node.op)
         if operator not in _AGGREGATIONS:
             raise NotSeparableError(f"{operator} combines several objects")
@@ -178,9 +180,9 @@ class _Walk:
         elif dropped := sorted(self.own_labels & set(labels)):
             raise NotSeparableError(f"{operator} without ({', '.join(labels)}) drops {dropped[0]}")
         grouping = f"{'by' if by else 'without'} ({', '.join(map(_label, labels))})"
-        return _Part(f"{operator} {grouping} ({parameter}{inner.text})", added=added)
+        return _QueryPart(f"{operator} {grouping} ({parameter}{inner.text})", added=added)
 
-    def binary(self, node: Any) -> _Part:
+    def binary(self, node: Any) -> _QueryPart:
         left, right = self.visit(node.lhs), self.visit(node.rhs)
         operator = str(node.op).strip()
         modifier = node.modifier
@@ -188,7 +190,7 @@ class _Walk:
         if left.scalar or right.scalar:
             vector = right if left.scalar else left
             text = f"{left.text} {operator}{returns_bool} {right.text}"
-            return _Part(text, scalar=left.scalar and right.scalar, added=vector.added)
+            return _QueryPart(text, scalar=left.scalar and right.scalar, added=vector.added)
         if modifier is not None and (
             modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None
         ):
@@ -197,12 +199,14 @@ class _Walk:
         if matching is None:
             if left.added != right.added:
                 self.join_fault = f"the sides of {operator} differ in the label {self.namespace_label}"
-            return _Part(f"{left.text} {operator}{returns_bool} {right.text}", added=left.added)
+            return _QueryPart(f"{left.text} {operator}{returns_bool} {right.text}", added=left.added)
         if matching.type != promql.LabelModifierType.Include:
             raise NotSeparableError("ignoring() may match objects with one another")
         return self._matched_on(left, right, f"{operator}{returns_bool}", operator, modifier)
 
-    def _matched_on(self, left: _Part, right: _Part, shown: str, operator: str, modifier: Any) -> _Part:
+    def _matched_on(
+        self, left: _QueryPart, right: _QueryPart, shown: str, operator: str, modifier: Any
+    ) -> _QueryPart:
         """Join two vectors with on(...), which must have the object's label; the namespace's is added."""
         labels = list(modifier.matching.labels)
         if self.object_label not in labels:
@@ -226,7 +230,7 @@ class _Walk:
             added = left.added
         else:  # one to one: the result has just the labels of on()
             added = left.added if names_namespace else bool(self.namespace_label)
-        return _Part(
+        return _QueryPart(
             f"{left.text} {shown} on ({', '.join(map(_label, labels))}){group} {right.text}", added=added
         )
 
@@ -255,7 +259,7 @@ class _Walk:
 
 _PRESENT = frozenset({(str(promql.MatchOp.NotEqual), ""), (str(promql.MatchOp.Re), ".+")})
 
-_VISITORS: Mapping[type, Callable[[_Walk, Any], _Part]] = MappingProxyType(
+_VISITORS: Mapping[type, Callable[[_Walk, Any], _QueryPart]] = MappingProxyType(
     {
         promql.NumberLiteral: _Walk.number,
         promql.ParenExpr: _Walk.paren,

@@ -58,7 +58,7 @@ _NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 
 @dataclass(slots=True)
-class _Answer:
+class _EndpointAnswer:
     """The result of a query over the endpoints `live` as of `version`, or why it has no answer.
 
     `read` is when it was last read (monotonic seconds).
@@ -95,7 +95,7 @@ class EndpointGroup:
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
     targets: dict[Endpoint, "EndpointTarget"] = field(default_factory=dict)
     found: FoundEndpoints = _NOT_FOUND
-    answers: dict[ScrapeQuery, _Answer] = field(default_factory=dict)
+    answers: dict[ScrapeQuery, _EndpointAnswer] = field(default_factory=dict)
     version: int = 0
     last: float = -math.inf  # time of the last good scrape of any endpoint
     pause_until: float = -math.inf
@@ -106,7 +106,7 @@ class EndpointGroup:
 
     def query_steps(
         self, query: ScrapeQuery, live: Sequence["EndpointTarget"], stretch: float
-    ) -> Steps[_Answer]:
+    ) -> Steps[_EndpointAnswer]:
         """Evaluate a query over the series of endpoints in steps."""
         version, read = self.version, self.clock.monotonic()
         result: Answer | str
@@ -114,7 +114,7 @@ class EndpointGroup:
             result = yield from query.steps([target.series for target in live], stretch)
         except UnionError as error:
             result = str(error)
-        return _Answer(result, version, tuple(live), read)
+        return _EndpointAnswer(result, version, tuple(live), read)
 
     def note_scrape(self, stretch: float) -> Steps[None]:
         """Note a good scrape, and evaluate the queries that were read lately, unless that was done lately."""
@@ -376,7 +376,7 @@ class ScrapedEndpoints:
 
     def _answer(
         self, group: EndpointGroup, query: ScrapeQuery, live: Sequence[EndpointTarget], now: float
-    ) -> _Answer | None:
+    ) -> _EndpointAnswer | None:
         """Return the answer over these endpoints.
 
         If it is too much work to compute at once, return the last answer, None without one.

@@ -22,7 +22,7 @@ EPOCH = 1_700_000_000 * SECOND
 """Second 0 of a simulation without schedules, so that results do not depend on the day."""
 
 
-class Change(NamedTuple):
+class CountChange(NamedTuple):
     """A count that was written: at which second, from which count to which, by which chain, and why."""
 
     second: int
@@ -108,7 +108,7 @@ class Run:
         observer: Observer | None = None,
     ) -> None:
         self.figures = Figures()
-        self.changes: list[Change] = []
+        self.changes: list[CountChange] = []
         self._demand = demand
         self._workload = workload
         self._chains = chains
@@ -177,7 +177,7 @@ class Run:
         self._workload.scale(count, second)
         made = chain.decider.made
         assert made is not None
-        self.changes.append(Change(second, before, count, place, made.reason))
+        self.changes.append(CountChange(second, before, count, place, made.reason))
         self.figures.changes += 1
         for other in self._chains:
             if other is not chain:

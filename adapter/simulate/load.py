@@ -22,7 +22,7 @@ GREATEST = 1e15
 """The greatest load: the metrics APIs hold values in thousandths in 64 bits."""
 
 
-class Span(NamedTuple):
+class LoadSpan(NamedTuple):
     """The seconds from `start` to `end`, the end exclusive."""
 
     start: int
@@ -40,7 +40,7 @@ class Load(NamedTuple):
     starts: Sequence[int]
     values: Sequence[float]
     seconds: int
-    saturated: Sequence[Span] = ()
+    saturated: Sequence[LoadSpan] = ()
 
     def segments(self) -> Iterator[tuple[int, int, float]]:
         """Yield start, end and value of each step."""
@@ -57,7 +57,7 @@ class Load(NamedTuple):
             if stop > begin and start < end
         ]
         spans = [
-            Span(max(span.start, begin) - begin, min(span.end, end) - begin)
+            LoadSpan(max(span.start, begin) - begin, min(span.end, end) - begin)
             for span in self.saturated
             if span.end > begin and span.start < end
         ]
@@ -82,7 +82,9 @@ class Load(NamedTuple):
         return max((value for value in self.values if not math.isnan(value)), default=math.nan)
 
 
-def of_points(points: Iterable[tuple[float, float]], seconds: int, saturated: Sequence[Span] = ()) -> Load:
+def of_points(
+    points: Iterable[tuple[float, float]], seconds: int, saturated: Sequence[LoadSpan] = ()
+) -> Load:
     """Return the load of (second, value) points in the order of time, the first at 0.
 
     The value of a second is that of the last point at or before it.

@@ -31,7 +31,7 @@ FAST_PACE = Pace(1, 5, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SimulatedPolicy:
     """A policy. `text` is how it was written; `native` and `fast` are the paces of the chains that it has."""
 
     text: str
@@ -57,7 +57,7 @@ _KEYS = {
 }
 
 
-def read_policy(text: str) -> Policy:
+def read_policy(text: str) -> SimulatedPolicy:
     """Return the policy of `NAME[:key=value,...]`. Raises InputError."""
     name, colon, rest = text.partition(":")
     if name not in _KEYS:
@@ -75,7 +75,7 @@ def read_policy(text: str) -> Policy:
             raise _error(text, f"{key}: expected a value behind the =")
         given[key] = value
     if name == FIXED:
-        return Policy(text, name, replicas=_count(text, "replicas", given.get("replicas", "")))
+        return SimulatedPolicy(text, name, replicas=_count(text, "replicas", given.get("replicas", "")))
     native = fast = None
     if name != FAST:
         native = Pace(
@@ -90,7 +90,7 @@ def read_policy(text: str) -> Policy:
             _seconds(text, given, "fastWindow" if prefixed else "window", FAST_PACE.window),
             _seconds(text, given, "tick", FAST_PACE.decide),
         )
-    return Policy(
+    return SimulatedPolicy(
         text,
         name,
         native,

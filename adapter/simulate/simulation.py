@@ -33,11 +33,11 @@ from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
-from adapter.simulate.engine import EPOCH, Change, Demand, Observer, Run
+from adapter.simulate.engine import EPOCH, CountChange, Demand, Observer, Run
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
-from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, Policy
+from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastFloors, SimulatedSchedule
 from adapter.simulate.signals import Signal
 from adapter.simulate.workload import Workload
@@ -71,15 +71,15 @@ class Scenario:
 class PolicyResult(NamedTuple):
     """The figures of a policy at each phase, and the changes of the first."""
 
-    policy: Policy
+    policy: SimulatedPolicy
     runs: Sequence[Figures]
-    changes: Sequence[Change]
+    changes: Sequence[CountChange]
     decisions: int
 
 
 def simulate(
     scenario: Scenario,
-    policy: Policy,
+    policy: SimulatedPolicy,
     behavior: HorizontalPodAutoscalerBehavior | None = None,
     *,
     skips: bool = True,
@@ -106,7 +106,7 @@ def simulate(
     return PolicyResult(policy, runs, first.changes, sum(run.decisions for run in known.values()))
 
 
-def _starts(policy: Policy, phase: tuple[float, float]) -> tuple[int, ...]:
+def _starts(policy: SimulatedPolicy, phase: tuple[float, float]) -> tuple[int, ...]:
     """Return the first seconds of scrapes and decisions: phases with the same ones give the same run."""
     paces = [pace for pace in (policy.native, policy.fast) if pace is not None]
     return tuple(start for pace in paces for start in _first(pace, phase))
@@ -118,7 +118,7 @@ def _first(pace: Pace, phase: tuple[float, float]) -> tuple[int, int]:
 
 def _prepare(
     scenario: Scenario,
-    policy: Policy,
+    policy: SimulatedPolicy,
     phase: tuple[float, float],
     place: int,
     behavior: HorizontalPodAutoscalerBehavior | None,
@@ -174,7 +174,7 @@ def _prepare(
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
 
 
-def schedule_of(scenario: Scenario, policy: Policy) -> SimulatedSchedule:
+def schedule_of(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
     """Return the schedule that a policy has: an HPA alone has none, and a boosted one no ceilings."""
     if policy.name not in (FAST, BOOST):
         return NO_SCHEDULE
@@ -223,7 +223,7 @@ def _with_floor(autoscaler: FastPathAutoscaler) -> PreparedSpec:
 
 
 def overridden(
-    autoscaler: FastPathAutoscaler, policy: Policy, behavior: HorizontalPodAutoscalerBehavior | None
+    autoscaler: FastPathAutoscaler, policy: SimulatedPolicy, behavior: HorizontalPodAutoscalerBehavior | None
 ) -> FastPathAutoscaler:
     """Return the autoscaler with what a policy changes, and without the metric of boost."""
     spec = autoscaler.spec

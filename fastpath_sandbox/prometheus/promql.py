@@ -32,7 +32,7 @@ class QueryFailure(Exception):  # noqa: N818 - Prometheus' error response has a 
         super().__init__(message)
 
 
-class Element(NamedTuple):
+class VectorElement(NamedTuple):
     """One element of an instant vector."""
 
     labels: LabelSet
@@ -51,7 +51,7 @@ class LabelMatcher(NamedTuple):
         return self.matches(next((value for name, value in labels if name == self.name), ""))
 
 
-Value: TypeAlias = float | list[Element]
+Value: TypeAlias = float | list[VectorElement]
 
 
 def parse_selector(text: str) -> list[LabelMatcher]:
@@ -89,7 +89,7 @@ def _evaluate(tree: promql_parser.Expr, series: SeriesSet, time: float) -> Value
     if isinstance(tree, promql_parser.NumberLiteral):
         return float(tree.val)
     if isinstance(tree, promql_parser.VectorSelector):
-        return [Element(labels, point.value) for labels, point in _latest(tree, series, time)]
+        return [VectorElement(labels, point.value) for labels, point in _latest(tree, series, time)]
     if isinstance(tree, promql_parser.AggregateExpr):
         return _aggregate(tree, series, time)
     if isinstance(tree, promql_parser.Call):
@@ -155,7 +155,7 @@ def _latest(
     return [(labels, point) for labels, point in latest if point is not None]
 
 
-def _aggregate(tree: promql_parser.AggregateExpr, series: SeriesSet, time: float) -> list[Element]:
+def _aggregate(tree: promql_parser.AggregateExpr, series: SeriesSet, time: float) -> list[VectorElement]:
     reduce = _AGGREGATIONS.get(str(tree.op))
     if reduce is None:
         raise _unsupported(f"the aggregation {tree.op}")
@@ -167,10 +167,10 @@ def _aggregate(tree: promql_parser.AggregateExpr, series: SeriesSet, time: float
     groups: dict[LabelSet, list[float]] = {}
     for labels, value in elements:
         groups.setdefault(tuple(pair for pair in labels if kept(pair[0])), []).append(value)
-    return [Element(labels, reduce(values)) for labels, values in groups.items()]
+    return [VectorElement(labels, reduce(values)) for labels, values in groups.items()]
 
 
-def _call(tree: promql_parser.Call, series: SeriesSet, time: float) -> list[Element]:
+def _call(tree: promql_parser.Call, series: SeriesSet, time: float) -> list[VectorElement]:
     name = tree.func.name
     argument = tree.args[0] if tree.args else None
     while isinstance(argument, promql_parser.ParenExpr):
@@ -218,8 +218,10 @@ def _increase(points: Sequence[Point], start: float, end: float) -> float | None
     return growth * (reach / covered)
 
 
-def _without_name(values: Iterable[tuple[LabelSet, float]]) -> list[Element]:
-    elements = [Element(tuple(pair for pair in labels if pair[0] != NAME), value) for labels, value in values]
+def _without_name(values: Iterable[tuple[LabelSet, float]]) -> list[VectorElement]:
+    elements = [
+        VectorElement(tuple(pair for pair in labels if pair[0] != NAME), value) for labels, value in values
+    ]
     if len({element.labels for element in elements}) != len(elements):
         raise QueryFailure("execution", "vector cannot contain metrics with the same labelset")
     return elements

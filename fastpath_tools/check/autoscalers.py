@@ -34,7 +34,7 @@ _POD = CrossVersionObjectReference("Pod", "", "v1")
 _KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_documents.KIND})\b""")
 
 
-class GivenAutoscaler(NamedTuple):
+class CheckedAutoscaler(NamedTuple):
     """An autoscaler, its document, and where it stands.
 
     `prefix` is its path in the document, with a full stop.
@@ -50,7 +50,7 @@ class GivenAutoscaler(NamedTuple):
     def kind(self) -> str:
         return autoscaler_documents.kind_of(self.tree)
 
-    def faults(self, found: Iterable[boosted.Finding]) -> Iterator[Fault]:
+    def faults(self, found: Iterable[boosted.BoostFinding]) -> Iterator[Fault]:
         return (self.fault(path, "", sentence) for path, sentence in found)
 
     def fault(self, path: str, value: str, expected: str) -> Fault:
@@ -64,7 +64,7 @@ class GivenAutoscaler(NamedTuple):
 class Autoscalers(NamedTuple):
     """The autoscalers and schedules of files, and what is wrong with those that cannot be read."""
 
-    given: tuple[GivenAutoscaler, ...] = ()
+    given: tuple[CheckedAutoscaler, ...] = ()
     schedules: tuple[GivenSchedule, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -77,7 +77,7 @@ def read(text: str, source: str) -> Autoscalers | None:
     if not _KIND.search(text):  # most files are rules, which are parsed elsewhere
         return None
     is_manifest = False
-    given: list[GivenAutoscaler] = []
+    given: list[CheckedAutoscaler] = []
     schedules: list[GivenSchedule] = []
     faults: list[Fault] = []
     for document in documents.read_documents(text, source):
@@ -95,7 +95,7 @@ def read(text: str, source: str) -> Autoscalers | None:
                     schedules.append(GivenSchedule(schedule, prefix, document, source))
                 else:
                     autoscaler = autoscaler_documents.read_document(tree, _NOWHERE, floor_metric=True)
-                    given.append(GivenAutoscaler(autoscaler, tree, prefix, document, source))
+                    given.append(CheckedAutoscaler(autoscaler, tree, prefix, document, source))
             except InputError as error:
                 faults += (documents.located(each, prefix, document, source) for each in error.faults)
     return Autoscalers(tuple(given), tuple(schedules), tuple(faults)) if is_manifest else None
@@ -120,14 +120,14 @@ class _Asked(NamedTuple):
         return self.is_made_by(rule) and (self.described is None or _may_describe(rule, self.described))
 
 
-def faults_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
+def faults_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield why an HPA is not boosted, and the targets that a metric of the rules cannot exceed."""
     if given.kind == HPA_KIND:
         yield from given.faults(boosted.faults_of(given.autoscaler, given.tree))
     yield from _unreachable(given, rules)
 
 
-def _unreachable(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
+def _unreachable(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield the targets that a metric cannot exceed by the tolerance, so it never scales up."""
     spec = as_hpa(given.autoscaler).spec
     up = None if spec.behavior is None else spec.behavior.scale_up
@@ -153,7 +153,7 @@ def _unreachable(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterat
         yield given.fault(f"{asked.path}.target.{key}", str(wanted), sentence)
 
 
-def warnings_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
+def warnings_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate."""
     yield from given.faults(boosted.warnings_of(given.tree, given.kind))
     metrics = as_hpa(given.autoscaler).spec.metrics or ()

@@ -12,38 +12,38 @@ from adapter.model.autoscaling.fastpath_autoscaler import BOOST, KIND, FastPathA
 from fastpath_tools import origins
 
 
-class Finding(NamedTuple):
+class BoostFinding(NamedTuple):
     """A place in an autoscaler's document, and a sentence on it."""
 
     path: str
     sentence: str
 
 
-def faults_of(autoscaler: FastPathAutoscaler, tree: Mapping[str, Any]) -> Iterator[Finding]:
+def faults_of(autoscaler: FastPathAutoscaler, tree: Mapping[str, Any]) -> Iterator[BoostFinding]:
     """Yield why an HPA that asks for it is not boosted, or lacks an option; `tree` is its document."""
     spec = fastpath_autoscaler.plain_spec(autoscaler.spec)
     asked = boost.read_annotations(_annotations(tree), boost.without_handshake(spec.metrics) or ())
     for fault in asked.faults:
         name, _, sentence = fault.removeprefix("annotation ").partition(": ")
-        yield Finding(_path(name), sentence)
+        yield BoostFinding(_path(name), sentence)
     handshake = boost.check_handshake(autoscaler.metadata.name, spec)
     if asked.mode == BOOST and not handshake.holds:
-        yield Finding("spec.metrics", f"{handshake.fault}; `fastpath boost` writes it")
+        yield BoostFinding("spec.metrics", f"{handshake.fault}; `fastpath boost` writes it")
 
 
-def warnings_of(tree: Mapping[str, Any], kind: str) -> Iterator[Finding]:
+def warnings_of(tree: Mapping[str, Any], kind: str) -> Iterator[BoostFinding]:
     """Yield annotations that nothing reads, and why an HPA is only advised."""
     annotations = _annotations(tree)
     if kind == KIND:
         for name in annotations:
             if name in boost.ANNOTATIONS:
-                yield Finding(_path(name), f"only a HorizontalPodAutoscaler has it: a {KIND} has fields")
+                yield BoostFinding(_path(name), f"only a HorizontalPodAutoscaler has it: a {KIND} has fields")
         return
     for name, expected in boost.unknown_annotations(annotations):
-        yield Finding(_path(name), expected)
+        yield BoostFinding(_path(name), expected)
     owner = origins.owner_of(tree)
     if owner and boost.read_annotations(annotations).mode == BOOST:
-        yield Finding("metadata", f"it is only advised: {boost.owned_by(owner)}")
+        yield BoostFinding("metadata", f"it is only advised: {boost.owned_by(owner)}")
 
 
 def _annotations(tree: Mapping[str, Any]) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model.schedules import windows
-from adapter.model.schedules.windows import Schedule, SingleWindow, Span, Window
+from adapter.model.schedules.windows import ActiveSpan, Schedule, SingleWindow, Window
 
 _DAY = 86_400
 _STEP = 31 * _DAY
@@ -38,7 +38,7 @@ def find(schedules: Sequence[Schedule], start: int, meet: Callable[[int, int], b
     `meet` tells whether an autoscaler gets the floors of one schedule and the ceilings of another, by their
     numbers. Windows that recur are followed for HORIZON seconds. A single one counts whenever it is.
     """
-    spans = _Spans(schedules, start)
+    spans = _ConflictSpans(schedules, start)
     listed = [
         Place(number, index)
         for number, schedule in enumerate(schedules)
@@ -56,31 +56,31 @@ def find(schedules: Sequence[Schedule], start: int, meet: Callable[[int, int], b
                     yield Conflict(one, other, at)
 
 
-class _Spans:
+class _ConflictSpans:
     """The spans of windows, a step at a time; those of the first steps are kept for other pairs."""
 
     def __init__(self, schedules: Sequence[Schedule], start: int) -> None:
         self.start = start
         self._schedules = schedules
-        self._kept: dict[tuple[Place, int], list[Span]] = {}
+        self._kept: dict[tuple[Place, int], list[ActiveSpan]] = {}
 
     def window(self, place: Place) -> Window:
         return self._schedules[place.schedule].windows[place.window]
 
-    def within(self, place: Place, start: int, end: int) -> list[Span]:
+    def within(self, place: Place, start: int, end: int) -> list[ActiveSpan]:
         key = place, start
         if key not in self._kept:
             schedule = self._schedules[place.schedule]
             self._kept[key] = windows.spans_of(self.window(place), schedule, start, end)
         return self._kept[key]
 
-    def single(self, place: Place) -> Span | None:
+    def single(self, place: Place) -> ActiveSpan | None:
         """Return the span of a window that is active once."""
         times = self.window(place).times
         return times.span(self._schedules[place.schedule].zone) if isinstance(times, SingleWindow) else None
 
 
-def _first_overlap(spans: _Spans, one: Place, other: Place) -> int | None:
+def _first_overlap(spans: _ConflictSpans, one: Place, other: Place) -> int | None:
     start, end = spans.start, None
     for place in (one, other):
         span = spans.single(place)
@@ -98,7 +98,7 @@ def _first_overlap(spans: _Spans, one: Place, other: Place) -> int | None:
     return None
 
 
-def _meet(ones: Sequence[Span], others: Sequence[Span], start: int) -> int | None:
+def _meet(ones: Sequence[ActiveSpan], others: Sequence[ActiveSpan], start: int) -> int | None:
     """Return the first instant from `start` on that is in a span of both; spans are in order."""
     first, second = iter(ones), iter(others)
     one, other = next(first, None), next(second, None)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.windows import Schedule, Span
+from adapter.model.schedules.windows import ActiveSpan, Schedule
 from fastpath_tools.convert.cron import DAY
 from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
 
-ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[Span]]
+ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[ActiveSpan]]
 """From a start, an end (seconds since 1970) and a zone to the times in between that are active."""
 
 YEAR = 366 * DAY
@@ -36,7 +36,7 @@ class Compared(NamedTuple):
 def spans_of_windows(schedule: Schedule, names: Sequence[str]) -> ActiveSpans:
     """Return the times at which one of the windows `names` of a schedule is active."""
 
-    def active(start: int, end: int, zone: ZoneInfo) -> Sequence[Span]:
+    def active(start: int, end: int, zone: ZoneInfo) -> Sequence[ActiveSpan]:
         placed = Schedule(schedule.name, zone, schedule.windows, schedule.excepted)
         found = [
             span
@@ -49,21 +49,21 @@ def spans_of_windows(schedule: Schedule, names: Sequence[str]) -> ActiveSpans:
     return active
 
 
-def union(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+def union(spans: Sequence[ActiveSpan], start: int, end: int) -> list[ActiveSpan]:
     """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
-    found: list[Span] = []
+    found: list[ActiveSpan] = []
     for span in sorted(spans):
         begin, until = max(span.begin, start), min(span.end, end)
         if until <= begin:
             continue
         if found and begin <= found[-1].end:
-            found[-1] = Span(found[-1].begin, max(found[-1].end, until))
+            found[-1] = ActiveSpan(found[-1].begin, max(found[-1].end, until))
         else:
-            found.append(Span(begin, until))
+            found.append(ActiveSpan(begin, until))
     return found
 
 
-def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+def without(spans: Sequence[ActiveSpan], others: Sequence[ActiveSpan]) -> list[ActiveSpan]:
     """Return the times of `spans` outside `others`; both are in order and do not overlap."""
     found = []
     for span in spans:
@@ -72,10 +72,10 @@ def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
             if other.end <= begin or other.begin >= span.end:
                 continue
             if begin < other.begin:
-                found.append(Span(begin, other.begin))
+                found.append(ActiveSpan(begin, other.begin))
             begin = other.end
         if begin < span.end:
-            found.append(Span(begin, span.end))
+            found.append(ActiveSpan(begin, span.end))
     return found
 
 
@@ -116,7 +116,9 @@ def _in_a_year(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
         yield f"{who} active {named} as well; {other} not"
 
 
-def _both(compared: Compared, start: int, end: int, zone: ZoneInfo) -> tuple[Sequence[Span], Sequence[Span]]:
+def _both(
+    compared: Compared, start: int, end: int, zone: ZoneInfo
+) -> tuple[Sequence[ActiveSpan], Sequence[ActiveSpan]]:
     return (
         union(compared.original(start, end, zone), start, end),
         union(compared.schedule(start, end, zone), start, end),
@@ -124,8 +126,8 @@ def _both(compared: Compared, start: int, end: int, zone: ZoneInfo) -> tuple[Seq
 
 
 def _either_way(
-    compared: Compared, original: Sequence[Span], schedule: Sequence[Span]
-) -> Iterator[tuple[str, str, list[Span]]]:
+    compared: Compared, original: Sequence[ActiveSpan], schedule: Sequence[ActiveSpan]
+) -> Iterator[tuple[str, str, list[ActiveSpan]]]:
     for who, other, more in (
         (f"{compared.name} is", "the schedule is", without(original, schedule)),
         ("the schedule is", f"{compared.name} is", without(schedule, original)),
@@ -146,13 +148,13 @@ def _at_changes(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
     for change in local_time.transitions(now, now + YEAR, zone):
         start, end = change - _AROUND_CHANGE, change + _AROUND_CHANGE
         both = _both(compared, start, end, zone)
-        minutes: tuple[list[Span], list[Span]] = ([], [])
+        minutes: tuple[list[ActiveSpan], list[ActiveSpan]] = ([], [])
         for at in range(start, end, 60):
             original, schedule = (_covers(spans, at) for spans in both)
             local = _in_reference_week(local_time.local_at(at, zone))
             usual = tuple(_covers(spans, local) for spans in week)
             if original != schedule and (original, schedule) != usual:
-                minutes[schedule].append(Span(at, at + 60))
+                minutes[schedule].append(ActiveSpan(at, at + 60))
         before, after = (local_time.offset_at(at, zone) for at in (change - 1, change))
         way = "forward" if after > before else "back"
         day = f"{local_time.local_at(change - 1, zone):%a %Y-%m-%d}"
@@ -165,7 +167,7 @@ def _at_changes(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
                 yield f"the clock is set {way} on {day}: {who} active {named}; {other} not"
 
 
-def _covers(spans: Sequence[Span], instant: int) -> bool:
+def _covers(spans: Sequence[ActiveSpan], instant: int) -> bool:
     place = bisect.bisect_right(spans, instant, key=lambda span: span.begin) - 1
     return place >= 0 and instant < spans[place].end
 
@@ -177,28 +179,28 @@ def _in_reference_week(local: datetime) -> int:
 # -- words ---------------------------------------------------------------------------------------------------
 
 
-def _joined(spans: Sequence[Span]) -> Sequence[Span]:
+def _joined(spans: Sequence[ActiveSpan]) -> Sequence[ActiveSpan]:
     """Return the spans of a week with one over its end as one."""
     end = WEEK_START + WEEK
     if len(spans) > 1 and spans[0].begin == WEEK_START and spans[-1].end == end:
-        return [*spans[1:-1], Span(spans[-1].begin, spans[0].end + WEEK)]
+        return [*spans[1:-1], ActiveSpan(spans[-1].begin, spans[0].end + WEEK)]
     return spans
 
 
-def _listed(spans: Sequence[Span], write: Callable[[Span], str]) -> str:
+def _listed(spans: Sequence[ActiveSpan], write: Callable[[ActiveSpan], str]) -> str:
     named = ", ".join(write(span) for span in spans[:_MOST_NAMED])
     more = len(spans) - _MOST_NAMED
     return f"{named} and {more} more times" if more > 0 else named
 
 
-def _week_span(span: Span) -> str:
+def _week_span(span: ActiveSpan) -> str:
     if span == (WEEK_START, WEEK_START + WEEK):
         return "always"
     begin, end = (local_time.local_at(at, UTC) for at in span)
     return _written(begin, end, "%a %H:%M")
 
 
-def _dated_span(span: Span, zone: ZoneInfo) -> str:
+def _dated_span(span: ActiveSpan, zone: ZoneInfo) -> str:
     begin, end = (local_time.local_at(at, zone) for at in span)
     return _written(begin, end, "%a %Y-%m-%d %H:%M")
 
@@ -207,7 +209,7 @@ def _written(begin: datetime, end: datetime, form: str) -> str:
     return f"{begin.strftime(form)} to {end.strftime('%H:%M' if begin.date() == end.date() else form)}"
 
 
-def _offset_span(span: Span, zone: ZoneInfo) -> str:
+def _offset_span(span: ActiveSpan, zone: ZoneInfo) -> str:
     """Write a span with the offset of each end: near a change of the clock, only that is unambiguous."""
     begin, end = (_with_offset(at, zone) for at in span)
     return f"{begin} to {end}"
@@ -220,5 +222,5 @@ def _with_offset(at: int, zone: ZoneInfo) -> str:
     return f"{local_time.local_at(at, zone):%a %H:%M}{sign}{hours:02d}:{rest:02d}"
 
 
-def _hours(spans: Sequence[Span]) -> str:
+def _hours(spans: Sequence[ActiveSpan]) -> str:
     return f"{round(sum(end - begin for begin, end in spans) / _HOUR, 1):g} h"

@@ -14,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from adapter.model.schedules.documents import DAYS, LONGEST_FOR
-from adapter.model.schedules.windows import Span
+from adapter.model.schedules.windows import ActiveSpan
 from adapter.model.timestamps import SECOND
 from fastpath_tools.convert.cron import DAY, CronExpression, fires
 
@@ -39,23 +39,23 @@ class KedaCronTrigger:
     def is_weekly(self) -> bool:
         return self.start.is_weekly and self.end.is_weekly
 
-    def spans(self, start: int, end: int, zone: ZoneInfo) -> list[Span]:
+    def spans(self, start: int, end: int, zone: ZoneInfo) -> list[ActiveSpan]:
         """Return when KEDA takes the trigger as active, from `start` to `end` in seconds since 1970."""
         around = 9 * DAY if self.is_weekly else 400 * DAY
         first, last = start - around, end + around
         ends = fires(self.end, first, last, zone)
         events = sorted({*fires(self.start, first, last, zone), *ends})
-        found: list[Span] = []
+        found: list[ActiveSpan] = []
         for at in ends:
             place = bisect.bisect_left(events, at)
             begin = events[place - 1] if place else first
             if begin >= end or at <= start:
                 continue
             if found and found[-1].end == begin:
-                found[-1] = Span(found[-1].begin, at)
+                found[-1] = ActiveSpan(found[-1].begin, at)
             else:
-                found.append(Span(begin, at))
-        return [Span(max(begin, start), min(at, end)) for begin, at in found]
+                found.append(ActiveSpan(begin, at))
+        return [ActiveSpan(max(begin, start), min(at, end)) for begin, at in found]
 
 
 def windows_of(trigger: KedaCronTrigger) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from adapter.model.schedules import local_time
 from adapter.model.schedules.documents import DAYS
-from adapter.model.schedules.windows import Span
+from adapter.model.schedules.windows import ActiveSpan
 from fastpath_tools.convert.keda_cron import clock, length_of
 
 _MINUTE = 60
@@ -30,11 +30,11 @@ class RepeatingEntry:
     end: int | None
     duration: int
 
-    def spans(self, start: int, end: int, zone: ZoneInfo) -> list[Span]:
+    def spans(self, start: int, end: int, zone: ZoneInfo) -> list[ActiveSpan]:
         """Return when kube-metrics-adapter takes the entry as active, without its ramps."""
         return list(self._spans(start, end, zone))
 
-    def _spans(self, start: int, end: int, zone: ZoneInfo) -> Iterator[Span]:
+    def _spans(self, start: int, end: int, zone: ZoneInfo) -> Iterator[ActiveSpan]:
         day = local_time.local_at(start, zone).date() - 2 * _DAY
         last = local_time.local_at(end, zone).date() + 2 * _DAY
         while day <= last:
@@ -47,7 +47,7 @@ class RepeatingEntry:
                 begin = max(begin, local_time.first_at(midnight, zone))
                 until = min(until, local_time.end_of(midnight + _DAY, zone))
                 if begin < until:
-                    yield Span(begin, until)
+                    yield ActiveSpan(begin, until)
             day += _DAY
 
     def window(self) -> dict[str, Any] | None:
@@ -72,10 +72,10 @@ class RepeatingEntry:
         return self.end is not None and self.end > self.begin and clocked >= self.duration
 
 
-def single_window(span: Span, zone: ZoneInfo) -> dict[str, Any] | None:
+def single_window(span: ActiveSpan, zone: ZoneInfo) -> dict[str, Any] | None:
     """Return a window for one span, None if the zone's clock cannot say it."""
     begin, end = (local_time.local_at(at, zone) for at in span)
-    exact = Span(local_time.first_at(begin, zone), local_time.end_of(end, zone)) == span
+    exact = ActiveSpan(local_time.first_at(begin, zone), local_time.end_of(end, zone)) == span
     return {"start": _local(begin), "end": _local(end)} if exact else None
 
 

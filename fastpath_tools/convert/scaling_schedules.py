@@ -14,7 +14,7 @@ from adapter.model import quantity, timestamps
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.schedules.documents import DAYS, LONGEST_FOR
-from adapter.model.schedules.windows import Span
+from adapter.model.schedules.windows import ActiveSpan
 from adapter.model.timestamps import SECOND
 from fastpath_tools.convert import drafts
 from fastpath_tools.convert.conversion import Converted
@@ -55,7 +55,7 @@ class Reader(NamedTuple):
     milli: int
 
 
-class _Entry(NamedTuple):
+class _ScalingEntry(NamedTuple):
     label: str
     zone: ZoneInfo
     value: int
@@ -110,7 +110,7 @@ def convert(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], now: in
     return made
 
 
-def _draft(entry: _Entry, milli: int) -> WindowDraft:
+def _draft(entry: _ScalingEntry, milli: int) -> WindowDraft:
     replicas = -(-entry.value * 1000 // milli)
     label = f"{entry.label} ({replicas} replicas, {entry.zone.key})"
     windows = [entry.window]
@@ -176,14 +176,14 @@ def _milli(value: object) -> int | None:
 # -- entries -------------------------------------------------------------------------------------------------
 
 
-def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> list[_Entry]:
+def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> list[_ScalingEntry]:
     listed = drafts.listed_at(spec, "schedules")
     zones = [
         each["period"]["timezone"]
         for each in listed
         if isinstance(drafts.mapping_at(each, "period").get("timezone"), str) and each["period"]["timezone"]
     ]
-    found: list[_Entry] = []
+    found: list[_ScalingEntry] = []
     for index, each in enumerate(listed):
         path = f"spec.schedules[{index}]"
         before = len(faults)
@@ -194,7 +194,7 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
             expected = f"expected minutes from 0 to {_MOST_MINUTES}"
             faults.append(Fault(f"{path}.durationMinutes", str(duration), expected))
         label = f"entry {index + 1}"
-        entry: _Entry | None = None
+        entry: _ScalingEntry | None = None
         if tree.get("type") == "Repeating":
             entry = _repeating(tree, duration, path, label, value, faults)
         elif tree.get("type") == "OneTime":
@@ -218,7 +218,7 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
 
 def _repeating(
     tree: dict[str, Any], duration: int, path: str, label: str, value: int, faults: list[Fault]
-) -> _Entry | None:
+) -> _ScalingEntry | None:
     period = drafts.mapping_at(tree, "period")
     zone = drafts.zone_of(period.get("timezone") or _DEFAULT_ZONE, f"{path}.period.timezone", faults)
     days = period.get("days")
@@ -232,18 +232,18 @@ def _repeating(
         return None
     read = RepeatingEntry(frozenset(map(DAYS.index, days)), begin, end, duration)
     window = read.window()
-    return None if window is None else _Entry(label, zone, value, window, read)
+    return None if window is None else _ScalingEntry(label, zone, value, window, read)
 
 
 def _one_time(
     tree: dict[str, Any], duration: int, path: str, label: str, value: int, home: str, faults: list[Fault]
-) -> _Entry | None:
+) -> _ScalingEntry | None:
     begin = _date(tree.get("date"), f"{path}.date", faults)
     end = _date(tree["endDate"], f"{path}.endDate", faults) if tree.get("endDate") else begin
     zone = drafts.zone_of(home, path, faults)
     if begin is None or end is None or zone is None:
         return None
-    span = Span(begin, max(end, begin + duration * 60))
+    span = ActiveSpan(begin, max(end, begin + duration * 60))
     if span.end <= span.begin:
         return None
     utc = ZoneInfo("UTC")
@@ -252,7 +252,7 @@ def _one_time(
         # no local time says an instant in a repeated hour
         zone, window = utc, single_window(span, utc)
     assert window is not None
-    return _Entry(label, zone, value, window, None)
+    return _ScalingEntry(label, zone, value, window, None)
 
 
 def _time(text: object, path: str, faults: list[Fault]) -> int | None:

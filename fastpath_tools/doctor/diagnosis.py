@@ -12,7 +12,7 @@ from typing import NamedTuple
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
 from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
-from fastpath_tools.doctor.hops import Chain, Facts, Hop, Improvement, State, Total, seconds, total
+from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
 from fastpath_tools.live.facts import Leaders, Starts, Unread
 
 _WORTH = 1.0
@@ -27,7 +27,7 @@ class Examination(NamedTuple):
 
     facts: Facts
     before: tuple[Hop, ...]
-    chains: tuple[Chain, ...]
+    chains: tuple[MetricChain, ...]
     after: tuple[Hop, ...]
     diagnosis: str = ""
     change: str = ""
@@ -51,7 +51,7 @@ class Examination(NamedTuple):
     def hops(self) -> tuple[Hop, ...]:
         return (*self.before, *(hop for chain in self.chains for hop in chain.hops), *self.after)
 
-    def total(self, chain: Chain) -> Total:
+    def total(self, chain: MetricChain) -> Total:
         """Return how long the way through one metric takes."""
         return total((*self.before, *chain.hops, *self.after))
 

@@ -113,7 +113,7 @@ class Hop(NamedTuple):
     timed: bool = True
 
 
-class Chain(NamedTuple):
+class MetricChain(NamedTuple):
     """The hops of one metric, from the load to the number of replicas that is written."""
 
     metric: str

@@ -10,7 +10,17 @@ from collections.abc import Iterator
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.rules.wording import counted
-from fastpath_tools.doctor.hops import NOTHING, Chain, Facts, Hop, Improvement, State, Took, evenly, seconds
+from fastpath_tools.doctor.hops import (
+    NOTHING,
+    Facts,
+    Hop,
+    Improvement,
+    MetricChain,
+    State,
+    Took,
+    evenly,
+    seconds,
+)
 from fastpath_tools.live.facts import AnswerFacts, MetricFacts, SeriesFacts, SourceFacts, Unread
 from fastpath_tools.live.preview import SCRAPES_IN_WINDOW
 
@@ -36,10 +46,10 @@ _INSTALL = {
 }
 
 
-def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Chain:
+def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> MetricChain:
     """Return the hops of a metric; `boosted` tells whether Fastpath raises the autoscaler at the moment."""
     hops = [*_origin(facts, metric, boosted=boosted), _api(facts, metric)]
-    return Chain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
+    return MetricChain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
 
 
 def _is_ours(metric: MetricFacts) -> bool:

@@ -25,7 +25,7 @@ ASCII = Signs("#", ":", "-", "|", "-", "+")
 """For terminals without Unicode."""
 
 
-class _Column(NamedTuple):
+class _ChartColumn(NamedTuple):
     """The greatest known values of some points in pods, and the seconds from now to the first of them."""
 
     ahead: int
@@ -54,19 +54,19 @@ def draw(card: ForecastCard, signs: Signs = BLOCKS) -> list[str]:
     return [*lines, f"{' ' * width}  {base}", f"{' ' * width}  {_written(marks)}", legend]
 
 
-def _columns(card: ForecastCard) -> Iterator[_Column]:
+def _columns(card: ForecastCard) -> Iterator[_ChartColumn]:
     points, size = card.points, -(-len(card.points) // COLUMNS) or 1
     for first in range(0, len(points), size):
         part = points[first : first + size]
         greatest = (_greatest(part, name) for name in ("demand", "forecast", "upper"))
-        yield _Column(part[0].at - card.now, *greatest)
+        yield _ChartColumn(part[0].at - card.now, *greatest)
 
 
 def _greatest(points: Sequence[CardPoint], name: str) -> float | None:
     return max((value for each in points if (value := getattr(each, name)) is not None), default=None)
 
 
-def _cell(column: _Column, row: int, top: float, signs: Signs) -> str:
+def _cell(column: _ChartColumn, row: int, top: float, signs: Signs) -> str:
     """Return the character of a column in a row, counted from below."""
     height = top / ROWS
     is_past = column.ahead < 0
@@ -80,7 +80,7 @@ def _cell(column: _Column, row: int, top: float, signs: Signs) -> str:
     return signs.upper if is_bound else " "
 
 
-def _marks(columns: Sequence[_Column]) -> Iterator[tuple[int, str]]:
+def _marks(columns: Sequence[_ChartColumn]) -> Iterator[tuple[int, str]]:
     """Yield the columns where a time is written, and the time."""
     for hours in (-24, -18, -12, -6, 0, 6):
         at = hours * 3600

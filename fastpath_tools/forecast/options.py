@@ -14,7 +14,7 @@ from adapter.errors import Fault
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.simulate.policies import BOOST, FAST
-from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
+from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 from fastpath_tools.loads.load_options import LoadOptions
 
 TEXT, JSON, SVG = "text", "json", "svg"
@@ -68,7 +68,7 @@ _DEFAULTS = ForecastSpec()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastOptions(ScalerOptions, LoadOptions):
+class ForecastOptions(ScalerServiceOptions, LoadOptions):
     """An autoscaler with its load, or the name of one whose card the running scaler shows."""
 
     autoscalers: tuple[str, ...] = arguments()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from adapter.model.forecasts.card import POINT, ForecastCard
 from fastpath_tools import charts
-from fastpath_tools.charts import AREA, LINE, Frame, Look, Sheet, Step
+from fastpath_tools.charts import AREA, LINE, Frame, Look, Sheet, TrackStep
 from fastpath_tools.forecast import wording
 
 _STOPS = (160, 230, 310, 370, 470, 545, 625)
@@ -42,7 +42,7 @@ def _points(card: ForecastCard, top: float) -> Iterator[str]:
     points = card.points
     tracks = {
         kind: [
-            Step(point.at, point.at + POINT, () if (value := getattr(point, kind)) is None else (value,))
+            TrackStep(point.at, point.at + POINT, () if (value := getattr(point, kind)) is None else (value,))
             for point in points
         ]
         for kind in ("demand", "forecast", "upper")

@@ -154,7 +154,7 @@ class LeaseDocumentSpec(Struct, frozen=True):
     renew_time: Instant | None = None
 
 
-class NamedObject(Struct, frozen=True):
+class NamedDocument(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 

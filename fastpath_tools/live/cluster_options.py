@@ -114,7 +114,7 @@ _lease = partial(option, group="Lease")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalerOptions(KubeconfigOptions):
+class ScalerServiceOptions(KubeconfigOptions):
     """The process that decides about an autoscaler: its address, or the Lease that names its Pod."""
 
     server: str = _server(

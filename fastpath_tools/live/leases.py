@@ -10,7 +10,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import shards
 from adapter.model.autoscaling.shards import WHOLE, Shard
 from fastpath_tools.live import reading
-from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedObject
+from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedDocument
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _NAMESPACES = 100
@@ -49,7 +49,7 @@ class LeaseReader:
         """Return the names of the first namespaces, none if they may not be listed."""
         try:
             found = await reading.fetch(
-                self._client, f"/api/v1/namespaces?limit={_NAMESPACES}", ItemList[NamedObject]
+                self._client, f"/api/v1/namespaces?limit={_NAMESPACES}", ItemList[NamedDocument]
             )
         except KubernetesError:
             return ()

@@ -25,7 +25,7 @@ from adapter.model.autoscaling import shards
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options
-from fastpath_tools.live.cluster_options import ScalerOptions
+from fastpath_tools.live.cluster_options import ScalerServiceOptions
 
 _SECONDS = 10.0
 _READY = b"Forwarding from 127.0.0.1:"
@@ -35,7 +35,7 @@ _CA_ADVICE = (
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 
-async def fetch(options: ScalerOptions, fastpath: str, namespace: str, name: str) -> dict[str, Any]:
+async def fetch(options: ScalerServiceOptions, fastpath: str, namespace: str, name: str) -> dict[str, Any]:
     """Return what the process that leads shows of an autoscaler; `fastpath` is the namespace of the Lease.
 
     RunError if that cannot be read.
@@ -48,7 +48,7 @@ async def fetch(options: ScalerOptions, fastpath: str, namespace: str, name: str
         return await _get(options, address + path)
 
 
-async def _get(options: ScalerOptions, url: str) -> dict[str, Any]:
+async def _get(options: ScalerServiceOptions, url: str) -> dict[str, Any]:
     headers = {}
     if options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
@@ -103,7 +103,7 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
     return InputError([Fault(flag, value, f"expected {expected}")])
 
 
-async def _find_leader(options: ScalerOptions, namespace: str) -> str:
+async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
     clock = SystemClock()
     problems = ProblemLog(Monitoring(), clock)
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)
@@ -118,7 +118,7 @@ async def _find_leader(options: ScalerOptions, namespace: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _forwarded(options: ScalerOptions, namespace: str, pod: str) -> AsyncIterator[str]:
+async def _forwarded(options: ScalerServiceOptions, namespace: str, pod: str) -> AsyncIterator[str]:
     """Forward a port of a Pod for as long as the block is open; gives the address here."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:

@@ -197,7 +197,7 @@ class HistoryReader:
             raise self._nothing(metric.name, queries)
         await self._check_begin(metric.name, min(total))
         least = await self.values(queries.least) if queries.least else {}
-        return history.load_of(history.History(total, least), self._grid, metric.capacity * ratio)
+        return history.load_of(history.RecordedHistory(total, least), self._grid, metric.capacity * ratio)
 
     async def values(self, query: str) -> Values:
         """Return the values of a query over the whole grid. RunError if Prometheus does not answer."""

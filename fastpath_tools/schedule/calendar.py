@@ -14,7 +14,7 @@ from adapter.model.schedules.windows import Level, Schedule
 _SECOND = timedelta(seconds=1)
 
 
-class _Row(NamedTuple):
+class _CalendarRow(NamedTuple):
     """A line of the calendar; `at` sorts it."""
 
     at: int
@@ -70,7 +70,7 @@ def _notes(document: FastPathSchedule, found: Sequence[Level]) -> Iterator[str]:
         yield "floors begin earlier by the time that new pods need to be Ready, at most 10 minutes (ByStart)"
 
 
-def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _Row:
+def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _CalendarRow:
     """Return the row of a level. What begins before the calendar, or ends after it, has one time."""
     begin = local_time.local_at(level.begin, zone)
     first, last = _time(level.begin, zone), _until(level, begin, zone)
@@ -85,7 +85,7 @@ def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _
     text = f"{', '.join(bounds)}  ({', '.join(level.windows)})"
     if has_begin and has_end and local_time.transitions(level.begin + 1, level.end, zone):
         text += f", lasts {_length(level.end - level.begin)}"
-    return _Row(level.begin, _day(begin), times, text)
+    return _CalendarRow(level.begin, _day(begin), times, text)
 
 
 def _until(level: Level, begin: datetime, zone: ZoneInfo) -> str:
@@ -101,7 +101,7 @@ def _until(level: Level, begin: datetime, zone: ZoneInfo) -> str:
     return f"{day:%a} {clock}" if day.date() - begin.date() < timedelta(days=7) else f"{_day(day)} {clock}"
 
 
-def _changes(start: int, end: int, zone: ZoneInfo) -> Iterator[_Row]:
+def _changes(start: int, end: int, zone: ZoneInfo) -> Iterator[_CalendarRow]:
     """Yield a row for each time at which the clock is set."""
     for at in local_time.transitions(start, end, zone):
         last, new = local_time.local_at(at - 1, zone), local_time.local_at(at, zone)
@@ -113,7 +113,7 @@ def _changes(start: int, end: int, zone: ZoneInfo) -> Iterator[_Row]:
             day, times = new, f"from 24:00 to {_clock(new)}"
         else:
             day, times = last, f"from {_day(old)} {_clock(old)} to {_day(new)} {_clock(new)}"
-        yield _Row(at, _day(day), "", f"the clock is set {way} {times}")
+        yield _CalendarRow(at, _day(day), "", f"the clock is set {way} {times}")
 
 
 def _time(instant: int, zone: ZoneInfo) -> str:

@@ -50,19 +50,19 @@ def check_budget(text: str) -> str:
     return ""
 
 
-class Verdict(NamedTuple):
+class BudgetVerdict(NamedTuple):
     """Whether one limit is kept, and the sentence that says so, without the final stop."""
 
     is_kept: bool
     sentence: str
 
 
-def judge(limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures) -> tuple[Verdict, ...]:
+def judge(limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures) -> tuple[BudgetVerdict, ...]:
     """Compare the last policy with the first, limit by limit."""
     return tuple(_judge(limit, first, last) for limit in limits)
 
 
-def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> Verdict:
+def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> BudgetVerdict:
     before, after = first.mean(KEYS[limit.key]), last.mean(KEYS[limit.key])
     # A figure of 0 stays within any limit only as 0.
     is_kept = after <= before * limit.percent / 100
@@ -72,4 +72,4 @@ def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> Verdict:
         found = f"{after:g} pod seconds, and 0 of {first.policy}"
     else:
         found = f"{share:.1f} % of the {words} of {first.policy}"
-    return Verdict(is_kept, f"{words} of {last.policy}: {found}; the budget is {limit.percent:g} %")
+    return BudgetVerdict(is_kept, f"{words} of {last.policy}: {found}; the budget is {limit.percent:g} %")

@@ -14,7 +14,7 @@ from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import budget, inputs, picture, replay, report, running, suggestions
-from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
 from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.report import SimulationReport
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _draw(
-    made: SimulationReport, scenario: Scenario, variants: Sequence[Variant], played: Sequence[Played]
+    made: SimulationReport, scenario: Scenario, variants: Sequence[PolicyVariant], played: Sequence[Played]
 ) -> str:
     panels = []
     for variant, each in zip(variants, played, strict=True):

@@ -16,7 +16,7 @@ from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, Policy, read_policy
+from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, SimulatedPolicy, read_policy
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads import forecasts
 from fastpath_tools.loads.autoscaler import _NAMESPACE
@@ -26,10 +26,10 @@ from fastpath_tools.simulate import schedules, suggest
 from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 
 
-class Variant(NamedTuple):
+class PolicyVariant(NamedTuple):
     """A policy, the behavior that it overrides that of the autoscaler with, and the forecast that it has."""
 
-    policy: Policy
+    policy: SimulatedPolicy
     behavior: HorizontalPodAutoscalerBehavior | None = None
     forecast: ForecastSettings | None = None
 
@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
     """What a simulation runs with."""
 
     scenario: Scenario
-    variants: Sequence[Variant]
+    variants: Sequence[PolicyVariant]
     notes: Sequence[str] = ()
 
 
@@ -70,14 +70,16 @@ def read_inputs(options: SimulateOptions) -> Inputs:
     return Inputs(scenario, variants, notes)
 
 
-def _with_forecasts(variants: Sequence[Variant], recorded: Recorded, notes: list[str]) -> list[Variant]:
+def _with_forecasts(
+    variants: Sequence[PolicyVariant], recorded: Recorded, notes: list[str]
+) -> list[PolicyVariant]:
     """Return the variants, each that can have floors also with a forecast; `notes` grow."""
     spec = forecasts.asked_of(recorded.given.autoscaler) or ForecastSpec()
     asked = forecast_spec.settings_of(spec)
     settings = forecasts.dated(asked, recorded.start)
     if settings != asked:
         notes.append(forecasts.UNDATED)
-    found: list[Variant] = []
+    found: list[PolicyVariant] = []
     for variant in variants:
         found.append(variant)
         if variant.policy.name in {FAST, BOOST}:
@@ -100,17 +102,17 @@ def _with_forecasts(variants: Sequence[Variant], recorded: Recorded, notes: list
 # -- policies ------------------------------------------------------------------------------------------------
 
 
-def _variant(text: str, scenario: Scenario) -> Variant:
+def _variant(text: str, scenario: Scenario) -> PolicyVariant:
     """Return the policy of a text, checked with the autoscaler that it changes. InputError."""
     policy = read_policy(text)
     behavior = read_behavior(policy.behavior, scenario.autoscaler) if policy.behavior else None
     if policy.name != FIXED:
         _check(policy, behavior, scenario.autoscaler)
-    return Variant(policy, behavior)
+    return PolicyVariant(policy, behavior)
 
 
 def _check(
-    policy: Policy, behavior: HorizontalPodAutoscalerBehavior | None, autoscaler: FastPathAutoscaler
+    policy: SimulatedPolicy, behavior: HorizontalPodAutoscalerBehavior | None, autoscaler: FastPathAutoscaler
 ) -> None:
     """Raise InputError for an override that gives an autoscaler that the API server refuses."""
     specs = autoscaler.spec.metrics or ()

@@ -7,11 +7,11 @@ and below it the written counts and what kept the count.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.simulate.engine import Change
-from adapter.simulate.load import Span
+from adapter.simulate.engine import CountChange
+from adapter.simulate.load import LoadSpan
 from adapter.simulate.schedules import ScheduledStretch
 from fastpath_tools import charts
-from fastpath_tools.charts import AREA, HATCH, LINE, MARK, Frame, Look, Sheet, Step
+from fastpath_tools.charts import AREA, HATCH, LINE, MARK, Frame, Look, Sheet, TrackStep
 from fastpath_tools.simulate.recording import Recording, Restraint
 
 COLUMNS = 720
@@ -64,7 +64,7 @@ class Panel(NamedTuple):
     policy: str
     caption: str
     recording: Recording
-    changes: Sequence[Change]
+    changes: Sequence[CountChange]
     is_boosted: bool = False
     scheduled: Sequence[ScheduledStretch] = ()
     has_forecast: bool = False
@@ -76,7 +76,7 @@ class Panel(NamedTuple):
 
 
 def draw(
-    title: str, subtitles: tuple[str, str], panels: Sequence[Panel], saturated: Sequence[Span] = ()
+    title: str, subtitles: tuple[str, str], panels: Sequence[Panel], saturated: Sequence[LoadSpan] = ()
 ) -> str:
     """Return the picture of policies over the same seconds; the title and two lines stand above them.
 
@@ -112,18 +112,18 @@ def draw(
     return sheet.render()
 
 
-def _panel(panel: Panel, frame: Frame, saturated: Sequence[Span]) -> Iterator[str]:
+def _panel(panel: Panel, frame: Frame, saturated: Sequence[LoadSpan]) -> Iterator[str]:
     seconds, columns = panel.recording.seconds, panel.recording.columns
     yield frame.uprights("rule", charts.ticks(seconds)[1:])
     yield from frame.axis()
     yield frame.spans("gap", ((each.start, each.end) for each in columns if each.need is None))
-    yield frame.area("demand", (Step(each.start, each.end, each.need or ()) for each in columns))
+    yield frame.area("demand", (TrackStep(each.start, each.end, each.need or ()) for each in columns))
     yield frame.spans("saturated", ((span.start, span.end) for span in saturated))
     yield frame.boxes("shortage", ((each.start, each.end, *each.worst) for each in columns if each.worst))
-    yield frame.line("asked", (Step(each.start, each.end, each.replicas or ()) for each in columns))
-    yield frame.line("ready", (Step(each.start, each.end, each.ready or ()) for each in columns))
+    yield frame.line("asked", (TrackStep(each.start, each.end, each.replicas or ()) for each in columns))
+    yield frame.line("ready", (TrackStep(each.start, each.end, each.ready or ()) for each in columns))
     bounds = (
-        [Step(each.start, each.end, [bound])]
+        [TrackStep(each.start, each.end, [bound])]
         for each in panel.scheduled
         for bound in (each.floor, each.ceiling)
         if bound is not None and bound <= frame.pods

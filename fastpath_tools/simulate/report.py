@@ -12,7 +12,7 @@ from adapter.model import visible
 from adapter.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
 from fastpath_tools.simulate import daily
-from fastpath_tools.simulate.budget import Verdict
+from fastpath_tools.simulate.budget import BudgetVerdict
 from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.tables import duration, markdown_table, share, text_table
@@ -26,7 +26,7 @@ class SimulationReport(NamedTuple):
     setting: str
     outcomes: Sequence[PolicyFigures]
     notes: Sequence[str] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[BudgetVerdict] = ()
     forecasts: Mapping[str, Sequence[RolledVerdict]] = {}
     """What was found of forecasts each day, by the name of the policy with them."""
 
@@ -105,5 +105,5 @@ def _notes(report: SimulationReport) -> list[str]:
     return notes
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: BudgetVerdict) -> str:
     return f"{'Budget kept' if verdict.is_kept else 'Budget not kept'}: {verdict.sentence}"

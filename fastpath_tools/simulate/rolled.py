@@ -16,7 +16,7 @@ from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads import forecasts
 from fastpath_tools.simulate.daily import RolledVerdict
-from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.inputs import PolicyVariant
 
 
 class Rolled(NamedTuple):
@@ -26,7 +26,7 @@ class Rolled(NamedTuple):
     floors: ForecastFloors
 
 
-def roll(scenario: Scenario, variant: Variant, settings: ForecastSettings) -> Rolled:
+def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings) -> Rolled:
     """Return what forecasts would have done over the loads of a scenario for a policy. It takes long."""
     # What a policy changes in the autoscaler holds for the judge too. With another target it decides by that,
     # and what a pod serves stays.

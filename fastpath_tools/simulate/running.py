@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from adapter.simulate.engine import Change
+from adapter.simulate.engine import CountChange
 from adapter.simulate.simulation import Scenario, simulate
-from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.recording import Recording
 from fastpath_tools.simulate.results import PolicyFigures
 
@@ -29,12 +29,12 @@ class Played(NamedTuple):
     """What a policy came to, its first phase if that was recorded, and what its forecast did."""
 
     figures: PolicyFigures
-    changes: Sequence[Change]
+    changes: Sequence[CountChange]
     recording: Recording | None
     rolled: "Rolled | None" = None
 
 
-def run_all(scenario: Scenario, variants: Sequence[Variant], columns: int = 0) -> list[Played]:
+def run_all(scenario: Scenario, variants: Sequence[PolicyVariant], columns: int = 0) -> list[Played]:
     """Run policies and return what they came to, in their order.
 
     With `columns` the first phase of each is recorded.
@@ -62,7 +62,7 @@ def _shown(done: Iterator[Played], count: int) -> Iterable[Played]:
     return track(done, "simulating", count, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _run(scenario: Scenario, columns: int, seconds: int, variant: Variant) -> Played:
+def _run(scenario: Scenario, columns: int, seconds: int, variant: PolicyVariant) -> Played:
     policy, behavior, settings = variant
     rolled = None
     if settings is not None:

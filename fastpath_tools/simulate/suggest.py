@@ -19,7 +19,7 @@ from adapter.model.autoscaling.hpa import (
     MetricTarget,
 )
 from adapter.model.quantity import Quantity
-from adapter.simulate.policies import BOOST, FAST, NATIVE, Policy
+from adapter.simulate.policies import BOOST, FAST, NATIVE, SimulatedPolicy
 
 MODES = (NATIVE, BOOST, FAST)
 
@@ -49,7 +49,7 @@ class Suggestion(NamedTuple):
     seconds of stabilization of a scale-down, None for the given one, and whether raises are unbounded.
     """
 
-    policy: Policy
+    policy: SimulatedPolicy
     target: Quantity | None
     window: int | None
     is_unbounded: bool
@@ -57,7 +57,7 @@ class Suggestion(NamedTuple):
 
 
 def grid(
-    autoscaler: FastPathAutoscaler, paces: Mapping[str, Policy], capacity_ratio: float
+    autoscaler: FastPathAutoscaler, paces: Mapping[str, SimulatedPolicy], capacity_ratio: float
 ) -> tuple[Suggestion, ...]:
     """Return what is tried, the given autoscaler of each mode first.
 
@@ -73,9 +73,9 @@ def grid(
     )
 
 
-def _policy(pace: Policy, target: Quantity | None) -> Policy:
+def _policy(pace: SimulatedPolicy, target: Quantity | None) -> SimulatedPolicy:
     text = pace.name if target is None else f"{pace.name}:target={target}"
-    return Policy(text, pace.name, pace.native, pace.fast, target=target)
+    return SimulatedPolicy(text, pace.name, pace.native, pace.fast, target=target)
 
 
 def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quantity | None]:

@@ -18,7 +18,7 @@ from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import running, suggest
-from fastpath_tools.simulate.inputs import Inputs, Variant
+from fastpath_tools.simulate.inputs import Inputs, PolicyVariant
 from fastpath_tools.simulate.options import JSON, MARKDOWN
 from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.simulate.suggest import Suggestion
@@ -64,7 +64,7 @@ def sweep(given: Inputs) -> Front:
 
 
 def _try(scenario: Scenario, suggestions: Sequence[Suggestion]) -> list[Tried]:
-    variants = [Variant(each.policy, each.behavior) for each in suggestions]
+    variants = [PolicyVariant(each.policy, each.behavior) for each in suggestions]
     played = running.run_all(scenario, variants)
     return [Tried(each, run.figures) for each, run in zip(suggestions, played, strict=True)]
 

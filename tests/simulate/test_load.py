@@ -6,7 +6,7 @@ import pytest
 
 from adapter.errors import InputError
 from adapter.simulate import load
-from adapter.simulate.load import Span
+from adapter.simulate.load import LoadSpan
 from adapter.simulate.recorded import history
 
 
@@ -27,10 +27,10 @@ def test_a_value_that_a_later_one_of_the_same_second_replaces() -> None:
 
 
 def test_equal_values_are_one_step_and_gaps_too() -> None:
-    read = load.of_points([(0, 1), (2, 1), (4, math.nan), (6, math.nan), (8, 2)], 10, [Span(1, 2)])
+    read = load.of_points([(0, 1), (2, 1), (4, math.nan), (6, math.nan), (8, 2)], 10, [LoadSpan(1, 2)])
     assert list(read.starts) == [0, 4, 8]
     assert (read.known_seconds, read.mean) == (6, (4 + 4) / 6)
-    assert read.saturated == [Span(1, 2)]
+    assert read.saturated == [LoadSpan(1, 2)]
 
 
 def test_a_load_that_is_all_gap() -> None:
@@ -78,6 +78,6 @@ def test_bad_files(text: str, message: str) -> None:
 @pytest.mark.parametrize("total", [-1.0, 1.1e15, 1e300])
 def test_a_total_that_no_metric_has_is_a_gap(total: float) -> None:
     grid = history.Grid(0, 30, 10)
-    found = history.load_of(history.History({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
+    found = history.load_of(history.RecordedHistory({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
     assert [value for value in found.values if not math.isnan(value)] == [5.0, 6.0]
     assert (found.known_seconds, found.saturated) == (20, ())

@@ -12,7 +12,7 @@ import pytest
 from adapter.model import timestamps
 from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
-from adapter.simulate.engine import Change
+from adapter.simulate.engine import CountChange
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
@@ -40,7 +40,7 @@ def simulated(policy: str, load: Any, *given: Schedule, **scenario: Any) -> Poli
     return run(policy, load, 40, schedules=given, epoch=EPOCH, **scenario)
 
 
-def counts(changes: Sequence[Change]) -> list[tuple[int, int, int]]:
+def counts(changes: Sequence[CountChange]) -> list[tuple[int, int, int]]:
     return [change[:3] for change in changes]
 
 

@@ -95,7 +95,7 @@ class _Basis(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _ForecastEntry:
     """The forecast of one autoscaler. `due` is when its next job is, in seconds of the decision clock."""
 
     autoscaler: FastPathAutoscaler
@@ -150,7 +150,7 @@ class ForecastBook:
         self._queries = queries
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, _ForecastEntry] = {}
         self._queue = JobQueue()
         self._pauses = Pauses()
         self._index: int | None = None
@@ -231,7 +231,7 @@ class ForecastBook:
         return True
 
     async def _do(
-        self, controller: Controller, key: Key, state: AutoscalerState, entry: _Entry, now: int
+        self, controller: Controller, key: Key, state: AutoscalerState, entry: _ForecastEntry, now: int
     ) -> None:
         """Do a job of an autoscaler."""
         judges = entry.is_judged_at(now)
@@ -267,7 +267,7 @@ class ForecastBook:
         for key in [each for each in self._entries if controller.find(each) is None]:
             self._drop(key)
 
-    def _put(self, key: Key, state: AutoscalerState, entry: _Entry | None, now: int) -> None:
+    def _put(self, key: Key, state: AutoscalerState, entry: _ForecastEntry | None, now: int) -> None:
         autoscaler = state.object
         settings = None if state.violations else _settings_of(autoscaler)
         if settings is None:
@@ -283,13 +283,13 @@ class ForecastBook:
         self._drop(key)
         due = max(now, now // HOUR * HOUR + SETTLED)
         spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
-        entry = _Entry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
+        entry = _ForecastEntry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
         self._entries[key] = entry
         self._pause(key, entry, now)
         entry.shown = entry.readiness()
         state.forecast_floor = entry.forecast_floor()
 
-    def _pause(self, key: Key, entry: _Entry, now: int) -> None:
+    def _pause(self, key: Key, entry: _ForecastEntry, now: int) -> None:
         """Let the first verdict wait, if the autoscaler had another one a short time ago."""
         end = self._pauses.end_of(key, now)
         if end > now:
@@ -313,7 +313,9 @@ class ForecastBook:
             if count % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    def _step_one(self, controller: Controller, state: AutoscalerState, entry: _Entry, index: int) -> None:
+    def _step_one(
+        self, controller: Controller, state: AutoscalerState, entry: _ForecastEntry, index: int
+    ) -> None:
         before = entry.floor
         entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
         entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
@@ -323,7 +325,7 @@ class ForecastBook:
 
     # -- jobs ------------------------------------------------------------------------------------------------
 
-    async def _answer(self, state: AutoscalerState, entry: _Entry, now: int) -> ForecastAnswer:
+    async def _answer(self, state: AutoscalerState, entry: _ForecastEntry, now: int) -> ForecastAnswer:
         autoscaler = state.object
         last = state.last
         pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
@@ -351,7 +353,7 @@ class ForecastBook:
         )
         return await self._worker.run(job)
 
-    def _take(self, entry: _Entry, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
+    def _take(self, entry: _ForecastEntry, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
         self._monitoring.forecast_values.set(answer.values)
         if answer.verdict is None:
             entry.failure, entry.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
@@ -364,7 +366,7 @@ class ForecastBook:
 
     # -- what is shown ---------------------------------------------------------------------------------------
 
-    def _show(self, controller: Controller, state: AutoscalerState, entry: _Entry) -> None:
+    def _show(self, controller: Controller, state: AutoscalerState, entry: _ForecastEntry) -> None:
         before, said = entry.shown, entry.readiness()
         if said != before:  # decisions tell by the object whether the condition has changed
             entry.shown = said

@@ -42,7 +42,7 @@ UNEXPECTED = "unexpected error while computing the spans of schedules"
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _ScheduleEntry:
     """A schedule that can be used, and what it costs."""
 
     targets: Sequence[Key]
@@ -55,14 +55,14 @@ class _Entry:
 class _Target:
     """The schedules for one autoscaler, by name and in the order of names, and their bounds."""
 
-    entries: dict[str, _Entry] = field(default_factory=dict)
+    entries: dict[str, _ScheduleEntry] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     windows: int = 0
     begins: int = 0
     timeline: BoundsTimeline | None = None
     """None after a change."""
 
-    def put(self, name: str, entry: _Entry) -> None:
+    def put(self, name: str, entry: _ScheduleEntry) -> None:
         bisect.insort(self.names, name)
         self.entries[name] = entry
         self._count(entry, 1)
@@ -71,7 +71,7 @@ class _Target:
         del self.names[bisect.bisect_left(self.names, name)]
         self._count(self.entries.pop(name), -1)
 
-    def _count(self, entry: _Entry, by: int) -> None:
+    def _count(self, entry: _ScheduleEntry, by: int) -> None:
         self.windows += by * entry.windows
         self.begins += by * entry.begins
         self.timeline = None
@@ -107,7 +107,7 @@ class ScheduleBook:
         self.controller: Controller | None = None
         """The controller of this term; None while this process does not lead."""
         self._problems = problems
-        self._known: dict[str, _Entry] = {}
+        self._known: dict[str, _ScheduleEntry] = {}
         self._targets: dict[Key, _Target] = {}
         self.turns = FairTurns(watching.clock)
         """The turns of namespaces for all that is computed about schedules."""
@@ -183,7 +183,7 @@ class ScheduleBook:
         if self.controller is not None:
             self.controller.touch_all(touched)
 
-    def _forget(self, subject: str, entry: _Entry) -> None:
+    def _forget(self, subject: str, entry: _ScheduleEntry) -> None:
         job = self._renewals.pop(entry.spans, None)
         if job is not None:
             self.turns.abort(job)
@@ -194,10 +194,10 @@ class ScheduleBook:
                 del self._targets[key]
 
 
-def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _Entry:
+def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _ScheduleEntry:
     plain = schedule.schedule
     targets = [key_of(found.namespace, target) for target in schedule.targets]
-    return _Entry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
+    return _ScheduleEntry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
 
 
 def start(

@@ -52,7 +52,7 @@ class WatchedSlice(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
 
 
-class _WirePort(Struct, frozen=True):
+class _SlicePort(Struct, frozen=True):
     name: str | None = None
     port: int | None = None
     protocol: str | None = None
@@ -75,15 +75,15 @@ class _WireEndpoint(Struct, frozen=True):
     target_ref: _WireReference | None = None
 
 
-class _WireMetadata(Struct, frozen=True):
+class _SliceMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
 
 
 class _WireSlice(Struct, frozen=True):
-    metadata: _WireMetadata = _WireMetadata()
+    metadata: _SliceMetadata = _SliceMetadata()
     endpoints: tuple[_WireEndpoint, ...] | None = None
-    ports: tuple[_WirePort, ...] | None = None
+    ports: tuple[_SlicePort, ...] | None = None
 
 
 def _keep(found: _WireSlice) -> WatchedSlice:

@@ -69,7 +69,7 @@ class _HPAFile(Struct, frozen=True):
     spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
 
 
-class _Document(Struct, frozen=True):
+class _AutoscalerDocument(Struct, frozen=True):
     """A FastPathAutoscaler in a file; its status is not read."""
 
     metadata: Metadata = Metadata()
@@ -119,7 +119,7 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
         raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
     faults = [*_version_faults(tree, kind)]
     known = {name: without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
-    shape: type[_Document | _HPAFile] = _Document if kind == KIND else _HPAFile
+    shape: type[_AutoscalerDocument | _HPAFile] = _AutoscalerDocument if kind == KIND else _HPAFile
     faults += unknown_keys(tree, _TOP, "")
     if isinstance(meta := known.get("metadata"), dict):
         faults += unknown_keys(meta, METADATA, "metadata.")
@@ -127,7 +127,7 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
         known.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
     )
     try:
-        read: _Document | _HPAFile = msgspec.convert(known, shape, dec_hook=decode_scalar)
+        read: _AutoscalerDocument | _HPAFile = msgspec.convert(known, shape, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
         raise InputError([*faults, *explain(str(error), known, "").faults]) from None
     autoscaler = _autoscaler(read)
@@ -148,7 +148,7 @@ def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> 
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 
 
-def _autoscaler(read: _Document | _HPAFile) -> FastPathAutoscaler:
+def _autoscaler(read: _AutoscalerDocument | _HPAFile) -> FastPathAutoscaler:
     """Return the autoscaler without the fields that an API server sets."""
     if isinstance(read, _HPAFile):
         return fastpath_autoscaler.from_hpa(HorizontalPodAutoscaler(metadata=read.metadata, spec=read.spec))

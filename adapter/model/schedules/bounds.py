@@ -147,7 +147,7 @@ def _next_boundary(spans: _Spans, schedule: str, instant: int) -> Boundary | Non
     return None if at is None else Boundary(at, schedule, spans.window.name, edge)
 
 
-class _Kept(NamedTuple):
+class _KeptSpans(NamedTuple):
     """The bounds with a lead from one instant until another."""
 
     lead: int
@@ -156,7 +156,7 @@ class _Kept(NamedTuple):
     bounds: ScheduledBounds | None
 
 
-_NOTHING = _Kept(0, 0, 0, None)
+_NOTHING = _KeptSpans(0, 0, 0, None)
 
 
 class BoundsTimeline:
@@ -191,7 +191,7 @@ class BoundsTimeline:
         self.at(instant, lead)
         return self._kept.until
 
-    def _evaluate(self, instant: int, lead: int) -> _Kept:
+    def _evaluate(self, instant: int, lead: int) -> _KeptSpans:
         floor: int | None = None
         ceiling: int | None = None
         until: int | None = None
@@ -227,7 +227,7 @@ class BoundsTimeline:
                 ceiling = max(floor, ceiling)
             names = tuple(sorted(active)), tuple(sorted(early))
             found = ScheduledBounds(floor, ceiling, *names, until, excess=self._excess)
-        return _Kept(lead, instant, change, found)
+        return _KeptSpans(lead, instant, change, found)
 
     def _around(self, instant: int) -> Iterator[_Spans]:
         for part in self.parts:

@@ -75,7 +75,7 @@ class ScheduleSpec(Struct, frozen=True):
     except_: tuple[str, ...] | None = msgspec.field(default=None, name="except")
 
 
-class _Document(Struct, frozen=True):
+class _ScheduleDocument(Struct, frozen=True):
     metadata: Metadata = Metadata()
     spec: ScheduleSpec = ScheduleSpec()
 
@@ -107,13 +107,13 @@ def read_document(tree: object, namespace: str = "") -> FastPathSchedule:
     shape = msgspec.inspect.type_info(ScheduleSpec)
     faults += documents.unknown_fields(known.get("spec"), shape, "spec", KIND)
     try:
-        read = msgspec.convert(known, _Document, dec_hook=decode_scalar)
+        read = msgspec.convert(known, _ScheduleDocument, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
         raise InputError([*faults, *documents.explain(str(error), known, "").faults]) from None
     return _checked(read, namespace, faults)
 
 
-def _checked(read: _Document, namespace: str, faults: list[Fault]) -> FastPathSchedule:
+def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> FastPathSchedule:
     meta, spec = read.metadata, read.spec
     meta = msgspec.structs.replace(meta, namespace=meta.namespace or namespace)
     if not meta.name:

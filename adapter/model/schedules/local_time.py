@@ -27,7 +27,7 @@ _AROUND = 2
 """Days on each side of a local time, as if it were UTC, that are searched: no clock is off by that much."""
 
 
-class _Piece(NamedTuple):
+class _OffsetPiece(NamedTuple):
     """From `start` on, until `end`, local time is `offset` seconds ahead of UTC."""
 
     start: int
@@ -100,7 +100,7 @@ def steady_midnight(day: date, zone: ZoneInfo) -> int | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def pieces_of(day: date, zone: ZoneInfo) -> tuple[int, Sequence[_Piece]]:
+def pieces_of(day: date, zone: ZoneInfo) -> tuple[int, Sequence[_OffsetPiece]]:
     """Return the midnight of a day as if it were UTC, and the pieces of the time around the day.
 
     The first piece whose clock ends later than a local time of the day has the `first_at` of that time: the
@@ -115,15 +115,15 @@ def _seconds(local: datetime) -> int:
     return round((local - _EPOCH).total_seconds())
 
 
-def _first(seconds: int, pieces: Sequence[_Piece]) -> int:
+def _first(seconds: int, pieces: Sequence[_OffsetPiece]) -> int:
     found = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
     return next(instant for instant, end in found if instant < end)
 
 
-def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_Piece]:
+def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_OffsetPiece]:
     start, end = seconds - _AROUND * _DAY, seconds + after * _DAY
     edges = [start, *transitions(start + 1, end, zone), end]
-    return [_Piece(one, other, offset_at(one, zone)) for one, other in itertools.pairwise(edges)]
+    return [_OffsetPiece(one, other, offset_at(one, zone)) for one, other in itertools.pairwise(edges)]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 _ANY_TIME = datetime.combine(date(2000, 1, 1), time())
 
 
-class Span(NamedTuple):
+class ActiveSpan(NamedTuple):
     """Instants from `begin` to `end`, the end exclusive, in seconds since 1970."""
 
     begin: int
@@ -41,7 +41,7 @@ class DayWindow:
     begin: timedelta
     end: timedelta
 
-    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
+    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[ActiveSpan]:
         """Yield the spans that may overlap the instants from `start` to `end`, and some around them."""
         length = self.end - self.begin
         day = local_time.local_at(start, zone).date() - 3 * DAY
@@ -55,13 +55,13 @@ class DayWindow:
     def begins_a_day(self) -> int:
         return 1
 
-    def _span(self, day: date, length: timedelta, zone: ZoneInfo) -> Span:
+    def _span(self, day: date, length: timedelta, zone: ZoneInfo) -> ActiveSpan:
         steady = local_time.steady_midnight(day, zone)
         if steady is not None:
             begin = steady + self.begin // SECOND
-            return Span(begin, begin + length // SECOND)
+            return ActiveSpan(begin, begin + length // SECOND)
         local = datetime.combine(day, time()) + self.begin
-        return Span(local_time.first_at(local, zone), local_time.end_of(local + length, zone))
+        return ActiveSpan(local_time.first_at(local, zone), local_time.end_of(local + length, zone))
 
 
 class _DayRuns:
@@ -86,12 +86,12 @@ class _DayRuns:
         lasts.append(self.begins[-1])
         self.runs = list(zip(firsts, lasts, strict=True))
 
-    def steady(self, midnight: int) -> Iterator[Span]:
+    def steady(self, midnight: int) -> Iterator[ActiveSpan]:
         """Yield the spans of a day on which the clock is not set."""
         for first, last in self.runs:
-            yield Span(midnight + first, midnight + last + self.seconds)
+            yield ActiveSpan(midnight + first, midnight + last + self.seconds)
 
-    def unsteady(self, day: date, zone: ZoneInfo) -> Iterator[Span]:
+    def unsteady(self, day: date, zone: ZoneInfo) -> Iterator[ActiveSpan]:
         """Yield the spans of a day on which, or around which, the clock is set: each begin is `first_at`."""
         midnight, pieces = local_time.pieces_of(day, zone)
         place = 0
@@ -100,17 +100,17 @@ class _DayRuns:
             after = bisect.bisect_left(self.begins, end + offset - midnight, place)
             shown = bisect.bisect_left(self.begins, start + offset - midnight, place, after)
             if shown > place:
-                yield Span(start, start + self.seconds)
+                yield ActiveSpan(start, start + self.seconds)
             if after > shown:
                 yield from self._within(self.begins[shown], self.begins[after - 1], midnight - offset)
             place = after
 
-    def _within(self, least: int, most: int, midnight: int) -> Iterator[Span]:
+    def _within(self, least: int, most: int, midnight: int) -> Iterator[ActiveSpan]:
         """Yield the spans of the begins from `least` to `most`, which are two of them."""
         index = bisect.bisect_left(self.runs, least, key=operator.itemgetter(1))
         while index < len(self.runs) and self.runs[index][0] <= most:
             first, last = self.runs[index]
-            yield Span(midnight + max(first, least), midnight + min(last, most) + self.seconds)
+            yield ActiveSpan(midnight + max(first, least), midnight + min(last, most) + self.seconds)
             index += 1
 
 
@@ -127,7 +127,7 @@ class CronWindow:
         matches = read_cron(self.expression)
         return len(matches.hours) * len(matches.minutes)
 
-    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
+    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[ActiveSpan]:
         matches = read_cron(self.expression)
         runs = _DayRuns(matches, self.seconds)
         day = local_time.local_at(start - self.seconds, zone).date() - 2 * DAY
@@ -160,8 +160,8 @@ class SingleWindow:
     def begins_a_day(self) -> int:
         return 1
 
-    def span(self, zone: ZoneInfo) -> Span:
-        return Span(local_time.first_at(self.begin, zone), local_time.end_of(self.end, zone))
+    def span(self, zone: ZoneInfo) -> ActiveSpan:
+        return ActiveSpan(local_time.first_at(self.begin, zone), local_time.end_of(self.end, zone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,24 +227,24 @@ class Level(NamedTuple):
     conflict: tuple[str, str] | None = None
 
 
-def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[Span]:
+def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[ActiveSpan]:
     """Return the spans of a window that overlap or touch `start` to `end`; those that touch are one."""
     times, zone = window.times, schedule.zone
     if isinstance(times, SingleWindow):
-        every: Iterable[Span] = (times.span(zone),)
+        every: Iterable[ActiveSpan] = (times.span(zone),)
     else:
         every = times.spans(start, end, zone, schedule.excepted)
     return [span for span in _joined(every) if span.end >= start and span.begin <= end]
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _joined(spans: Iterable[ActiveSpan]) -> list[ActiveSpan]:
     """Return spans in their order, without empty ones; those that overlap or touch are one."""
-    found: list[Span] = []
+    found: list[ActiveSpan] = []
     for span in sorted(spans):
         if span.end <= span.begin:
             continue
         if found and span.begin <= found[-1].end:
-            found[-1] = Span(found[-1].begin, max(found[-1].end, span.end))
+            found[-1] = ActiveSpan(found[-1].begin, max(found[-1].end, span.end))
         else:
             found.append(span)
     return found

@@ -93,7 +93,9 @@ def read(
     while start < end:
         stop = end if end - start <= STEP_BYTES else body.find(b"\n", start + STEP_BYTES, end)
         stop = end if stop < 0 else stop
-        part = _Part(body, start, b"\n" + body[start:stop], pattern, samples, limit, openmetrics=openmetrics)
+        part = _LinePart(
+            body, start, b"\n" + body[start:stop], pattern, samples, limit, openmetrics=openmetrics
+        )
         if _ODD_LINE.search(part.text):
             part.text = _INDENT.sub(b"\n", part.text)
             yield from part.find_quoted(names)
@@ -103,7 +105,7 @@ def read(
         yield
 
 
-class _Part:
+class _LinePart:
     """Some complete lines of a body. `text` begins with a line break."""
 
     def __init__(

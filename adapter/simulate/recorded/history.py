@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from adapter.simulate.load import GREATEST, Load, Span, of_points
+from adapter.simulate.load import GREATEST, Load, LoadSpan, of_points
 
 CHUNK_POINTS = 2_000
 """Points of one query: at most 11,000 are allowed, and a query over fewer is easier on Prometheus."""
@@ -45,7 +45,7 @@ class Grid(NamedTuple):
             at = end
 
 
-class History(NamedTuple):
+class RecordedHistory(NamedTuple):
     """What was recorded of a metric.
 
     `total` is the demand of all pods. `least` is the smallest value of a pod, without a value where that is
@@ -62,14 +62,14 @@ def grid_of(until: float, length: float, step: int) -> Grid:
     return Grid(end - max(1, math.ceil(length / step)) * step, end, step)
 
 
-def load_of(history: History, grid: Grid, capacity: float) -> Load:
+def load_of(history: RecordedHistory, grid: Grid, capacity: float) -> Load:
     """Return the load of a history; `capacity` is what one pod serves, in the unit of the metric.
 
     A negative total, and one that the metrics APIs cannot hold, is no demand, and a gap. Where every pod was
     within 5 % of its capacity or above, the load is marked as saturated.
     """
     points = []
-    spans: list[Span] = []
+    spans: list[LoadSpan] = []
     for second in range(0, grid.end - grid.start, grid.step):
         at = grid.start + second
         total = history.total.get(at, math.nan)
@@ -78,7 +78,7 @@ def load_of(history: History, grid: Grid, capacity: float) -> Load:
         points.append((float(second), total))
         if not math.isnan(total) and history.least.get(at, -math.inf) >= SATURATED_FROM * capacity:
             if spans and spans[-1].end == second:
-                spans[-1] = Span(spans[-1].start, second + grid.step)
+                spans[-1] = LoadSpan(spans[-1].start, second + grid.step)
             else:
-                spans.append(Span(second, second + grid.step))
+                spans.append(LoadSpan(second, second + grid.step))
     return of_points(points, grid.end - grid.start, tuple(spans))

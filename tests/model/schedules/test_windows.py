@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.windows import DayWindow, Level, Span
+from adapter.model.schedules.windows import ActiveSpan, DayWindow, Level
 from tests.support import thorough
 from tests.support.schedules import schedule
 
@@ -85,7 +85,7 @@ def test_windows_of_days_follow_their_definition_in_every_zone() -> None:
             for begin, end in PAIRS if thorough.is_chosen() else PAIRS[number % 7 :: 7]:
                 start = midnight + _since_midnight(begin)
                 stop = midnight + _since_midnight(end) + timedelta(days=int(end <= begin))
-                expected = Span(first_at(zone, middle, start), end_of(zone, middle, stop))
+                expected = ActiveSpan(first_at(zone, middle, start), end_of(zone, middle, stop))
                 window = DayWindow(frozenset(range(7)), start - midnight, _since_midnight(end))
                 found = window.spans(expected.begin, expected.begin + 1, tz, frozenset())
                 assert expected in [*found], (zone, midnight, begin, end)
@@ -304,19 +304,19 @@ def test_runs_are_the_begins_one_by_one(
         for begin in [local_time.first_at(datetime.combine(day, time(at, within)), zone)]
     }
     found = windows.Schedule("a/b", zone, (windows.Window("w", window, 1, None),))
-    expected: list[Span] = []
+    expected: list[ActiveSpan] = []
     for begin, end in sorted(covered):
         if expected and begin <= expected[-1].end:
-            expected[-1] = Span(expected[-1].begin, max(end, expected[-1].end))
+            expected[-1] = ActiveSpan(expected[-1].begin, max(end, expected[-1].end))
         else:
-            expected.append(Span(begin, end))
+            expected.append(ActiveSpan(begin, end))
     listed = windows.spans_of(found.windows[0], found, instant, instant + DAY)
     assert _cut(listed, instant) == _cut(expected, instant)
 
 
-def _cut(spans: Sequence[Span], start: int) -> list[Span]:
+def _cut(spans: Sequence[ActiveSpan], start: int) -> list[ActiveSpan]:
     """Return what spans have of a day: how far they reach beyond depends on the days that were looked at."""
-    cut = [Span(max(span.begin, start), min(span.end, start + DAY)) for span in spans]
+    cut = [ActiveSpan(max(span.begin, start), min(span.end, start + DAY)) for span in spans]
     return [span for span in cut if span.begin < span.end]
 
 

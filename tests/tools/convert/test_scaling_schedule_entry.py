@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.schedules import local_time
-from adapter.model.schedules.windows import Span
+from adapter.model.schedules.windows import ActiveSpan
 from fastpath_tools.convert.differences import Compared, sentences, spans_of_windows
 from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, go_date, single_window
 from tests.support.schedules import schedule
@@ -115,9 +115,11 @@ def test_a_local_time_as_go_takes_it(day: date, clock: str, zone: str, instant: 
 
 
 def test_a_span_that_local_times_cannot_say() -> None:
-    plain = Span(_instant("2026-11-27T00:00:00+01:00"), _instant("2026-11-30T12:30:15+01:00"))
+    plain = ActiveSpan(_instant("2026-11-27T00:00:00+01:00"), _instant("2026-11-30T12:30:15+01:00"))
     assert single_window(plain, BERLIN) == {"start": "2026-11-27T00:00", "end": "2026-11-30T12:30:15"}
-    in_repeated_hour = Span(_instant("2026-10-25T02:30:00+01:00"), _instant("2026-10-25T04:00:00+01:00"))
+    in_repeated_hour = ActiveSpan(
+        _instant("2026-10-25T02:30:00+01:00"), _instant("2026-10-25T04:00:00+01:00")
+    )
     assert single_window(in_repeated_hour, BERLIN) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from adapter.cli import main
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
 from adapter.simulate import load as loads
-from adapter.simulate.load import Span
+from adapter.simulate.load import LoadSpan
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import running
 from tests.support.simulation import HPA, Printed
@@ -155,7 +155,7 @@ def test_the_markdown_is_a_section_with_a_table(simulated: Run) -> None:
 
 def test_gaps_saturation_and_lengths_are_noted() -> None:
     nan = float("nan")
-    gappy = loads.of_points([(0, 5.0), (60, nan), (90, 6.0)], 120, (Span(0, 30),))
+    gappy = loads.of_points([(0, 5.0), (60, nan), (90, 6.0)], 120, (LoadSpan(0, 30),))
     both = {"requests": gappy, "queue": loads.of_points([(0, 1.0)], 150)}
     assert wording.load_document({"requests": gappy}) == {
         "seconds": 120,

@@ -5,12 +5,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from adapter.simulate.load import Load, Span
+from adapter.simulate.load import Load, LoadSpan
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch
 from adapter.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate import picture
-from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.recording import Recording, Restraint
 from fastpath_tools.simulate.running import run_all
@@ -23,7 +23,7 @@ _LEFT, _RIGHT = 56, 776
 
 def _panels(load: Load, *policies: str, most: int = 100) -> list[Panel]:
     scenario = Scenario(autoscaler(most=most), {"load": load}, (20,), phases=1)
-    played = run_all(scenario, [Variant(read_policy(policy)) for policy in policies], picture.COLUMNS)
+    played = run_all(scenario, [PolicyVariant(read_policy(policy)) for policy in policies], picture.COLUMNS)
     panels = []
     for each in played:
         assert each.recording is not None
@@ -32,7 +32,7 @@ def _panels(load: Load, *policies: str, most: int = 100) -> list[Panel]:
     return panels
 
 
-def _draw(panels: Sequence[Panel], *saturated: Span) -> ET.Element:
+def _draw(panels: Sequence[Panel], *saturated: LoadSpan) -> ET.Element:
     return ET.fromstring(picture.draw("a <title> & more", ("one", "two"), panels, saturated))
 
 
@@ -112,7 +112,7 @@ def test_columns_cover_all_seconds(seconds: int, most: int) -> None:
 
 def test_gaps_and_saturation_are_hatched() -> None:
     load = steps(900, (0, 20), (300, NAN), (600, 20))
-    root = _draw(_panels(load, "native"), Span(100, 160))
+    root = _draw(_panels(load, "native"), LoadSpan(100, 160))
     texts, classes = _texts(root), _classes(root)
     assert "no sample" in texts
     assert "saturated when recorded" in texts
