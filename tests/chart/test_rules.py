@@ -22,10 +22,10 @@ from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from fastpath_tools.live import chart_values as helm_values
+from tests.rules.test_public_rules import DEFAULTS, FILES, FOLDER, QUESTIONS, Asked
 from tests.support import charts
 from tests.support.rendered import Objects
 from tests.support.world import question, series, vector, world
-from tests.test_public_rules import DEFAULTS, FILES, FOLDER, QUESTIONS, Asked
 
 DATA = Path(__file__).parents[1] / "data" / "rules"
 

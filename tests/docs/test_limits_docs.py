@@ -45,7 +45,7 @@ from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 from adapter.telemetry.server_metrics import CACHES
 
-PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "limits.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
 MIB = 1024 * 1024
 RATE = Options().prometheus_max_queries_per_second
 

@@ -39,7 +39,7 @@ from tests.support.recorded import RecordedEndpoint
 from tests.support.scaling import NOW, pod, pods
 from tests.support.world import FakePod, Outcome, World, read_scraped, series, vector, world
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKS = ROOT / "docs" / "examples" / "packs"
 NAMES = sorted(path.name for path in PACKS.iterdir())
 GUIDE = (ROOT / "docs" / "guides" / "rule-packs.md").read_text()

@@ -20,7 +20,7 @@ from fastpath_tools.live import chart_values as helm_values
 from fastpath_tools.live import preview
 from tests.support import docs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob(".github/*.md")),

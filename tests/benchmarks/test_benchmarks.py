@@ -17,7 +17,7 @@ from benchmarks import load, page, paths, peer, reaction, reaction_plot, ready_p
 from benchmarks.stage import Stage
 from tests.support import tools
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 _PEER_FIGURES = tuple(f"{form}_" for form in peer.FORMS)
 _SHORT = [name for name, case in suite.CASES.items() if not case.long]
 

@@ -24,7 +24,7 @@ import yaml
 
 from tests.support import charts
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"
 FIXED = ("pyproject.toml", "CHANGELOG.md", "manifests/base/deployment.yaml", "manifests/chart/Chart.yaml")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PACKAGES = ("adapter", "fastpath_tools", "fastpath_sandbox")
 PATHS = PAGE.partition("## Paths through the code\n")[2].partition("\n## ")[0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
@@ -21,7 +21,7 @@ HOOKS = [
 
 
 RELEASE = GITHUB / "workflows" / "release.yml"
-"""The workflow that publishes: tests/test_release.py looks at its rights."""
+"""The workflow that publishes: tests/project/test_release.py looks at its rights."""
 
 
 def _steps(path: Path) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from adapter.rules.compile import Ruleset, compile_rules
 from fastpath_tools.live import chart_values as helm_values
 from tests.support.world import question, series, vector, world
 
-FOLDER = Path(__file__).parents[2] / "shared" / "conformance" / "rules"
+FOLDER = Path(__file__).parents[3] / "shared" / "conformance" / "rules"
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no public configurations in {FOLDER}")
 
