@@ -1,4 +1,4 @@
-"""uvloop's event loop with a fix for sockets that the caller passes in, and long computations on it.
+"""uvloop's event loop, with a fix for sockets that the caller passes in.
 
 When a connection is reset before it is established, uvloop closes the descriptor of the given socket, but the
 Python socket object keeps its number. When that object is collected, it closes the number again, which may by
@@ -6,15 +6,10 @@ then belong to another connection. A restarting API server would so break an unr
 receive a foreign response.
 """
 
-import asyncio
 import socket
-from typing import Any, TypeVar
+from typing import Any
 
 import uvloop
-
-from adapter.model.steps import Steps
-
-_T = TypeVar("_T")
 
 
 class Loop(uvloop.Loop):
@@ -30,14 +25,3 @@ class Loop(uvloop.Loop):
             if sock is not None:
                 sock.detach()
             raise
-
-
-async def run_steps(steps: Steps[_T]) -> _T:
-    """Run a computation to its end and return its result; other work runs between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-        await asyncio.sleep(0)

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from cachetools import TTLCache
 
-from adapter import event_loop
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
@@ -23,6 +22,7 @@ from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry, SeriesMemory
 from adapter.rules.wording import counted, listed, shown_series
+from adapter.steps import run_steps
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -213,9 +213,7 @@ class Relister:
             memory = dict(self._memory)
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):
-                    memory = await event_loop.run_steps(
-                        registry.remembering(memory, selector, answer, whole=whole)
-                    )
+                    memory = await run_steps(registry.remembering(memory, selector, answer, whole=whole))
             current = frozenset(self._ruleset.selectors())  # the rules may have changed in between
             self._memory = {selector: known for selector, known in memory.items() if selector in current}
             await self._rebuild()
@@ -227,7 +225,7 @@ class Relister:
         """Build the next snapshot; the last of several calls builds from what is then in force."""
         async with self._building:
             old = self.registry
-            made = await event_loop.run_steps(
+            made = await run_steps(
                 registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
             )
             reserved = {
@@ -241,7 +239,7 @@ class Relister:
             }
             self._report_rules("metric-name", "metric left out", reserved)
             self._report_rules("series-name", "series left out", unwritable)
-            if old.generation and await event_loop.run_steps(registry.same(made, old)):
+            if old.generation and await run_steps(registry.same(made, old)):
                 return
             for collision in made.collisions:
                 if collision not in old.collisions:

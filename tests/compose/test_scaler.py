@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,7 @@ class Bench:
         )
         nothing: Any = None
         kinds: Any = Kinds()
+        relister: Any = SimpleNamespace(subscribe=lambda changed: None)
         scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
         self.clock = clock
@@ -72,7 +74,7 @@ class Bench:
             watching=watching,
             cache=nothing,
             resources=kinds,
-            relister=nothing,
+            relister=relister,
             source_problems=nothing,
             freshness=nothing,
             scraped=scraped,

@@ -1,6 +1,7 @@
 """What a new leader takes over of the floors that were published before, and what it drops."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -97,6 +98,7 @@ def scaler() -> Any:
     problems = ProblemLog(monitoring, clock)
     watching = ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0)
     kinds: Any = Kinds()
+    relister: Any = SimpleNamespace(subscribe=lambda changed: None)
     scraped: Any = Scraped()
     runtime = Runtime(
         client=nothing,
@@ -104,7 +106,7 @@ def scaler() -> Any:
         watching=watching,
         cache=nothing,
         resources=kinds,
-        relister=nothing,
+        relister=relister,
         source_problems=nothing,
         freshness=nothing,
         scraped=scraped,

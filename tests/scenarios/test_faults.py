@@ -324,7 +324,7 @@ async def test_an_answer_without_end_is_cut_off(
         assert meanwhile, "other requests are answered while the endless answer is read"
         assert (await asked).body["message"] == UNFETCHED
         counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
-        assert counted['fastpath_prometheus_queries_total{type="alone",outcome="size"}'] == 1
+        assert counted['fastpath_prometheus_queries_total{outcome="size",type="alone"}'] == 1
         await adapter.wait_for(VERBOSE, lambda answer: "[-]queries failed" in answer.body)
         assert not prometheus.under_way
         del prometheus.behaviours[QUERY]

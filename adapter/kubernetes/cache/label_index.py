@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter import event_loop
 from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+from adapter.steps import run_steps
 from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
 
@@ -231,7 +231,7 @@ class LabelIndex:
         known = self.known(namespace, selector)
         if known is not None:
             return known
-        return await event_loop.run_steps(self.select(namespace, selector))
+        return await run_steps(self.select(namespace, selector))
 
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""

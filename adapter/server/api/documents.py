@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter import event_loop
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import discovery, encoding
 from adapter.server.api.discovery import ListedMetrics
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
+from adapter.steps import run_steps
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Documents:
         if self._listed is not None and self._listed[0] == generation:
             return self._listed[1]
         steps = discovery.listing(self._provider.custom_metrics(), self._provider.external_metrics())
-        listed = await event_loop.run_steps(steps)
+        listed = await run_steps(steps)
         was_whole = self._listed is None or not self._listed[1].left_out
         if listed.left_out and was_whole:
             facts = logs.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
