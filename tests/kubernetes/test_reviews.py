@@ -1,7 +1,6 @@
 """Reviews over real HTTP: what is sent, what an answer means, when it is asked again."""
 
 import json
-import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -264,7 +263,7 @@ async def test_a_token_is_in_no_error_and_in_no_log(
     scripted: Scripted, asking_scripted: ObservedReviews, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(1)
-    logging.getLogger("aiohttp").setLevel(1)
+    caplog.set_level(1, "aiohttp")
     scripted.answer(
         400, json.dumps({"kind": "Status", "code": 400, "reason": "BadRequest", "message": "no: s3cret!"})
     )

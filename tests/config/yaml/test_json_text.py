@@ -94,6 +94,7 @@ def test_long_yaml_is_refused_before_it_is_parsed() -> None:
     assert time.thread_time() - began < 5  # reading it takes a minute
 
 
+@pytest.mark.timeout(60)  # five seconds of work, three times that while coverage is measured
 def test_many_nodes_are_refused() -> None:
     error = read("a:\n" + "- x\n" * 300_000)
     assert isinstance(error, InputError)
