@@ -353,7 +353,7 @@ def test_wrk_asks_for_the_paths_over_tls() -> None:
 
 
 async def test_requests_take_short_paths(tmp_path: Path) -> None:
-    """A longer path is a decision: then the numbers here and in docs/architecture.md change with it."""
+    """A longer path is a decision: then the numbers here and in docs/contributing/paths.md change with it."""
     walks = await paths.walk_requests(tmp_path, 2)
     warm, cold = (walks[name].counts() for name in ("warm", "cold"))
     assert ("server/http/handler.py", "Handler.handle") in walks["warm"].calls

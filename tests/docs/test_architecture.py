@@ -1,4 +1,4 @@
-"""docs/architecture.md, other pages and docstrings name modules and functions that exist."""
+"""docs/contributing/paths.md, other pages and docstrings name modules and functions that exist."""
 
 import importlib
 import re
@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PATHS = (ROOT / "docs" / "contributing" / "paths.md").read_text()
 PACKAGES = ("adapter", "fastpath_tools", "fastpath_sandbox")
-PATHS = PAGE.partition("## Paths through the code\n")[2].partition("\n## ")[0]
 
-_SECTION = re.compile(r"^### (.*)\n((?:(?!### ).*\n)*)", re.MULTILINE)
+_SECTION = re.compile(r"^## (.*)\n((?:(?!## ).*\n)*)", re.MULTILINE)
 _STEP = re.compile(r"^\d+\. .*(?:\n {3,}.*)*", re.MULTILINE)
 _DOTTED = re.compile(r"(?<!`)`(?:adapter\.)?([a-z_]+(?:\.\w+)*\.(?!py`)\w+)`(?!`)")
 _FILE = re.compile(r"(?<![\w/.-])(?:adapter|fastpath_tools|fastpath_sandbox|benchmarks|tests)/[\w/]+\.py\b")
