@@ -260,6 +260,8 @@ class Reporter:
         if not (eventful or change or events or desired != current):
             self._journal.quiet(state.key)
             return
+        # An autoscaler that is held back repeats itself each second. Only the first of equal entries is news,
+        # or it would push all others out of the journal.
         mark = mark_of(made)
         if outcome == "none" and change is None and not self._journal.is_news(state.key, mark):
             return

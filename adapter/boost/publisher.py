@@ -216,12 +216,13 @@ class FloorWriter:
 
         What a caller waits for is always written: only a write proves that the known version is still stored.
         """
+        # Left over from a write that failed. A floor that was replaced since then must not be published.
         for each in self._sending:
             if self._pending.get(each.uid) is not each:
                 each.fail(_superseded(each.uid))
         for each in list(self._pending.values()):
             if each.accepted is not None and each.accepted.cancelled():
-                self._restore(each)
+                self._restore(each)  # no raise follows, so an HPA must not read this floor
         awaited = [each for each in self._pending.values() if each.is_awaited]
         self._sending = [each for each in self._pending.values() if not each.is_awaited]
         known = self._published | {each.uid: each for each in self._sending}
@@ -230,6 +231,8 @@ class FloorWriter:
             texts.pop(uid, None)
             if each.text is not None:
                 texts[uid] = each.text
+        # Checked here and not when a floor is submitted: only now it is known what else the shard stores. A
+        # floor that does not fit fails alone, and with it its raise.
         sizes: Counter[str] = Counter()
         for uid, text in texts.items():
             sizes[known[uid].namespace if uid in known else ""] += _size(uid, text)

@@ -81,6 +81,8 @@ async def run(
     monitoring = Monitoring(version)
     problems = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
+    # The order below is that of needs, and the stack closes in reverse: what answers requests stops before
+    # what it reads from.
     async with AsyncExitStack() as stack:
         security = await open_security(options, clock, monitoring, problems, stack)
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)

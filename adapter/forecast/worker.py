@@ -96,6 +96,7 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
     if job.judges or (verdict is not None and _has_moved(job, verdict)):
         verdict = None
     begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
+    # Before anything is read: a job that is too large must not cost the queries first.
     _check_size(job)
     found = metrics.simulated_metrics(job.autoscaler.spec.metrics or (), job.request)
     rows = histories.update(job.name, job.queries, begin, at, job.now, read)
@@ -118,6 +119,7 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
     check(0)
     case = _case(job, begin, {})
     card = msgspec.Raw(msgspec.json.encode(cards.card_of(case, grid, verdict)))
+    # The judge found no forecast that is better than none. The card says so, and there is no plan.
     if not verdict.chosen or limits is None:
         return ForecastAnswer(verdict, card=card)
     this = at // HOUR

@@ -54,6 +54,8 @@ class PodNetworks:
         forms = (address, *_embedded(address))
         if any(map(_is_refused, forms)):
             raise ValueError(f"not the address of a pod: {address}")
+        # A pod that may set its own status could name the address of this process. Loopback is scraped only
+        # where a flag names it, in tests and in the demo.
         if any(form.is_loopback for form in forms):
             if not any(network.is_loopback and address in network for network in self.networks):
                 raise ValueError(f"not the address of a pod: {address} is a loopback address")

@@ -126,6 +126,7 @@ class ResourceProvider:
             raise UnavailableError("no resource rules are in force")
         found = await self._find(question)
         kind = KINDS[question.resource]
+        # A query for each namespace, so that one that fails leaves out its namespace alone.
         by_namespace: dict[str, list[LabeledObject]] = {}
         for each in found:
             by_namespace.setdefault(each.namespace, []).append(each)
@@ -142,6 +143,7 @@ class ResourceProvider:
                     if len(asking) % _STARTED_AT_ONCE == 0:
                         await asyncio.sleep(0)
         except ExceptionGroup as failures:
+            # Callers repeat a 429. As a failed query a lack of room would leave out objects that have values.
             if failures.subgroup(TooManyRequestsError) is None:
                 raise
             raise TooManyRequestsError("queries") from failures
@@ -154,6 +156,7 @@ class ResourceProvider:
         if question.name is not None and not items:
             raise _no_usage(question)
         given = [answer for answered in answers if answered is not None for answer in answered.each]
+        # An answer that lacks a namespace is not cached: the next request may find it.
         whole = bool(answers) and None not in answers
         fresh_until = (
             min(answer.asked for answer in given) + self._freshness.refresh_after if whole else float("-inf")

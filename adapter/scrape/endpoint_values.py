@@ -335,12 +335,15 @@ class ScrapedEndpoints:
         trouble = next(filter(None, troubles), "") or next(iter(group.found.missing), "")
         if not group.found.known and group.targets:
             trouble = trouble or group.found.reason
+        # Without a live endpoint no answer is a sum. The time says since when, so that an older sample of
+        # Prometheus is not taken for a newer one.
         if not live:
             reason = (group.found.reason if not group.targets else "") or trouble
             return EndpointReading(None, 0.0, "", reason, group.last + offset)
         answer = self._answer(group, ScrapeQuery.build(entry, selector), live, now)
         if answer is None:
             return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
+        # The answer is of other endpoints than those that are live now: it may lack one.
         if answer.live != tuple(live):
             trouble = trouble or _PENDING
         result = answer.result
@@ -351,6 +354,7 @@ class ScrapedEndpoints:
             last = -math.inf if result.shown else min(target.time for target in live) + offset
             reason = trouble or f"the endpoints expose no such series of {entry.series}"
             return EndpointReading((), 0.0, trouble, reason, last)
+        # A sum is as old as its oldest part, also where an endpoint adds no series to it.
         time = min(result.time, *(target.time for target in live))
         oldest = max(target.oldest(stretch) for target in live)
         if now - time > min(oldest, entry.rule.config.max_sample_age or math.inf):

@@ -321,6 +321,8 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBu
             "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
         )
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
+    # Both sides of the gzip stream are bounded: a small body can unzip to gigabytes, and a large one to
+    # nothing.
     left = unread = access.max_bytes
     lines = access.max_lines
     if (response.content_length or 0) > left:
@@ -338,6 +340,8 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBu
     if unzip is not None and not unzip.eof:
         raise ScrapeError("decode", "the gzip body is truncated")
     body = buffer.content()
+    # A connection that breaks looks like the end of a body without a length. A cut line would be read as a
+    # smaller value.
     delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     if body and not delimited and not body.endswith(b"\n"):
         raise ScrapeError("decode", "the body ends within a line and has no length, so it may be truncated")

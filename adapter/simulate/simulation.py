@@ -143,6 +143,7 @@ def _prepare(
     least, most = native.limits
     epoch, schedule = scenario.epoch, schedule_of(scenario, policy)
     bounds = schedule.limits(least, most, epoch)
+    # All policies begin at the count that the load needs, or the comparison would show how they start.
     first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, *bounds)
     within = learned_start_up(scenario.start_ups) * SECOND
     workload = Workload(first, start_up, epoch, requests_of(metrics, scenario.request))

@@ -220,6 +220,7 @@ def _replicas_for_pods(
     steps: tuple[Step, ...] = (Step("pods", told), average.step(measured))
     if left_out:
         steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
+    # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:
         if situation.band.holds(ratio):
@@ -229,6 +230,8 @@ def _replicas_for_pods(
         lessened = _count_former_pods(ratio, groups.ready, reading.most_then, replicas, situation)
     else:
         repaired = dict(values)
+        # The first ratio decides what a missing pod is worth, always against its direction: on target for a
+        # scale-down, idle for a scale-up. So absent values can dampen a change, not cause one.
         if ratio < 1.0:
             repaired.update({name: average.absent(name) for name in groups.missing})
             repaired.update({name: max(repaired[name], value) for name, value in left_out.items()})

@@ -94,11 +94,13 @@ def observe(
         )
         return after, ForeignChange(delta, OWN)
     by = manager or UNNAMED
+    # Only a lower count after our own raise is a reversal. Others may raise, and lower their own counts.
     reverses = delta < 0 and state.ours is not None and state.ours.after > state.ours.before
     after = msgspec.structs.replace(state, known=replicas, ours=None, own_zero=False)
     if not reverses:
         return after, ForeignChange(delta, by)
     reversals = (*(at for at in state.reversals if at > now - REVERSALS_WITHIN), now)
+    # One reversal may be a person. Two within five minutes are a program that would go on.
     if len(reversals) < 2:
         after = msgspec.structs.replace(after, reversals=reversals)
         return after, ForeignChange(delta, by, reverses=True)

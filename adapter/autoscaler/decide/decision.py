@@ -379,10 +379,12 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         else:
             outcome = metric.propose(reading, situation)
         status = _NO_METRIC
+        # An overdue value proposes a scale-down: the status shows the value, and the metric counts as absent.
         if isinstance(outcome, Proposal) and outcome.withheld:
             status = metric.report(metric.current(outcome))
             sync.steps += outcome.steps
             outcome = Unavailable(_OVERDUE, outcome.withheld)
+        # After the guard of overdue values, so that no credit is given for a value that does not count.
         if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
             assert isinstance(reading, ObjectReading | ExternalReading)
             exact = max(exact, outcome.replicas)
@@ -407,6 +409,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         sync.history = msgspec.structs.replace(sync.history, pending=pending)
         sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
+    # With a metric missing the highest proposal is only a lower bound, and no recommendation.
     sync.wanted = None if failures else max(0, best)
     return _conclude(sync, best, description, tuple(statuses), failures, overdue)
 

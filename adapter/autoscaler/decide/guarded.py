@@ -1,8 +1,25 @@
 """Decides like `decision.decide`, and withholds a count that must not be written now.
 
-The arithmetic stays upstream's. The guards here only withhold a count, they never compute one: `spec.mode`
-Paused and Advise, another autoscaler of the same target, a pause after reversals (`conflicts`), a zero that
-another client set, and for a HorizontalPodAutoscaler the rules of boosting (`boost`).
+The arithmetic stays upstream's. The guards here only withhold a count, they never compute one. They apply in
+this order:
+
+1. Bounds (`scheduled`): windows and the forecast set minReplicas and maxReplicas. They come first because all
+   else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas, so a
+   forecast could delay a higher raise: such a sync is also decided without it.
+2. Fallback (`fallback`): the count while metrics are absent. It is an input of the decision, so that windows
+   and policies apply to it.
+3. `spec.mode` Paused: no metric is evaluated. It precedes the next guard: a user who pauses one of two
+   autoscalers of a target needs no warning about the other.
+4. Rivals: another autoscaler has the same target. No metric is evaluated, because two recommendations that
+   alternate scale wrongly even if each is right.
+5. Lost values (`lost_values`): a metric whose pods lost their values may scale up, not down. This is the last
+   guard before the decision because it changes what the decision may do, per metric.
+6. `decision.decide`, as Kubernetes. What follows sees its count and keeps its status, so a user reads what
+   would have happened.
+7. A pause after reversals (`conflicts`): another field manager reverted our writes. It precedes the rules of
+   boosting: these may allow a raise, but not against another writer.
+8. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise only, from fresh values, within its limits.
+9. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
 
 `Memory` is everything that is remembered of one autoscaler between two decisions. Each sync observes the
 scale (`observe`), decides (`decide`), and once the decision is done, written or with nothing to write,

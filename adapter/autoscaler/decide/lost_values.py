@@ -76,6 +76,7 @@ def _note(before: Reporting, reading: PodsReading, observation: Observation, now
     values: Mapping[str, int] = reading.values
     if reading.left_out:
         values = {**values, **reading.left_out}
+    # Nearly always the same pods have values; this runs for each metric of each decision.
     if not before.lost and len(before.pods) == len(values) and all(map(values.__contains__, before.pods)):
         return before
     had = frozenset(before.pods)
@@ -89,12 +90,15 @@ def _note(before: Reporting, reading: PodsReading, observation: Observation, now
         elif pod.deleting or pod.phase in _ENDED:
             continue
         elif name in had:
+            # A late answer says nothing of the pods that it lacks.
             if reading.overdue:
                 have.append(name)
             else:
                 lost[name] = now
         elif name in recent:
             lost[name] = recent[name]
+    # The cache of pods is behind the target. Pods that it lacks may exist and have lost their values; if
+    # they were forgotten here, the metric could scale down as soon as they appear.
     if unknown := max(0, observation.status_replicas - len(observation.pods)):
         known = {pod.name for pod in observation.pods}
         have += [name for name in before.pods if name not in known][:unknown]

@@ -108,9 +108,11 @@ def follow(
     if not replicas:
         return PendingState(now, {}, 0, replicas, ())
     elapsed = max(0, now - before.at)
+    # The credit leaks, so that one that is wrong does not withhold a raise for good.
     left = math.exp(-elapsed / (LEAK * (within or ASSUMED)))
     credited = {name: before.credited.get(name, 0.0) * left for name in throughputs}
     slots = _asked(before, replicas, now)
+    # Without a start-up time or a sure count of pods nothing is added, and what was credited only leaks.
     if within is None or observation.unsure_of_pods:
         return PendingState(now, credited, None, replicas, slots)
     slots = _unready(_of_new_term(observation, within, now) if slots is None else slots, observation)

@@ -255,6 +255,7 @@ class ScrapedPodsSource:
         if isinstance(read, Unavailable):
             return read
         values, overdue = read
+        # An overdue value may raise the count, never lower it: the decision is told which pods have one.
         late_pods = {name for name in values if look.values[name].overdue}
         times = [time for _, time, _ in look.values.values()]
         self.sampled = span_of(min(times)) if times else None
@@ -271,6 +272,7 @@ class ScrapedPodsSource:
                 late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
             late_pods |= found.keys() if late else set()
             overdue = overdue or late
+        # All pods are scraped again. A feed that stays open would poll Prometheus in vain.
         elif self.fallback is not None:
             self.fallback.close()
             self.fallback = None

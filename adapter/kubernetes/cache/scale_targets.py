@@ -163,6 +163,8 @@ class ScaleTargets:
             return Unfound(f"invalid resource name {quote(key.name)}")  # its path would name another resource
         kind = entry.kind
         resource = self._kinds.find(entry.meant)
+        # The catalogue may be empty or old after a failed discovery: a kind that was known stays known, and
+        # only another version of it replaces the watch.
         if kind is None or (resource is not None and resource.version != kind.resource.version):
             if resource is None:
                 return self._miss(entry)
@@ -173,9 +175,12 @@ class ScaleTargets:
             if not kind.decided:
                 return Unfound(NOT_YET, known=False)
         reflector = kind.reflector_of(key.namespace)
+        # A target that is polled stays polled until the watch has listed: a gap in between would read as a
+        # target that does not exist.
         if reflector is None or (entry.polling is not None and not reflector.synced):
             return self._look_at_polled(entry, kind)
         seen = kind.objects.find(key.namespace, key.name)
+        # The codec refused this object alone. Its scale subresource is small and may still be readable.
         if seen is not None and seen.unreadable:
             return self._look_at_polled(entry, kind)
         entry.stop_polling()

@@ -209,10 +209,12 @@ class BoundsTimeline:
                     ceiling = window.ceiling if ceiling is None else min(ceiling, window.ceiling)
             else:
                 change = min(change, following)
+                # A window that is `early` counts before it begins, so that its pods are Ready by then.
                 if place == len(begins) or begins[place] - ahead > instant:
                     continue
                 end = ends[place]
                 early.append(name)
+            # The highest minimum counts, until the last window that asks for it ends.
             if window.floor is not None and (floor is None or window.floor >= floor):
                 until = end if until is None or window.floor != floor else max(until, end)
                 floor = window.floor
@@ -223,6 +225,7 @@ class BoundsTimeline:
         change = min([change, *(ending for ending in endings if ending > instant)])
         found = None
         if active or early or self._excess:
+            # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
             if floor is not None and ceiling is not None:
                 ceiling = max(floor, ceiling)
             names = tuple(sorted(active)), tuple(sorted(early))

@@ -133,6 +133,7 @@ def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> Fa
     if not listed:
         faults.append(Fault("spec.windows", "absent", "expected at least one window"))
     faults += _too_many("spec.windows", listed, MOST_WINDOWS)
+    # What is beyond a limit is reported and not read, so that a hostile object costs no more than the limit.
     listed = listed[:MOST_WINDOWS]
     characters = sum(len(window.cron or "") for window in listed)
     if characters > MOST_CRONS:
@@ -266,6 +267,7 @@ def _day_window(spec: WindowSpec, path: str, faults: list[Fault]) -> DayWindow |
     end = _time(spec.to or "", f"{path}.to", faults, is_end=True)
     if begin is None or end is None or (days is not None and not set(days) <= set(DAYS)) or days == ():
         return None
+    # It could mean a whole day or nothing.
     if begin == end:
         faults.append(Fault(f"{path}.to", spec.to or "", f"expected another time than from, {spec.from_}"))
         return None

@@ -169,6 +169,8 @@ class ClientConnection(web.RequestHandler):
         if self._force_close or self._close:
             return
         is_busy = self._request_count != self._finished
+        # A request is being answered. Bytes behind it are kept unparsed: each parsed head costs memory that
+        # only its own answer frees, and a client could send thousands.
         if is_busy and self._body is None:
             self._behind += data
             if not self._buffer_paused:
