@@ -21,6 +21,7 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -281,8 +282,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     clock = Clock()
     world = World(clock, pods, value)
     context = AutoscalerContext(
-        Targets(world),  # type: ignore[arg-type]  # all that a tick calls
-        Pods(world),  # type: ignore[arg-type]  # all that a tick calls
+        Followers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),

@@ -1,18 +1,14 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.forecasts.readiness import UNJUDGED, Readiness
-from adapter.model.label_selectors import LabelSelector
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.schedules.bounds import ScheduledBounds
 
 
@@ -34,28 +30,6 @@ class Key(NamedTuple):
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
         meta = autoscaler.metadata
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
-
-
-class SelectedPodCache(Protocol):
-    """The pods of the cluster."""
-
-    def follow(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> PodSubscription:
-        """Keep the pods that match in the cache; call `changed` when they have changed.
-
-        `started` is called with the start of each, when it is Ready for the first time or has ended before.
-        """
-        ...
-
-    def stale(self) -> str:
-        """Return why the cache may be out of date, "" if it is not."""
-        ...
 
 
 class BoundsUntil(NamedTuple):

@@ -10,14 +10,13 @@ once. A target and its pods are followed only while a metric of the autoscaler i
 import asyncio
 from collections.abc import Hashable, Iterable
 
-from adapter.autoscaler.decide import decision
+from adapter.autoscaler.follower import Follower, Followers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
-from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -35,8 +34,7 @@ class ScrapeSubscriptions:
     def __init__(
         self,
         scraped: ScrapedValues,
-        targets: ScaleTargets,
-        pods: PodCache,
+        followers: Followers,
         defects: Defects,
         endpoints: EndpointSubscriptions | None = None,
     ) -> None:
@@ -44,8 +42,7 @@ class ScrapeSubscriptions:
         self._endpoints = endpoints
         self._defects = defects
         self.scraped = scraped
-        self.targets = targets
-        self.pods = pods
+        self.followers = followers
         self._subscriptions: dict[Key, _Subscription] = {}
         self.rules_changed = asyncio.Event()
         """Set when metrics may have started or stopped being scraped."""
@@ -103,55 +100,41 @@ class _Subscription:
         self.metrics = metrics
         self._parent = parent
         self._key = key
-        self._target: TargetSubscription | None = None
+        self._follower: Follower | None = None
         self._selector = ""
-        self._pods: PodSubscription | None = None
 
     def settle(self) -> None:
         """Follow the target if one of the metrics is scraped."""
         if not any(map(self._parent.scraped.is_scraped, self.metrics)):
             self.close()
             return
-        if self._target is None:
-            self._target = self._parent.targets.follow(self._key.namespace, self.reference, self._look)
+        if self._follower is None:
+            self._follower = self._parent.followers.join(self._key, self.reference, self._look)
         self._look()
 
     def close(self) -> None:
-        if self._target is not None:
-            self._target.close()
-            self._target = None
-        self._close_pods()
-
-    def _look(self) -> None:
-        """Follow the pods of the target as it is now; a target that does not exist has none."""
-        if self._target is None:
-            return
-        found = self._target.find()
-        if isinstance(found, Unfound):
-            if found.known:
-                self._close_pods()
-            return
-        if self._pods is None or found.selector != self._selector:
-            self._close_pods()
-            self._selector = found.selector
-            selector = decision.selector_of(found.selector)
-            if selector is not None:
-                self._pods = self._parent.pods.follow(
-                    self._key.namespace, selector, str(self._key), self._want
-                )
-        self._want()
-
-    def _close_pods(self) -> None:
-        if self._pods is not None:
-            self._pods.close()
-            self._pods = None
+        if self._follower is not None:
+            self._follower.leave(self._look)
+            self._follower = None
             self._parent.scraped.forget(self._key)
 
-    def _want(self) -> None:
-        if self._pods is None:
+    def _look(self) -> None:
+        """Have the pods of the target as it is now scraped; a target that does not exist has none."""
+        if self._follower is None:
+            return
+        found = self._follower.find()
+        # A decision may have selected by a newer scale than the cache has: only a change in the cache counts.
+        if isinstance(found, ScaleTarget) and (
+            found.selector != self._selector or self._follower.pods is None
+        ):
+            self._selector = found.selector
+            self._follower.select(found.selector)
+        following = self._follower.pods
+        if following is None:
+            self._parent.scraped.forget(self._key)
             return
         try:
-            pods = self._pods.pods
+            pods = following.pods
         except NotSyncedError:
             return
         self._parent.scraped.want(self._key, self._key.namespace, self.metrics, pods)

@@ -1,16 +1,16 @@
 """What one autoscaler reads (target, pods, metrics), and the snapshot that a decision is made from.
 
-`Subscriptions` keeps what the spec names in the caches, and opens and closes metric sources as spec and pods
-change. `observe` returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather
-than an empty one: a decision must not take missing pods for none.
+`Subscriptions` follows the target, and opens and closes metric sources as spec and pods change. `observe`
+returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather than an empty one:
+a decision must not take missing pods for none.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
@@ -21,14 +21,8 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.interfaces import (
-    Forecasts,
-    Key,
-    NoForecasts,
-    NoSchedules,
-    Schedules,
-    SelectedPodCache,
-)
+from adapter.autoscaler.follower import Follower, Followers, Started
+from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts, NoSchedules, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -36,7 +30,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.pods import PodSubscription
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -45,7 +39,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.ready_times import Outcome, PodStart, ReadyTimes
+from adapter.model.ready_times import ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -54,8 +48,7 @@ _FEWER_PODS = "fewer pods are cached than the target has"
 class AutoscalerContext(NamedTuple):
     """The caches and settings that all autoscalers share."""
 
-    targets: ScaleTargets
-    pods: SelectedPodCache
+    followers: Followers
     rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
@@ -100,35 +93,33 @@ class Subscriptions:
     """
 
     def __init__(
-        self,
-        context: AutoscalerContext,
-        key: Key,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None],
+        self, context: AutoscalerContext, key: Key, changed: Callable[[], None], started: Started
     ) -> None:
         self._context = context
         self._specs: Sequence[MetricSpec] = ()
+        self._by_pods: Sequence[bool] = ()
         self._period = 0.0
         self._key = key
         self._changed = changed
         self._started = started
-        self._target: TargetSubscription | None = None
-        self._selector_text = ""
+        self._follower: Follower | None = None
         self._selector: LabelSelector | None = None
-        self._pods: PodSubscription | None = None
+        """The selector that the sources were opened with."""
         self._sources: tuple[
             MetricSource, ...
         ] = ()  # in the order of the spec; none before the pods are known
 
     def adopt(self, metrics: Sequence[MetricSpec], period: float) -> None:
         """Take the metrics of a new spec, which are wanted every `period` seconds."""
-        self.close_metrics()
+        self._close_sources()
         self._specs, self._period = metrics, period
+        self._by_pods = tuple(map(_depends_on_pods, metrics))
 
-    def find_target(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        if self._target is None:
-            self._target = self._context.targets.follow(self._key.namespace, reference, self._changed)
-        return self._target.find()
+    def follow(self, reference: CrossVersionObjectReference) -> Follower:
+        """Return the follower of the target."""
+        if self._follower is None:
+            self._follower = self._context.followers.join(self._key, reference, self._changed, self._started)
+        return self._follower
 
     def observe(
         self,
@@ -147,21 +138,23 @@ class Subscriptions:
         replicas = target.replicas
         lowest, highest = prepared.limits
         is_active = constraints.mode != PAUSED and not constraints.rivals
-        self._follow_pods(target.selector)
+        assert self._follower is not None, "the target was found by it"
+        following = self._follower.select(target.selector)
         pods: Sequence[PodFacts] = ()
         selected_by: Sequence[str] = ()
-        if self._pods is not None:
+        inputs: tuple[MetricInput, ...] = ()
+        if following is not None:
             try:
-                pods, selected_by = self._pods.pods, self._pods.selected_by
+                pods, selected_by = following.pods, following.selected_by
             except NotSyncedError as error:
                 return Unfound(str(error), known=False)
-            if is_active:
-                self._open_sources(self._pods)
-            else:
-                self._close_sources()
-        inputs: tuple[MetricInput, ...] = ()
-        if is_active and (replicas == 0 or lowest <= replicas <= highest) and self._pods is not None:
-            inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
+        if not is_active or self._selector is not self._follower.selector:
+            self._close_sources()
+        if is_active and following is not None:
+            if not self._sources:
+                self._open_sources(self._follower)
+            if replicas == 0 or lowest <= replicas <= highest:
+                inputs = self._read(prepared, following, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas,
@@ -171,52 +164,37 @@ class Subscriptions:
             readings,
             status,
             selected_by,
-            unsure_of_pods=self._context.pods.stale() if prepared.throughputs else "",
+            unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""
-        try:
-            return None if self._pods is None else self._pods.starting
-        except NotSyncedError:
-            return None
-
-    def close_metrics(self) -> None:
-        """Close the metric sources and the pods: the spec has changed."""
-        self._close_sources()
-        if self._pods is not None:
-            self._pods.close()
-            self._pods = None
-
-    def close_target(self) -> None:
-        if self._target is not None:
-            self._target.close()
-            self._target = None
+        with contextlib.suppress(NotSyncedError):
+            if self._follower is not None and self._follower.pods is not None:
+                return self._follower.pods.starting
+        return None
 
     def close(self) -> None:
-        self.close_metrics()
-        self.close_target()
+        """Close the metric sources, and leave the target."""
+        self._close_sources()
+        if self._follower is not None:
+            self._follower.leave(self._changed)
+            self._follower = None
 
-    def _follow_pods(self, selector: str) -> None:
-        if selector == self._selector_text and (self._pods is not None or self._selector is None):
-            return
-        self.close_metrics()
-        self._selector_text = selector
-        self._selector = decision.selector_of(selector)
-        if self._selector is not None:
-            self._pods = self._context.pods.follow(
-                self._key.namespace, self._selector, str(self._key), self._changed, self._started
-            )
-
-    def _open_sources(self, following: PodSubscription) -> None:
-        if self._sources or self._selector is None:
-            return
+    def _open_sources(self, follower: Follower) -> None:
+        assert follower.selector is not None, "there are pods"
 
         def names() -> tuple[str, ...]:
-            return tuple(pod.name for pod in following.pods if pod.phase != "Pending")
+            following = follower.pods
+            return (
+                ()
+                if following is None
+                else tuple(pod.name for pod in following.pods if pod.phase != "Pending")
+            )
 
-        subscriber = Subscriber(self._key, self._period, self._selector, names)
+        self._selector = follower.selector
+        subscriber = Subscriber(self._key, self._period, follower.selector, names)
         self._sources = tuple(self._context.sources.open(each, subscriber) for each in self._specs)
 
     def _close_sources(self) -> None:
@@ -240,23 +218,23 @@ class Subscriptions:
             monotonic,
             following.became_ready,
         )
-        stale = self._context.pods.stale()
+        stale = self._context.followers.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
         read = [source.read(context) for source in self._sources]
         inputs = []
-        for metric, spec, source, found in zip(
-            prepared.metrics, self._specs, self._sources, read, strict=True
+        for metric, by_pods, source, found in zip(
+            prepared.metrics, self._by_pods, self._sources, read, strict=True
         ):
             reading, sampled, span = found, source.sampled, source.span
             if not isinstance(reading, Unavailable):
-                by_pods = _depends_on_pods(spec)
                 if why := stale or (behind if by_pods else ""):
                     whole = {"overdue_pods": ()} if isinstance(reading, PodsReading) else {}
                     reading = msgspec.structs.replace(reading, overdue=why, **whole)
                 if by_pods:
-                    most = _most_ready(following, sampled, span, now)
-                    reading = msgspec.structs.replace(reading, most_then=most)
+                    age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
+                    age = age if sampled is None else age + max(0, now - sampled)
+                    reading = msgspec.structs.replace(reading, most_then=following.max_ready(age))
             inputs.append(MetricInput(metric.description, reading, sampled, span))
         return tuple(inputs)
 
@@ -272,12 +250,6 @@ def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: in
     if known is not None:
         return known
     return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
-
-
-def _most_ready(following: PodSubscription, sampled: int | None, span: int | None, now: int) -> int:
-    """Return the largest number of ready pods over the time that a reading covers."""
-    age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
-    return following.max_ready(age if sampled is None else age + max(0, now - sampled))
 
 
 def _depends_on_pods(metric: MetricSpec) -> bool:

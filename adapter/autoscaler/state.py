@@ -171,7 +171,7 @@ class AutoscalerState:
         self.memory = guarded.spec_changed(self.memory)
         if autoscaler.spec.scale_target_ref != before.scale_target_ref:
             self._forget_target()
-            self._subscriptions.close_target()
+            self._subscriptions.close()
         self.prepared = self._prepare()
         self.failures = 0
         return True
@@ -202,7 +202,7 @@ class AutoscalerState:
 
     def find_target(self) -> ScaleTarget | Unfound:
         """Return the target from the cache, or as we last wrote or read it if the cache is older."""
-        found = self._subscriptions.find_target(self.object.spec.scale_target_ref)
+        found = self._subscriptions.follow(self.object.spec.scale_target_ref).find()
         if isinstance(found, Unfound):
             return found
         if self._newer is not None and _is_older(found.resource_version, self._newer):

@@ -18,6 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     BoostedHPAs,
 )
 from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Actuator, Key, NoSchedules
 from adapter.autoscaler.loop import Controller
@@ -39,7 +40,7 @@ from adapter.forecast.rule_histories import RuleHistories
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
-from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.fence import Fence, LeaseFence, Unfenced
 from adapter.kubernetes.leader_election import Election, Elector
@@ -51,9 +52,6 @@ from adapter.kubernetes.write.status import StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import shards
-from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 
@@ -108,8 +106,9 @@ class Scaler:
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._followers = Followers(self.targets, self.pods)
         self._scrapes = ScrapeSubscriptions(
-            runtime.scraped, self.targets, self.pods, problems.defects, self._endpoints
+            runtime.scraped, self._followers, problems.defects, self._endpoints
         )
         runtime.relister.subscribe(self._scrapes.rules_changed.set)
         runtime.relister.subscribe(self._endpoints.wake.set)
@@ -274,8 +273,7 @@ class Scaler:
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(
-            self.targets,
-            _WatchedPods(self.pods, runtime.clock),
+            self._followers,
             self.rivals,
             sources,
             self._settings,
@@ -297,34 +295,6 @@ class Scaler:
         autoscaler = self._source.find(Key(update.namespace, update.name))
         if autoscaler is not None and self._registry.controller is not None:
             self._registry.controller.tell(autoscaler, "Warning", "FailedUpdateStatus", str(error))
-
-
-class _WatchedPods:
-    """The pods of a `PodCache`, in the form that the controller takes."""
-
-    def __init__(self, watch: PodCache, clock: Clock) -> None:
-        self._watch = watch
-        self._clock = clock
-        self._checked = float("-inf")
-        self._stale = ""
-
-    def follow(
-        self,
-        namespace: str,
-        selector: LabelSelector,
-        autoscaler: str,
-        changed: Callable[[], None],
-        started: Callable[[PodStart | Outcome], None] | None = None,
-    ) -> PodSubscription:
-        return self._watch.follow(namespace, selector, autoscaler, changed, started)
-
-    def stale(self) -> str:
-        """Return why the cache may be out of date; every decision asks, so it is checked once a second."""
-        now = self._clock.monotonic()
-        if now - self._checked >= 1.0:
-            self._checked = now
-            self._stale = self._watch.stale()
-        return self._stale
 
 
 def settings_of(options: Options) -> Settings:

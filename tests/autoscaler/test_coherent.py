@@ -17,6 +17,7 @@ from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import sources
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -28,6 +29,7 @@ from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import write_instant
@@ -35,7 +37,7 @@ from adapter.provider.scaler_provider import ObjectSamples
 from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.controller import LIVE
+from tests.support.controller import LIVE, Server
 from tests.support.scaling import autoscaler, hpa, pods_metric
 from tests.support.world import World, world
 
@@ -118,11 +120,13 @@ class Story:
         self._cache.reflectors[0].synced = True
         nothing: Any = NoPrometheus()
         factory = SourceFactory(nothing, nothing, unused, lambda: BUILTIN, here.scraped, feeds)
-        context = AutoscalerContext(unused, self._cache, unused, factory, LIVE)
+        server: Any = Server()
+        context = AutoscalerContext(Followers(server, self._cache), unused, factory, LIVE)
         metrics = [pods_metric(str(TARGET))]
         self._spec = autoscaler(metrics, LIVE, minReplicas=1, maxReplicas=1000, behavior=BEHAVIOR)
         self._subscriptions = Subscriptions(context, Key("shop", "web"), lambda: None, lambda _: None)
         self._subscriptions.adopt(hpa(metrics).spec.metrics or (), 1.0)
+        self._subscriptions.follow(CrossVersionObjectReference("Deployment", "web", "apps/v1"))
         self._memory = Memory()
         self._time = DecisionClock(clock)
         self.scale(count)

@@ -19,6 +19,7 @@ from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -298,7 +299,7 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
+        around = AutoscalerContext(Followers(world.server, world.pods), world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )

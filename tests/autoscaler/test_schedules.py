@@ -8,6 +8,7 @@ import pytest
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import BoundsUntil, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -78,8 +79,7 @@ class ScheduleBench(Bench):
     def start(self) -> Controller:
         """Return a controller as after a start."""
         context = AutoscalerContext(
-            self.server,  # type: ignore[arg-type]
-            self.pods,  # type: ignore[arg-type]
+            Followers(self.server, self.pods),  # type: ignore[arg-type]
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,

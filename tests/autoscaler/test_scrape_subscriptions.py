@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
@@ -19,6 +20,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from tests.support.world import FakePod, World, compile_text, world
@@ -80,7 +82,12 @@ class Around:
         return Kept(self.targets_open, changed, lambda: self.target)
 
     def follow_pods(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None],
     ) -> Kept:
         self.selectors.append(f"{autoscaler} {namespace} {selector}")
         return Kept(self.pods_open, changed, lambda: self.pods)
@@ -106,7 +113,8 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, Scra
     async with world(rules, lists=LISTS) as here:
         around = Around()
         targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
-        yield here, around, ScrapeSubscriptions(here.scraped, targets, pods, Defects(Monitoring()))  # type: ignore[arg-type]  # all it calls
+        followers = Followers(targets, pods)  # type: ignore[arg-type]  # all it calls
+        yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
 
 
 def scraped(here: World) -> list[str]:
@@ -150,6 +158,34 @@ async def test_another_selector_and_a_target_that_goes() -> None:
         around.target = at("app=new")
         around.targets_open[0].changed()
         assert scraped(here) == ["b"]
+
+
+async def test_decisions_and_scrapes_follow_a_target_together() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("depth"))
+        told: list[str] = []
+
+        def changed() -> None:
+            told.append("changed")
+
+        follower = wants.followers.join(Key("shop", "x"), WEB, changed)
+        assert (len(around.targets_open), len(around.pods_open)) == (1, 1)
+        # A decision has read a newer scale than the cache of targets has.
+        around.pods = (B,)
+        follower.select("app=new")
+        around.pods_open[0].changed()
+        assert (scraped(here), around.selectors[-1]) == (["b"], "shop/x shop app=new")
+        assert told == ["changed"]
+        around.target = at("app=new")
+        around.targets_open[0].changed()
+        assert (scraped(here), len(around.selectors), len(around.pods_open)) == (["b"], 2, 1)
+
+        wants.remove(Key("shop", "x"))
+        assert scraped(here) == []
+        assert (len(around.targets_open), len(around.pods_open)) == (1, 1), "decisions go on"
+        follower.leave(changed)
+        assert around.targets_open == around.pods_open == []
+        assert not wants.followers.open
 
 
 @pytest.mark.parametrize("selector", ["", "a b"])

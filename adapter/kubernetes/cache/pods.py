@@ -120,6 +120,7 @@ class PodCache(ReflectedCache):
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
         self._told = False
+        self._checked, self._stale = float("-inf"), ""
         self.reflectors = [
             Reflector(
                 ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector),
@@ -156,8 +157,15 @@ class PodCache(ReflectedCache):
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
 
-        A failing watch makes it out of date at once, because pods come and go within seconds.
+        A failing watch makes it out of date at once, because pods come and go within seconds. Every decision
+        asks, so it is checked once a second.
         """
+        now = self.clock.monotonic()
+        if now - self._checked >= 1.0:
+            self._checked, self._stale = now, self._find_stale()
+        return self._stale
+
+    def _find_stale(self) -> str:
         for reflector in self.reflectors:
             status = reflector.status()
             if status.stale or status.last_error:

@@ -1,0 +1,106 @@
+"""The target of each autoscaler and the pods that it selects, followed once for decisions and for scrapes.
+
+Both begin and end at other times: scrapes last as long as the process, decisions for one term of leadership.
+So a `Follower` has users, and ends with the last of them.
+"""
+
+from collections.abc import Callable
+
+from adapter.autoscaler.decide import decision
+from adapter.autoscaler.interfaces import Key
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
+
+Started = Callable[[PodStart | Outcome], None]
+
+
+class Followers:
+    """The targets that are followed. `pods` is the cache that their pods come from."""
+
+    def __init__(self, targets: ScaleTargets, pods: PodCache) -> None:
+        self.targets = targets
+        self.pods = pods
+        self.open: dict[tuple[Key, CrossVersionObjectReference], Follower] = {}
+
+    def join(
+        self,
+        key: Key,
+        reference: CrossVersionObjectReference,
+        changed: Callable[[], None],
+        started: Started | None = None,
+    ) -> "Follower":
+        """Follow the target of an autoscaler until `Follower.leave`.
+
+        `changed` is called when the target or its pods may have changed, `started` with the start of each of
+        the pods.
+        """
+        follower = self.open.get((key, reference))
+        if follower is None:
+            follower = self.open[key, reference] = Follower(self, key, reference)
+        follower.join(changed, started)
+        return follower
+
+
+class Follower:
+    """A target and its pods. `find` returns the target from its cache."""
+
+    def __init__(self, parent: Followers, key: Key, reference: CrossVersionObjectReference) -> None:
+        self._parent = parent
+        self._key = key
+        self._reference = reference
+        self._users: dict[Callable[[], None], Started | None] = {}
+        self._text = ""
+        self.selector: LabelSelector | None = None
+        """The selector of `pods`."""
+        self.pods: PodSubscription | None = None
+        """The pods that were selected last; None before, and if the selector is invalid."""
+        self._target = parent.targets.follow(key.namespace, reference, self._target_changed)
+        self.find: Callable[[], ScaleTarget | Unfound] = self._target.find
+
+    def join(self, changed: Callable[[], None], started: Started | None) -> None:
+        self._users[changed] = started
+
+    def leave(self, changed: Callable[[], None]) -> None:
+        """End what `join` began with `changed`."""
+        del self._users[changed]
+        if not self._users:
+            del self._parent.open[self._key, self._reference]
+            self._target.close()
+            self._close_pods()
+
+    def select(self, text: str) -> PodSubscription | None:
+        """Follow the pods of a selector, and return them.
+
+        The text comes from the caller: a decision may have read a newer scale than the cache of targets has.
+        """
+        if text != self._text:
+            self._close_pods()
+            self._text, self.selector = text, decision.selector_of(text)
+            if self.selector is not None:
+                self.pods = self._parent.pods.follow(
+                    self._key.namespace, self.selector, str(self._key), self._changed, self._note_start
+                )
+        return self.pods
+
+    def _close_pods(self) -> None:
+        if self.pods is not None:
+            self.pods.close()
+        self._text, self.selector, self.pods = "", None, None
+
+    def _target_changed(self) -> None:
+        found = self.find()
+        if isinstance(found, Unfound) and found.known:
+            self._close_pods()  # a target that does not exist has no pods, and shares none with another
+        self._changed()
+
+    def _changed(self) -> None:
+        for changed in tuple(self._users):
+            changed()
+
+    def _note_start(self, start: PodStart | Outcome) -> None:
+        for started in self._users.values():
+            if started is not None:
+                started(start)
