@@ -1,38 +1,57 @@
-"""The session that prometheus-api-client sends with: our TLS, headers, proxy, and errors.
+"""prometheus-api-client for one Prometheus, with our TLS files, headers, proxy and errors.
 
-The library decides what is requested, and this session how. It is given a session in place of its own,
-because its own reads certificates and proxies from the environment and repeats what fails.
+The library is given a session, because its own reads certificates and proxies from the environment and
+repeats what fails. The session sends what the library asks for as queries are sent, and bounds the answers.
 """
 
+import contextlib
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import requests
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.adapters import HTTPAdapter
+from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
 from adapter.errors import PrometheusError
 from adapter.prometheus import endpoint, response
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 
-NO_RETRY = Retry(0, read=False)
-"""For the library, whose own Retry would repeat three times with pauses."""
+BodyReader = Callable[[Iterable[bytes]], Iterator[bytes]]
+"""Takes the parts of a body while they arrive, and returns the parts of what the library decodes."""
 
+_NO_RETRY = Retry(0, read=False)
+_CHUNK = 256 * 1024
 _REFUSAL_BYTES = 64 * 1024
 
 
 class EndpointSession(requests.Session):
-    """A session for one Prometheus."""
+    """A session for one Prometheus.
+
+    `unsent` are parameters that the library adds and upstream does not send.
+    """
 
     def __init__(
-        self, place: PrometheusEndpoint, tls: TLSFiles, headers: Mapping[str, str], proxy: str
+        self,
+        place: PrometheusEndpoint,
+        tls: TLSFiles,
+        headers: dict[str, str],
+        proxy: str,
+        read: BodyReader,
+        *,
+        unsent: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__()
         self._place = place
+        self._read = read
+        self._unsent = unsent
         self.trust_env = False  # proxies are resolved already; netrc and CA variables do not apply
         self.headers = requests.structures.CaseInsensitiveDict(headers)
         self.max_redirects = 10
+        self.hooks["response"] = [self._bound]
         if proxy:
             self.proxies = {"http": proxy, "https": proxy}
         system = ssl.get_default_verify_paths()
@@ -42,23 +61,46 @@ class EndpointSession(requests.Session):
             # a longer prefix than that of the library's adapter, so that it takes precedence
             self.mount(f"{place.base}/api", _NamedServer(tls.server_name))
 
-    @contextmanager
-    def answer(
-        self, path: str, params: Sequence[tuple[str, str]], timeout: float
-    ) -> Iterator[requests.Response]:
-        """Send parameters to a path, and give the answer, whose body is not read yet.
+    def client(self, timeout: float) -> Any:
+        """Return the library's client on this session; a request has `timeout` seconds."""
+        connect: Any = PrometheusConnect  # its types ask for more than it uses
+        return connect(self._place.base, session=self, retry=_NO_RETRY, timeout=timeout)
 
-        Raises PrometheusError for a refusal, requests.RequestException without an answer.
-        """
-        method, full, body = self._place.request(path, list(params))
-        form = {"Content-Type": "application/x-www-form-urlencoded"} if body is not None else None
-        sent = super().request(method, full, data=body, headers=form, timeout=timeout, stream=True)
-        with sent as answer:
-            if answer.status_code >= 300:
+    def prepare_request(self, request: Any) -> requests.PreparedRequest:
+        """Prepare a request with the endpoint's verb, parameters and length of a URL."""
+        params = [(name, str(value)) for name, value in request.params.items() if name not in self._unsent]
+        path = request.url.removeprefix(self._place.base)
+        request.method, request.url, body = self._place.request(path, params)
+        request.params = {}
+        if body is not None:
+            request.data = body
+            request.headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return super().prepare_request(request)
+
+    def _bound(self, answer: requests.Response, **_: object) -> None:
+        """Refuse an error of the server, and let `read` see an answer's body before the library."""
+        if answer.is_redirect:
+            return
+        if answer.status_code >= 300:
+            with answer:
                 readable = answer.status_code in response.READABLE_STATUSES
                 refusal = next(answer.iter_content(_REFUSAL_BYTES), b"") if readable else b""
-                raise response.explain_refusal(answer.status_code, refusal)
-            yield answer
+            raise response.explain_refusal(answer.status_code, refusal)
+        answer.raw = _Body(answer.raw, self._read)
+
+
+class _Body:
+    """The body of a response, whose parts pass through a reader."""
+
+    def __init__(self, raw: BaseHTTPResponse, read: BodyReader) -> None:
+        self._raw = raw
+        self._read = read
+
+    def stream(self, _size: int, *, decode_content: bool) -> Iterator[bytes]:
+        return self._read(self._raw.stream(_CHUNK, decode_content=decode_content))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
 
 
 class _NamedServer(HTTPAdapter):
@@ -66,7 +108,7 @@ class _NamedServer(HTTPAdapter):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        super().__init__(max_retries=NO_RETRY)
+        super().__init__(max_retries=_NO_RETRY)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool: object) -> None:  # noqa: FBT001, FBT002 - requests' own signature
         super().init_poolmanager(
@@ -74,7 +116,20 @@ class _NamedServer(HTTPAdapter):
         )
 
 
-def map_error(error: requests.RequestException) -> PrometheusError:
+@contextlib.contextmanager
+def mapped_errors() -> Iterator[None]:
+    """Turn what the library, requests and TLS files raise into PrometheusError."""
+    try:
+        yield
+    except requests.RequestException as error:
+        raise _map_error(error) from error
+    except PrometheusApiClientException as error:
+        raise PrometheusError("status", response.shorten(str(error))) from error
+    except OSError as error:  # for TLS files that cannot be read, such as half-written ones
+        raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
+
+
+def _map_error(error: requests.RequestException) -> PrometheusError:
     """Map an error of requests.
 
     The text is that of the innermost cause: outer ones hold the URL and memory addresses.

@@ -6,20 +6,16 @@ decoded at once. An answer is one series at most, so that its size is bounded by
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
-import requests
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from prometheus_api_client.prometheus_connect import PrometheusConnect
 
 from adapter.errors import PrometheusError
 from adapter.model import go_text
 from adapter.prometheus import endpoint, http_session, response
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.http_session import NO_RETRY, EndpointSession
+from adapter.prometheus.http_session import EndpointSession
 from adapter.prometheus.range_server import RangeServer
 
 ENDPOINT = "/api/v1/query_range"
@@ -27,13 +23,11 @@ ENDPOINT = "/api/v1/query_range"
 MOST_BYTES = 1024 * 1024
 """The largest answer: Prometheus answers with 11,000 points of a series at most, of some 45 bytes each."""
 
-_CHUNK = 256 * 1024
-
 _TOO_MUCH = ("too many samples", "exceeded maximum resolution")
 
 
 class _Series(msgspec.Struct):
-    values: list[tuple[float, str]] = []
+    values: list[tuple[float, str]]
 
 
 class _Data(msgspec.Struct, rename="camel"):
@@ -47,48 +41,6 @@ class _RangeAnswer(msgspec.Struct, rename="camel"):
 
 
 _ANSWER = msgspec.json.Decoder(_RangeAnswer)
-
-
-class _RangeResponse:
-    """The response that `custom_query_range` expects."""
-
-    status_code = 200
-
-    def __init__(self, series: list[_Series]) -> None:
-        self._series = series
-
-    def json(self) -> dict[str, Any]:
-        return {"data": {"result": self._series}}
-
-
-class _RangeSession(EndpointSession):
-    def __init__(self, server: RangeServer) -> None:
-        super().__init__(server.endpoint, server.tls, server.headers, server.proxy)
-        self._limit = min(server.max_bytes, MOST_BYTES)
-
-    def request(  # type: ignore[override] # answers what custom_query_range uses of a response
-        self, *, params: Mapping[str, object], timeout: float, **_: object
-    ) -> _RangeResponse:
-        given = [(name, str(value)) for name, value in params.items()]
-        with self.answer(ENDPOINT, given, timeout) as answer:
-            body = bytearray()
-            for part in answer.iter_content(_CHUNK):
-                body += part
-                if len(body) > self._limit:
-                    raise response.too_large(self._limit)
-        return _RangeResponse(_decode(bytes(body)))
-
-
-def _decode(body: bytes) -> list[_Series]:
-    try:
-        answer = _ANSWER.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise PrometheusError("decode", endpoint.explain_body(str(error), body[:1024])) from error
-    if answer.status == "error":
-        raise response.explain_refusal(200, body)
-    if answer.data is None or answer.data.result_type != "matrix":
-        raise PrometheusError("decode", "the answer to a range query is no matrix")
-    return answer.data.result
 
 
 class RangeReader:
@@ -133,30 +85,44 @@ def is_too_much(error: PrometheusError) -> bool:
 
 
 def _read(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
-    session = _RangeSession(server)
-    connect: Any = PrometheusConnect  # its types ask for more than it uses
-    base = server.endpoint.base
-    client = connect(base, session=session, retry=NO_RETRY, timeout=server.timeout)
+    most = min(server.max_bytes, MOST_BYTES)
+
+    def check(parts: Iterable[bytes]) -> Iterator[bytes]:
+        body = bytearray()
+        for part in parts:
+            body += part
+            if len(body) > most:
+                raise response.too_large(most)
+        _check_answer(bytes(body))
+        yield bytes(body)
+
     first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
     more = {"timeout": endpoint.format_time(server.timeout)}
-    try:
-        found: list[_Series] = client.custom_query_range(promql, first, last, str(step), more)
-    except requests.RequestException as error:
-        raise http_session.map_error(error) from error
-    except PrometheusApiClientException as error:
-        raise PrometheusError("status", response.shorten(str(error))) from error
-    except OSError as error:  # TLS files that cannot be read
-        raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
-    finally:
-        session.close()
+    with (
+        http_session.mapped_errors(),
+        EndpointSession(server.endpoint, server.tls, server.headers, server.proxy, check) as session,
+    ):
+        found = session.client(server.timeout).custom_query_range(promql, first, last, str(step), more)
     if len(found) > 1:
         raise PrometheusError("type", f"the query has {len(found)} series, and one was expected")
     return {
         round(at): value
         for series in found
-        for at, text in series.values
+        for at, text in series["values"]
         if math.isfinite(value := _number(text))
     }
+
+
+def _check_answer(body: bytes) -> None:
+    """Raise PrometheusError for a body that is not the answer to a range query."""
+    try:
+        answer = _ANSWER.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise PrometheusError("decode", endpoint.explain_body(str(error), body[:1024])) from error
+    if answer.status == "error":
+        raise response.explain_refusal(200, body)
+    if answer.data is None or answer.data.result_type != "matrix":
+        raise PrometheusError("decode", "the answer to a range query is no matrix")
 
 
 def _number(text: str) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.prometheus import endpoint, worker_process
+from adapter.prometheus import worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 
 if TYPE_CHECKING:  # the worker imports this module, and starts faster without these
@@ -43,7 +43,7 @@ _NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that do 
 class WorkerRequest(msgspec.Struct):
     """All that the worker needs. `headers` and `proxy` hold secrets, so it is sent on standard input.
 
-    `start` is a time in Prometheus' format; `max_bytes` bounds the answer to each selector; `timeout` is in
+    `start` is in epoch seconds; `max_bytes` bounds the answer to each selector; `timeout` is in
     seconds.
     """
 
@@ -52,7 +52,7 @@ class WorkerRequest(msgspec.Struct):
     headers: dict[str, str]
     proxy: str
     selectors: list[str]
-    start: str
+    start: float
     max_bytes: int
     timeout: float
     connections: int
@@ -116,7 +116,7 @@ class SeriesLister:
             headers=await self._origin.request_headers(),
             proxy=self._origin.proxy,
             selectors=wanted,
-            start=endpoint.format_time(start),
+            start=start,
             max_bytes=self._max_bytes,
             timeout=self._timeout,
             connections=_CONNECTIONS,

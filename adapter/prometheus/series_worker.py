@@ -1,11 +1,12 @@
 """The discovery worker: reads series lists through prometheus-api-client and prints names and label names.
 
 prometheus-api-client decides what is requested (`get_series`). The session it is given decides how: TLS,
-headers, GET or POST, and that an answer is decoded in pieces while it arrives instead of being loaded whole.
+headers, GET or POST, and that an answer is reduced to its names while it arrives and never loaded whole.
 Memory is bounded however long a list is, and a failed selector does not affect the others.
 """
 
 import contextlib
+import functools
 import gc
 import os
 import queue
@@ -13,21 +14,19 @@ import resource
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
-import requests
 import urllib3
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from prometheus_api_client.prometheus_connect import PrometheusConnect
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.prometheus import endpoint, http_session, response, series
-from adapter.prometheus.http_session import NO_RETRY, EndpointSession
+from adapter.prometheus.http_session import EndpointSession
 from adapter.prometheus.series import WorkerLine, WorkerRequest
 
 MEMORY_BYTES = 128 * 1024 * 1024
@@ -92,96 +91,57 @@ class SeriesTally:
         ]
 
 
-class TimeParameter(NamedTuple):
-    """Replaces the datetime of `get_series`, which prints one with six decimals.
+class SeriesList(msgspec.Struct):
+    """A series list as the library gets it: a `SeriesInfo` for each name in place of each series.
 
-    None is not sent: upstream sends no end.
+    `size` is the number of bytes that Prometheus sent.
     """
 
-    text: str | None
-
-    def timestamp(self) -> str | None:
-        return self.text
+    size: int
+    names: list[SeriesInfo]
 
 
-class TalliedResponse:
-    """The response that `get_series` expects, with a `SeriesInfo` for each name in place of each series."""
-
-    status_code = 200
-    content = b""
-
-    def __init__(self, tally: SeriesTally) -> None:
-        self._tally = tally
-
-    def json(self) -> dict[str, list[SeriesInfo]]:
-        return {"data": self._tally.result()}
-
-
-class SeriesSession(EndpointSession):
-    """The session that prometheus-api-client sends with; `size` is the number of bytes of the last answer."""
-
-    def __init__(self, request: WorkerRequest) -> None:
-        super().__init__(request.endpoint, request.tls, request.headers, request.proxy)
-        self.size = 0
-        self._request = request
-
-    def get(  # type: ignore[override] # answers what get_series uses of a response
-        self, _url: str | bytes, *, params: Mapping[str, str | None], timeout: float, **_: object
-    ) -> TalliedResponse:
-        """Send `params` to the endpoint. Raises PrometheusError for what is not an answer."""
-        given = [(name, value) for name, value in params.items() if value is not None]
-        with self.answer(series.ENDPOINT, given, timeout) as answer:
-            return TalliedResponse(self._read(answer))
-
-    def _read(self, answer: requests.Response) -> SeriesTally:
-        """Decode a list in pieces while it arrives."""
-        tally = SeriesTally()
-        splitter = response.Splitter(response.SERIES, _CHUNK)
-        size = 0
-        beginning = b""
-        for chunk in answer.iter_content(_CHUNK):
-            size += len(chunk)
-            beginning = beginning or chunk[:_BEGINNING]
-            if size > self._request.max_bytes:
-                text = (
-                    f"the series list is larger than {self._request.max_bytes} bytes (--discovery-max-bytes)"
-                )
-                raise PrometheusError("size", text)
-            splitter.feed(chunk)
-            while (piece := splitter.take()) is not None:
-                tally.add(_decode(_SERIES, piece))
-        self.size = size
-        rest = splitter.finish()
-        try:
-            ending = _decode(_ENDING, rest)
-        except PrometheusError as error:
-            raise PrometheusError(error.kind, endpoint.explain_body(error.message, beginning)) from error
-        if ending.status == "error":
-            raise response.explain_refusal(200, rest)
-        if ending.data is None:
-            raise PrometheusError("decode", "the answer holds no data")
-        tally.add(ending.data)
-        return tally
-
-
-def list_series(session: SeriesSession, request: WorkerRequest, selector: str) -> list[SeriesInfo]:
-    """Return the series of a selector. Raises PrometheusError."""
-    connect: Any = PrometheusConnect  # its types ask for more than it uses
-    # the library's own Retry would repeat three times with pauses
-    client = connect(request.endpoint.base, session=session, retry=NO_RETRY, timeout=request.timeout)
+def reduce_list(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """Read an answer of `most` bytes in pieces while it arrives, and return one with the names alone."""
+    tally = SeriesTally()
+    splitter = response.Splitter(response.SERIES, _CHUNK)
+    size = 0
+    beginning = b""
+    for part in parts:
+        size += len(part)
+        beginning = beginning or part[:_BEGINNING]
+        if size > most:
+            text = f"the series list is larger than {most} bytes (--discovery-max-bytes)"
+            raise PrometheusError("size", text)
+        splitter.feed(part)
+        while (piece := splitter.take()) is not None:
+            tally.add(_decode(_SERIES, piece))
+    rest = splitter.finish()
     try:
-        listed: list[SeriesInfo] = client.get_series(
-            TimeParameter(request.start), TimeParameter(None), params={"match[]": selector}
-        )
-    except requests.RequestException as error:
-        raise http_session.map_error(error) from error
-    except PrometheusApiClientException as error:
-        raise PrometheusError("status", response.shorten(str(error))) from error
-    except (
-        OSError
-    ) as error:  # requests raises it for TLS files that it cannot read, such as half-written ones
-        raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
-    return listed
+        ending = _decode(_ENDING, rest)
+    except PrometheusError as error:
+        raise PrometheusError(error.kind, endpoint.explain_body(error.message, beginning)) from error
+    if ending.status == "error":
+        raise response.explain_refusal(200, rest)
+    if ending.data is None:
+        raise PrometheusError("decode", "the answer holds no data")
+    tally.add(ending.data)
+    yield msgspec.json.encode({"data": SeriesList(size, tally.result())})
+
+
+def open_session(request: WorkerRequest) -> EndpointSession:
+    """Return a session for series lists. Its requests have no end, as upstream's."""
+    reader = functools.partial(reduce_list, most=request.max_bytes)
+    place, tls, headers, proxy = request.endpoint, request.tls, request.headers, request.proxy
+    return EndpointSession(place, tls, headers, proxy, reader, unsent=frozenset({"end"}))
+
+
+def list_series(session: EndpointSession, request: WorkerRequest, selector: str) -> SeriesList:
+    """Return the series of a selector. Raises PrometheusError."""
+    start = datetime.fromtimestamp(request.start, UTC)
+    with http_session.mapped_errors():
+        listed = session.client(request.timeout).get_series(start, start, {"match[]": selector})
+    return msgspec.convert(listed, SeriesList)
 
 
 def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool:
@@ -196,10 +156,10 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
     if bound_memory:
         most = request.max_bytes + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    sessions: queue.SimpleQueue[SeriesSession] = queue.SimpleQueue()
+    sessions: queue.SimpleQueue[EndpointSession] = queue.SimpleQueue()
     connections = max(1, min(request.connections, len(request.selectors)))
     for _ in range(connections):
-        sessions.put(SeriesSession(request))
+        sessions.put(open_session(request))
     printing = threading.Lock()
 
     def print_lines(lines: Iterator[WorkerLine]) -> None:
@@ -210,7 +170,7 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
     def answer(index: int, selector: str) -> None:
         session = sessions.get()
         try:
-            lines = _lines(index, list_series(session, request, selector), session.size)
+            lines = _lines(index, list_series(session, request, selector))
         except PrometheusError as error:
             lines = iter([WorkerLine(index, kind=error.kind, text=str(error))])
         except MemoryError:
@@ -234,16 +194,16 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
     return sound
 
 
-def _lines(index: int, listed: list[SeriesInfo], size: int) -> Iterator[WorkerLine]:
+def _lines(index: int, listed: SeriesList) -> Iterator[WorkerLine]:
     part: list[SeriesInfo] = []
     length = 0
-    for info in listed:
+    for info in listed.names:
         part.append(info)
         length += len(info.name) + sum(map(len, info.labels)) + 4 * len(info.labels) + 50
         if length >= series.LINE_BYTES:
             yield WorkerLine(index, tuple(part))
             part, length = [], 0
-    yield WorkerLine(index, tuple(part), done=True, bytes=size)
+    yield WorkerLine(index, tuple(part), done=True, bytes=listed.size)
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:

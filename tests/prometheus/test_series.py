@@ -71,7 +71,7 @@ def request_to(url: str, *selectors: str, **settings: object) -> WorkerRequest:
         "headers": {},
         "proxy": "",
         "selectors": list(selectors),
-        "start": "1700000000.5",
+        "start": 1700000000.5,
         "max_bytes": 1 << 20,
         "timeout": 1.0,
         "connections": 2,
