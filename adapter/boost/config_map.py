@@ -177,15 +177,15 @@ class OwnConfigMap:
 
     def _decode(self, answer: client.ResponseBody) -> ConfigMapState:
         try:
-            found = CODEC.decode(answer.content)
-            if not found.version:
+            stored = CODEC.decode(answer.content)
+            if not stored.version:
                 raise ValueError("it has no resourceVersion")  # noqa: TRY301 - as unreadable
             document = msgspec.json.decode(answer.content, type=dict[str, Any])
         except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
             message = f"cannot read the ConfigMap {self.name}: {error}"
             raise errors.KubernetesError(0, "Decode", message) from error
         document["metadata"].pop("managedFields", None)
-        return ConfigMapState(found.version, found.texts, document)
+        return ConfigMapState(stored.version, stored.texts, document)
 
 
 def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:

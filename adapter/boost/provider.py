@@ -131,11 +131,11 @@ class FloorProvider:
         """
         now = int(self._clock.wall() * SECOND)
         floor = 0
-        for uid, each in floors.find(namespace, name, self._clock.monotonic()):
+        for uid, published in floors.find(namespace, name, self._clock.monotonic()):
             if uid == hpa.uid and hpa.boosts:
-                floor = max(floor, floor_of(each, now, hpa.max_replicas))
-            if is_newer(each.seen, hpa.resource_version):
-                floor = max(floor, floor_of(each, now, greatest(each)))
+                floor = max(floor, floor_of(published, now, hpa.max_replicas))
+            if is_newer(published.seen, hpa.resource_version):
+                floor = max(floor, floor_of(published, now, greatest(published)))
         return floor
 
 

@@ -88,19 +88,19 @@ class FloorWriter:
         A ConfigMap that exists is written as it is, so that writes of the previous leader that are still
         under way fail. Raises `errors.KubernetesError` or `errors.NotLeadingError`; then call it again.
         """
-        found: dict[str, Floor] = {}
+        adopted: dict[str, Floor] = {}
 
         def adopt(texts: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
-            nonlocal found
-            found = self._decode(texts)
+            nonlocal adopted
+            adopted = self._decode(texts)
             self._published = {
-                uid: _FloorEntry(uid, each.namespace, texts[uid]) for uid, each in found.items()
+                uid: _FloorEntry(uid, floor.namespace, texts[uid]) for uid, floor in adopted.items()
             }
             return texts, True
 
         await self._config_map.update(adopt)
         self._started.set()
-        return found
+        return adopted
 
     async def publish(self, floor: Floor) -> None:
         """Return when the API server has accepted a floor.
@@ -140,15 +140,15 @@ class FloorWriter:
                 await self._write()
         finally:
             self._over = True
-            for each in (*self._pending.values(), *self._sending):
-                each.fail(errors.NotLeadingError(_TERM_OVER))
+            for entry in (*self._pending.values(), *self._sending):
+                entry.fail(errors.NotLeadingError(_TERM_OVER))
 
     # -- when ------------------------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
         """Wait until there is something to write or check. No caller waits for the pause after a failure."""
         loop = asyncio.get_running_loop()
-        while not any(each.is_awaited for each in self._pending.values()):
+        while not any(entry.is_awaited for entry in self._pending.values()):
             due = bool(self._pending) or self._config_map.is_unsure
             if due and loop.time() >= self._retry_at:
                 return
@@ -172,8 +172,8 @@ class FloorWriter:
             self._problems.defects.note("unexpected error while publishing floors", error)
             self._fail(errors.KubernetesError(0, "Unexpected", "an unexpected error: see the log"))
         else:
-            for each in self._sending:
-                self._settle(each)
+            for entry in self._sending:
+                self._confirm(entry)
             self._pause = self._retry_at = 0.0
             if written:
                 self._problems.resolve(WRITE_PROBLEM)
@@ -185,15 +185,15 @@ class FloorWriter:
             self._problems.report(
                 WRITE_PROBLEM, "floors cannot be published; boost does not scale up", str(error)
             )
-        for each in (*self._pending.values(), *self._sending):
-            each.fail(error)
-        for each in list(self._pending.values()):
-            if each.accepted is not None:
-                self._restore(each)
+        for entry in (*self._pending.values(), *self._sending):
+            entry.fail(error)
+        for entry in list(self._pending.values()):
+            if entry.accepted is not None:
+                self._restore(entry)
         self._pause = min(2 * self._pause or RETRY, RETRY_LIMIT)
         self._retry_at = asyncio.get_running_loop().time() + self._pause
 
-    def _settle(self, entry: _FloorEntry) -> None:
+    def _confirm(self, entry: _FloorEntry) -> None:
         """Note that an entry is stored."""
         if entry.text is None:
             self._published.pop(entry.uid, None)
@@ -217,36 +217,36 @@ class FloorWriter:
         What a caller waits for is always written: only a write proves that the known version is still stored.
         """
         # Left over from a write that failed. A floor that was replaced since then must not be published.
-        for each in self._sending:
-            if self._pending.get(each.uid) is not each:
-                each.fail(_superseded(each.uid))
-        for each in list(self._pending.values()):
-            if each.accepted is not None and each.accepted.cancelled():
-                self._restore(each)  # no raise follows, so an HPA must not read this floor
-        awaited = [each for each in self._pending.values() if each.is_awaited]
-        self._sending = [each for each in self._pending.values() if not each.is_awaited]
-        known = self._published | {each.uid: each for each in self._sending}
+        for entry in self._sending:
+            if self._pending.get(entry.uid) is not entry:
+                entry.fail(_superseded(entry.uid))
+        for entry in list(self._pending.values()):
+            if entry.accepted is not None and entry.accepted.cancelled():
+                self._restore(entry)  # no raise follows, so an HPA must not read this floor
+        awaited = [entry for entry in self._pending.values() if entry.is_awaited]
+        self._sending = [entry for entry in self._pending.values() if not entry.is_awaited]
+        known = self._published | {entry.uid: entry for entry in self._sending}
         texts = dict(stored)
-        for uid, each in known.items():
+        for uid, entry in known.items():
             texts.pop(uid, None)
-            if each.text is not None:
-                texts[uid] = each.text
+            if entry.text is not None:
+                texts[uid] = entry.text
         # Checked here and not when a floor is submitted: only now it is known what else the shard stores. A
         # floor that does not fit fails alone, and with it its raise.
         sizes: Counter[str] = Counter()
         for uid, text in texts.items():
             sizes[known[uid].namespace if uid in known else ""] += _size(uid, text)
-        for each in awaited:
-            assert each.text is not None
-            more = _size(each.uid, each.text) - _size(each.uid, texts.get(each.uid))
-            if more > 0 and (sizes.total() + more > LIMIT or sizes[each.namespace] + more > SHARE):
-                each.fail(_too_large(self._config_map.name, each.namespace))
-                self._restore(each)
+        for entry in awaited:
+            assert entry.text is not None
+            more = _size(entry.uid, entry.text) - _size(entry.uid, texts.get(entry.uid))
+            if more > 0 and (sizes.total() + more > LIMIT or sizes[entry.namespace] + more > SHARE):
+                entry.fail(_too_large(self._config_map.name, entry.namespace))
+                self._restore(entry)
                 continue
-            sizes[each.namespace] += more
-            texts[each.uid] = each.text
-            self._sending.append(each)
-        return texts, any(each.is_awaited for each in self._sending)
+            sizes[entry.namespace] += more
+            texts[entry.uid] = entry.text
+            self._sending.append(entry)
+        return texts, any(entry.is_awaited for entry in self._sending)
 
     def _decode(self, texts: Mapping[str, str]) -> dict[str, Floor]:
         try:

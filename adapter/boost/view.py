@@ -61,8 +61,8 @@ class PublishedFloors:
         """By name: the resource version of each ConfigMap and its floors by uid."""
         self._by_hpa: dict[tuple[str, str], list[KnownFloor]] = {}
         for _, known in config_maps.values():
-            for each in known.values():
-                self._by_hpa.setdefault((each.floor.namespace, each.floor.name), []).append(each)
+            for entry in known.values():
+                self._by_hpa.setdefault((entry.floor.namespace, entry.floor.name), []).append(entry)
 
     def find(self, namespace: str, name: str, now: float) -> Iterator[tuple[str, Floor]]:
         """Iterate over the floors of the HPAs that have, or had, this name, each with the uid of its HPA.
@@ -83,7 +83,7 @@ class PublishedFloors:
             for name, (version, known) in self.config_maps.items()
             if (shard := floors.shard_of(name)) is not None
             and shard.total != total
-            and all(floors.is_over(_aged(each, now), wall) for each in known.values())
+            and all(floors.is_over(_aged(entry, now), wall) for entry in known.values())
         ]
 
 
@@ -128,10 +128,10 @@ class FloorView:
             raise errors.NotSyncedError(f"cannot read the floors: no answer within {CONFIRM:g} s")
         if listing.cancelled():
             raise errors.NotSyncedError("the process is shutting down")
-        found = listing.result()
-        if isinstance(found, str):
-            raise errors.NotSyncedError(f"the floors cannot be read: {found}")
-        return found
+        result = listing.result()
+        if isinstance(result, str):
+            raise errors.NotSyncedError(f"the floors cannot be read: {result}")
+        return result
 
     def recent(self) -> PublishedFloors | None:
         """Return the floors of the last list that succeeded, None if it is older than `STALE`."""
@@ -157,18 +157,18 @@ class FloorView:
                     selector=SELECTOR,
                     resource_version="",  # consistent: not from a cache of the API server that may be behind
                 )
-            maps = {each.name: (each.version, await self._decode(each)) for each in stored}
+            maps = {shard.name: (shard.version, await self._decode(shard)) for shard in stored}
         except TimeoutError:
             return self._failed(f"no answer within {LIST_SECONDS:g} s")
         except (errors.KubernetesError, ValueError) as error:
             return self._failed(str(error))
         finally:
             self._under_way.discard(task)
-        found = PublishedFloors(sent, maps)
+        published = PublishedFloors(sent, maps)
         if sent > self._last.sent:
-            self._last = found
+            self._last = published
         self._problems.resolve(PROBLEM)
-        return found
+        return published
 
     async def _decode(self, stored: StoredFloors) -> dict[str, KnownFloor]:
         """Decode the floors of a ConfigMap; ValueError if one cannot be read.
@@ -179,14 +179,14 @@ class FloorView:
         known: dict[str, KnownFloor] = {}
         now = self._clock.monotonic()
         for count, (uid, text) in enumerate(stored.texts.items(), 1):
-            found = before.get(uid)
-            if found is None or found.text != text:
+            entry = before.get(uid)
+            if entry is None or entry.text != text:
                 try:
-                    found = KnownFloor(uid, text, floors.decode_floor(text), now)
+                    entry = KnownFloor(uid, text, floors.decode_floor(text), now)
                 except ValueError as error:
                     where = f"the entry {uid} of the ConfigMap {self.namespace}/{stored.name}"
                     raise ValueError(f"{where} cannot be read: {error}") from error
-            known[uid] = found
+            known[uid] = entry
             if count % _STEP == 0:
                 await asyncio.sleep(0)
         return known
