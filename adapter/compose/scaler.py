@@ -131,7 +131,7 @@ class Scaler:
             self._source = AutoscalerFileSource(self._registry, problems, self._files, read, namespaces)
         queries = RuleHistories(runtime.relister, runtime.resources.current)
         worker = ForecastService(runtime.prometheus, problems)
-        self._forecasts = ForecastBook(worker, queries.queries_of, runtime.monitoring)
+        self._forecasts = ForecastBook(worker, queries.build_queries, runtime.monitoring)
         self._elector = self._open_election() if options.leader_elect else None
 
     def _open_election(self) -> Elector:

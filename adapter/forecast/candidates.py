@@ -42,10 +42,10 @@ def by_weeks(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values
 
 def by_trend(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values:  # noqa: ARG001 - of all candidates
     values = grid.values
-    said = np.full_like(values, np.nan)
+    forecast = np.full_like(values, np.nan)
     last, before = values[lead : len(values) - lead], values[: len(values) - 2 * lead]
-    said[2 * lead :] = continued(last, before)
-    return said
+    forecast[2 * lead :] = continued(last, before)
+    return forecast
 
 
 def continued(last: Values, before: Values) -> Values:
@@ -68,12 +68,12 @@ def _seasonal(grid: DemandGrid, lead: int, exceptions: frozenset[date], days: tu
     local = local_steps(grid)
     excepted = _excepted(local, grid.step, exceptions)
     values = np.where(excepted, np.nan, grid.values)
-    found = np.stack([_at(values, positions_before(local, grid.step, each)) for each in days])
-    known = ~np.isnan(found).all(axis=0)
-    said = np.full(len(values), np.nan)
-    said[known] = np.nanmedian(found[:, known], axis=0)
-    said[excepted] = np.nan
-    return said
+    samples = np.stack([_at(values, positions_before(local, grid.step, ago)) for ago in days])
+    known = ~np.isnan(samples).all(axis=0)
+    forecast = np.full(len(values), np.nan)
+    forecast[known] = np.nanmedian(samples[:, known], axis=0)
+    forecast[excepted] = np.nan
+    return forecast
 
 
 def _at(values: Values, positions: Positions) -> Values:
@@ -83,5 +83,5 @@ def _at(values: Values, positions: Positions) -> Values:
 def _excepted(local: Positions, step: int, exceptions: frozenset[date]) -> NDArray[np.bool_]:
     """Return which steps are on one of the local dates."""
     epoch = date(1970, 1, 1)
-    days = [(each - epoch).days for each in exceptions]
+    days = [(day - epoch).days for day in exceptions]
     return np.isin(local * step // DAY, days)

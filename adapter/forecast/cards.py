@@ -15,17 +15,17 @@ PAST: Final = DAY
 """The seconds that a card shows before the end of the demand; AHEAD are those after it."""
 
 
-def card_of(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:
+def build_card(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:
     """Return the card at the end of the demand; `verdict` may be older."""
     settings, shown = case.settings, _shown(verdict)
     points: tuple[CardPoint, ...] = ()
-    found = verdict.find(shown)
-    if found is not None:
+    candidate = verdict.find(shown)
+    if candidate is not None:
         lead = judge.limits_of(case).lead
         ahead = AHEAD // demand.step
-        forecast = variants.forecast_of(demand, shown, lead, settings, ahead)
-        margins = conformal.margins_of(demand, forecast, lead, found.wanted)
-        upper = conformal.bounds_of(demand, forecast, lead, margins.lasting(AHEAD // 3600))
+        forecast = variants.build_forecast(demand, shown, lead, settings, ahead)
+        margins = conformal.build_margins(demand, forecast, lead, candidate.wanted)
+        upper = conformal.build_bounds(demand, forecast, lead, margins.lasting(AHEAD // 3600))
         points = _points(demand.extended(ahead), forecast, upper)
     return ForecastCard(settings.mode, settings.max_extra, settings.min_gain, verdict, shown, points)
 
@@ -35,16 +35,16 @@ def _shown(verdict: Verdict) -> str:
     if verdict.chosen or verdict.none is None:
         return verdict.chosen
     none = verdict.none.whole
-    return max(verdict.candidates, key=lambda each: each.whole.gain_over(none)).name
+    return max(verdict.candidates, key=lambda candidate: candidate.whole.gain_over(none)).name
 
 
 def _points(demand: DemandGrid, forecast: Values, upper: Values) -> tuple[CardPoint, ...]:
     steps = POINT // demand.step
     first = max(0, len(demand.values) - (PAST + AHEAD) // demand.step)
     count = (len(demand.values) - first) // steps
-    columns = [_greatest(each, first, count, steps) for each in (demand.values, forecast, upper)]
+    curves = [_greatest(curve, first, count, steps) for curve in (demand.values, forecast, upper)]
     return tuple(
-        CardPoint(demand.start + (first + place * steps) * demand.step, *(each[place] for each in columns))
+        CardPoint(demand.start + (first + place * steps) * demand.step, *(curve[place] for curve in curves))
         for place in range(count)
     )
 
@@ -52,5 +52,5 @@ def _points(demand: DemandGrid, forecast: Values, upper: Values) -> tuple[CardPo
 def _greatest(values: Values, first: int, count: int, steps: int) -> list[float | None]:
     """Return the greatest known value of each `steps` values, None where none is known."""
     parts = values[first : first + count * steps].reshape(count, steps)
-    found = np.where(np.isnan(parts), -np.inf, parts).max(axis=1)
-    return [None if math.isinf(each) else float(each) for each in found.tolist()]
+    greatest = np.where(np.isnan(parts), -np.inf, parts).max(axis=1)
+    return [None if math.isinf(value) else float(value) for value in greatest.tolist()]

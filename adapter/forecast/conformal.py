@@ -67,7 +67,7 @@ class Margins(NamedTuple):
         )
 
 
-def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
+def build_margins(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
     """Return the margins of the hours of a grid and of the two after it.
 
     `forecast` has what was said about each step, and a bound is asked for `lead` steps before its step. The
@@ -75,8 +75,8 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
     """
     per_hour = 3600 // grid.step
     with np.errstate(invalid="ignore"):
-        said = np.sqrt(forecast)
-        errors = np.sqrt(grid.values) - said[: len(grid.values)]
+        roots = np.sqrt(forecast)
+        errors = np.sqrt(grid.values) - roots[: len(grid.values)]
     level, first = coverage, grid.start // 3600
     margins: list[float] = []
     lows: list[float] = []
@@ -96,13 +96,13 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
     return Margins(first, tuple(margins), tuple(lows))
 
 
-def bounds_of(
+def build_bounds(
     grid: DemandGrid, forecast: Values, lead: int, margins: Margins, *, lower: bool = False
 ) -> Values:
     """Return the upper bound of each step, as it was asked for `lead` steps before it, or the lower one."""
-    asked = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
+    hours = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
     listed = np.array([*(margins.lows if lower else margins.values), np.nan])
-    margin = listed[np.where((asked >= 0) & (asked < len(margins.values)), asked, -1)]
+    margin = listed[np.where((hours >= 0) & (hours < len(margins.values)), hours, -1)]
     root: Values = np.maximum(np.sqrt(forecast) + margin, 0)
     return root * root
 
@@ -123,4 +123,4 @@ def _quantiles(errors: Values, *levels: float) -> list[float]:
     if len(known) < LEAST_ERRORS:
         return [math.nan] * len(levels)
     places = [math.ceil(level * (len(known) - 1)) for level in levels]
-    return [float(each) for each in np.partition(known, places)[places]]
+    return [float(quantile) for quantile in np.partition(known, places)[places]]

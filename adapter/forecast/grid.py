@@ -39,7 +39,7 @@ class DemandGrid(NamedTuple):
 
     def part(self, begin: int, end: int) -> "DemandGrid":
         """Return the grid from one instant to another, which are multiples of the step within it."""
-        first, last = ((each - self.start) // self.step for each in (begin, end))
+        first, last = ((instant - self.start) // self.step for instant in (begin, end))
         return self._replace(start=begin, values=self.values[first:last])
 
     def extended(self, steps: int) -> "DemandGrid":
@@ -78,8 +78,8 @@ def positions_before(local: Positions, step: int, days: int) -> Positions:
     `local` are the local times of all steps. A position is always before the step itself.
     """
     first = int(local.min())
-    found = np.full(int(local.max()) - first + 1, -1, dtype=np.int64)
-    found[local - first] = np.arange(len(local))  # of a time that comes twice the later position stays
-    found = np.maximum.accumulate(found)  # a time that was skipped: the last before it
+    positions = np.full(int(local.max()) - first + 1, -1, dtype=np.int64)
+    positions[local - first] = np.arange(len(local))  # of a time that comes twice the later position stays
+    positions = np.maximum.accumulate(positions)  # a time that was skipped: the last before it
     wanted = local - days * DAY // step - first
-    return np.where(wanted >= 0, found[np.maximum(wanted, 0)], -1)
+    return np.where(wanted >= 0, positions[np.maximum(wanted, 0)], -1)

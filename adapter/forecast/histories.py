@@ -64,7 +64,7 @@ class Histories:
 
     @property
     def values(self) -> int:
-        return sum(each.values for each in self._kept.values())
+        return sum(history.values for history in self._kept.values())
 
     def update(
         self, name: str, queries: Sequence[HistoryQuery], begin: int, end: int, now: int, read: Read
@@ -95,7 +95,7 @@ class Histories:
         sums = self._sums()
         room = self._most // 2
         if sums.total() + values > self._most or sums[namespace] + values > room:
-            for key in [key for key, each in self._kept.items() if now - each.used > _UNUSED]:
+            for key in [key for key, history in self._kept.items() if now - history.used > _UNUSED]:
                 del self._kept[key]
             sums = self._sums()
         own, total = sums[namespace], sums.total()
@@ -130,14 +130,14 @@ def _namespace_of(name: str) -> str:
 
 def _read(promql: str, begin: int, end: int, read: Read) -> Values:
     """Return the values of the steps from `begin` to `end`, chunk by chunk."""
-    found = np.full((end - begin) // STEP, np.nan)
+    values = np.full((end - begin) // STEP, np.nan)
     # What Prometheus has for an instant is the demand of the step that ends then.
     for chunk in Grid(begin + STEP, end + STEP, STEP).chunks():
         for at, value in _ask(promql, chunk, read):
             place = (at - begin) // STEP - 1
-            if value >= 0 and 0 <= place < len(found):
-                found[place] = value
-    return found
+            if value >= 0 and 0 <= place < len(values):
+                values[place] = value
+    return values
 
 
 def _ask(promql: str, chunk: Grid, read: Read) -> Iterator[tuple[int, float]]:

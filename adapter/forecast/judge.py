@@ -94,14 +94,14 @@ def hold_of(spec: PreparedSpec) -> int:
     return max(1, -(-window // (STEP * SECOND)))
 
 
-def demand_of(case: Case) -> DemandGrid:
+def build_demand(case: Case) -> DemandGrid:
     """Return the demand of the whole hours of the loads, in pods."""
     scenario = case.scenario
-    found = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
+    metrics = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
     seconds = min(load.seconds for load in scenario.loads.values())
     seconds -= seconds % 3600
     needs = []
-    for metric in found:
+    for metric in metrics:
         segments = scenario.loads[metric.name].segments()
         grid = of_segments(segments, case.start, seconds, STEP, case.settings.zone)
         needs.append(grid.values / (metric.capacity * scenario.capacity_ratio))
@@ -127,12 +127,12 @@ def judge(
     replayed = _last_days(case, demand.end)
     none = _replay(replayed, NONE, (), check)
     limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
-    found, listed = {}, []
+    prepared, listed = {}, []
     for name in CANDIDATES:
         check(0)
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
         figures = _replay(replayed, name, variant.floors[judged.begin :], check)
-        found[name] = variant
+        prepared[name] = variant
         listed.append(
             replace(
                 figures,
@@ -141,8 +141,8 @@ def judge(
                 withheld=sum(map(bool, variant.withheld[judged.begin :])) / (judged.end - judged.begin),
             )
         )
-    made = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
-    return made, found.get(made.chosen)
+    verdict = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
+    return verdict, prepared.get(verdict.chosen)
 
 
 def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: VariantSpan) -> float:

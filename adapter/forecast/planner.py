@@ -1,8 +1,8 @@
 """Plans of hours, and the rolling forecast: a verdict each day, a plan each hour, a floor each step.
 
-`plans_of` makes plans from a demand that ends an hour before the plan begins, or later: what comes after
+`plans` makes plans from a demand that ends an hour before the plan begins, or later: what comes after
 changes nothing, so a replay makes the plans of a whole day at once. `roll` goes through a recorded demand as
-a live scaler does, with the same code: `judge`, `plans_of`, `PlannedFloors`.
+a live scaler does, with the same code: `judge`, `plans`, `PlannedFloors`.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from adapter.forecast import judge, variants
-from adapter.forecast.conformal import margins_of
+from adapter.forecast.conformal import build_margins
 from adapter.forecast.grid import DAY, DemandGrid
 from adapter.forecast.judge import STEP, Case
 from adapter.model.forecasts.floors import Account, Limits
@@ -22,7 +22,7 @@ from adapter.simulate.schedules import ForecastFloors
 _STEPS = HOUR // STEP
 
 
-def plans_of(
+def plans(
     demand: DemandGrid,
     name: str,
     limits: Limits,
@@ -36,22 +36,22 @@ def plans_of(
     """
     first, count = demand.start // STEP, len(demand.values)
     ahead = hours.stop * _STEPS + limits.lead - first - count
-    forecast = variants.forecast_of(demand, name, limits.lead, settings, max(0, ahead))
-    margins = margins_of(demand, forecast, limits.lead, limits.coverage)
-    made = []
+    forecast = variants.build_forecast(demand, name, limits.lead, settings, max(0, ahead))
+    margins = build_margins(demand, forecast, limits.lead, limits.coverage)
+    hourly = []
     for hour in hours:
-        margin, low = (None if math.isnan(each) else each for each in margins.at(hour))
-        said: tuple[float | None, ...] = ()
+        margin, low = (None if math.isnan(value) else value for value in margins.at(hour))
+        forecasts: tuple[float | None, ...] = ()
         if name != "trend":
             place = hour * _STEPS + limits.lead - first
-            said = tuple(
-                None if math.isnan(each) else each for each in forecast[place : place + _STEPS].tolist()
+            forecasts = tuple(
+                None if math.isnan(value) else value for value in forecast[place : place + _STEPS].tolist()
             )
-        made.append(Plan(hour, STEP, name, limits, said, margin, low, account))
-    return made
+        hourly.append(Plan(hour, STEP, name, limits, forecasts, margin, low, account))
+    return hourly
 
 
-def history_of(demand: DemandGrid, at: int, settings: ForecastSettings) -> DemandGrid:
+def cut_history(demand: DemandGrid, at: int, settings: ForecastSettings) -> DemandGrid:
     """Return the history that a verdict at an instant in seconds looks at, and all plans until the next."""
     begin = max(demand.start, at - settings.history)
     return demand.part(begin, at)
@@ -71,18 +71,18 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
     Verdicts are made at 24 hours after the start of the loads and so on, from `first` seconds after it on.
     Each holds from the hour after it.
     """
-    demand = judge.demand_of(case)
+    demand = judge.build_demand(case)
     planned = PlannedFloors(STEP)
     values, incumbent = demand.values.tolist(), ""
     begin = case.start + max(DAY, -(-first // DAY) * DAY)
     for at in range(begin, demand.end, DAY):
-        history = history_of(demand, at, case.settings)
+        history = cut_history(demand, at, case.settings)
         verdict, variant = judge.judge(case, history, incumbent)
         incumbent = verdict.chosen
         hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
         if variant is not None:
             known = demand.part(history.start, min(at + DAY, demand.end))
-            for plan in plans_of(known, variant.name, variant.limits, case.settings, hours, variant.account):
+            for plan in plans(known, variant.name, variant.limits, case.settings, hours, variant.account):
                 planned.take(plan)
         floors = []
         for hour in hours:
@@ -92,7 +92,7 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
         yield DayOfFloors(verdict, hours.start * HOUR, floors)
 
 
-def floors_of(days: "list[DayOfFloors]", start: int) -> ForecastFloors:
+def join_floors(days: "list[DayOfFloors]", start: int) -> ForecastFloors:
     """Return the floors of all days, 0 before the first. `start` is in seconds since 1970."""
     values: list[int] = []
     for day in days:

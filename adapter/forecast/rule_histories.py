@@ -20,7 +20,7 @@ class RuleHistories:
         self._relister = relister
         self._catalogue = catalogue
 
-    def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
+    def build_queries(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
         """Return the query for the total of each metric.
 
         Raises InputError for a metric that has none, NotSyncedError before the rules are known.
@@ -30,12 +30,12 @@ class RuleHistories:
             raise NotSyncedError("the series of the rules are not listed yet")
         known, catalogue, ruleset = relister.registry, self._catalogue(), relister.ruleset
         places = metric_queries.places_of(autoscaler, autoscaler.metadata.namespace, "", "")
-        found: dict[str, HistoryQuery] = {}
+        queries: dict[str, HistoryQuery] = {}
         for name, metric, path in metric_queries.names_of(autoscaler.spec.metrics or ()):
-            if name in found:
+            if name in queries:
                 raise InputError(
                     [Fault(path, name, f"a second metric {name}: a forecast needs different names")]
                 )
-            made = metric_queries.queries_of(metric, known, catalogue, ruleset, places, path)
-            found[name] = HistoryQuery(name, made.total)
-        return tuple(found.values())
+            total = metric_queries.queries_of(metric, known, catalogue, ruleset, places, path).total
+            queries[name] = HistoryQuery(name, total)
+        return tuple(queries.values())

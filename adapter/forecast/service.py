@@ -123,9 +123,9 @@ class ForecastService:
             self._process = _Process(self._module)
         return self._process
 
-    def _failed(self, said: str, output: str = "") -> ForecastAnswer:
-        self._problems.report(PROBLEM, "the forecast worker failed", said, output=output)
-        return ForecastAnswer(reason=jobs.WORKER_FAILED, problem=said)
+    def _failed(self, message: str, output: str = "") -> ForecastAnswer:
+        self._problems.report(PROBLEM, "the forecast worker failed", message, output=output)
+        return ForecastAnswer(reason=jobs.WORKER_FAILED, problem=message)
 
 
 class _Process:
@@ -157,9 +157,9 @@ class _Process:
             sink.flush()
         except BrokenPipeError:
             return None
-        found = source.readline()
+        reply = source.readline()
         try:
-            return decode_reply(found)
+            return decode_reply(reply)
         except msgspec.DecodeError:
             return None  # cut off when the process ended
 

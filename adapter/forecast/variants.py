@@ -63,44 +63,44 @@ def prepare(
     recent: VariantSpan,
 ) -> Variant:
     """Return a candidate with the cheapest coverage of those that promise most."""
-    forecast = forecast_of(grid, name, limits.lead, settings, limits.lead)
+    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead)
     model = partial(estimate, grid, limits=limits, start_up=start_up, spans=(judged, recent))
     none = model([0] * len(grid.values))
-    found: list[tuple[float, float]] = []
+    fitting: list[tuple[float, float]] = []
     most = 1 + HEADROOM * settings.max_extra
     for coverage in COVERAGES:
-        margins = conformal.margins_of(grid, forecast, limits.lead, coverage)
-        bounds = conformal.bounds_of(grid, forecast, limits.lead, margins)
-        estimates = model(_floors_of(bounds, limits))
-        if all(each.pods <= most * before.pods for each, before in zip(estimates, none, strict=True)):
-            found.append((estimates[0].shortage, coverage))
-    enough = min(found, default=(0.0, 0.0))[0] + SWITCH_MARGIN * none[0].shortage
+        margins = conformal.build_margins(grid, forecast, limits.lead, coverage)
+        bounds = conformal.build_bounds(grid, forecast, limits.lead, margins)
+        estimates = model(_plain_floors(bounds, limits))
+        if all(raised.pods <= most * before.pods for raised, before in zip(estimates, none, strict=True)):
+            fitting.append((estimates[0].shortage, coverage))
+    enough = min(fitting, default=(0.0, 0.0))[0] + SWITCH_MARGIN * none[0].shortage
     # The least coverage that brings nearly as much as the best. If none fits, the replay will say so.
-    chosen = next((coverage for shortage, coverage in found if shortage <= enough), COVERAGES[0])
-    return follow(grid, name, limits._replace(coverage=chosen), settings)
+    chosen = next((coverage for shortage, coverage in fitting if shortage <= enough), COVERAGES[0])
+    return build(grid, name, limits._replace(coverage=chosen), settings)
 
 
-def follow(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSettings) -> Variant:
+def build(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSettings) -> Variant:
     """Return a candidate with the coverage of the limits."""
-    forecast = forecast_of(grid, name, limits.lead, settings, limits.lead)
-    margins = conformal.margins_of(grid, forecast, limits.lead, limits.coverage)
-    bounds = conformal.bounds_of(grid, forecast, limits.lead, margins)
+    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead)
+    margins = conformal.build_margins(grid, forecast, limits.lead, limits.coverage)
+    bounds = conformal.build_bounds(grid, forecast, limits.lead, margins)
     follower = FloorFollower(limits, 3600 // grid.step)
     first = grid.start // grid.step
     # When a step begins, the bound that is new is that of the step `lead` later.
-    asked = bounds[limits.lead :].tolist()
-    lows = conformal.bounds_of(grid, forecast, limits.lead, margins, lower=True)[limits.lead :].tolist()
-    found: list[int] = []
+    uppers = bounds[limits.lead :].tolist()
+    lows = conformal.build_bounds(grid, forecast, limits.lead, margins, lower=True)[limits.lead :].tolist()
+    floors: list[int] = []
     withheld: list[str] = []
     demand = math.nan
-    for index, (after, bound, low) in enumerate(zip(grid.values.tolist(), asked, lows, strict=True), first):
-        found.append(follower.step(index, demand, bound, low))
+    for index, (after, bound, low) in enumerate(zip(grid.values.tolist(), uppers, lows, strict=True), first):
+        floors.append(follower.step(index, demand, bound, low))
         withheld.append(follower.withheld)
         demand = after
-    return Variant(name, limits, forecast, margins, bounds, found, withheld, follower.account)
+    return Variant(name, limits, forecast, margins, bounds, floors, withheld, follower.account)
 
 
-def forecast_of(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:
+def build_forecast(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:
     """Return what a candidate says about each step of the grid and the `ahead` after it."""
     # When a step begins, the last known demand is that of the step before.
     return CANDIDATES[name](grid.extended(ahead), lead + 1, settings.holidays)
@@ -118,13 +118,13 @@ def estimate(
 ) -> list[Estimate]:
     """Return roughly what the floors of the steps come to in some spans."""
     model = CountModel(limits)
-    pods, asked = [], []
+    pods, replicas = [], []
     for demand, floor in zip(grid.values.tolist(), floors, strict=True):
         model.begin(floor)
         pods.append(math.nan if math.isnan(demand) else sum(model.end(demand)))
-        asked.append(float(model.replicas))
+        replicas.append(float(model.replicas))
     late = start_up + _REACTION
-    ready = -_held(-np.array(asked), -(-late // grid.step) + 1)  # the least that was asked for since then
+    ready = -_held(-np.array(replicas), -(-late // grid.step) + 1)  # the least that was asked for since then
     missing, ran = np.maximum(0, grid.values - ready) * min(late, grid.step), np.array(pods)
     return [
         Estimate(float(np.nansum(missing[begin:end])), float(np.nansum(ran[begin:end])))
@@ -134,14 +134,14 @@ def estimate(
 
 def _held(values: Values, steps: int) -> Values:
     """Return the highest value of the last `steps` at each step."""
-    found = values.copy()
+    highest = values.copy()
     for back in range(1, min(steps, len(values))):
-        np.maximum(found[back:], values[:-back], out=found[back:])
-    return found
+        np.maximum(highest[back:], values[:-back], out=highest[back:])
+    return highest
 
 
-def _floors_of(bounds: Values, limits: Limits) -> list[int]:
+def _plain_floors(bounds: Values, limits: Limits) -> list[int]:
     """Return the floors without the rules that withhold them."""
     ahead = np.nan_to_num(bounds, nan=0.0)[limits.lead :]
-    found: list[int] = np.ceil(_held(ahead, limits.lead + 1) - 1e-9).astype(int).tolist()
-    return [min(each, limits.most) for each in found]
+    floors: list[int] = np.ceil(_held(ahead, limits.lead + 1) - 1e-9).astype(int).tolist()
+    return [min(floor, limits.most) for floor in floors]

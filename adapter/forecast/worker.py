@@ -44,7 +44,7 @@ class TooMuchWorkError(Exception):
     """A job takes more than it may."""
 
 
-def deadline_of(
+def build_deadline(
     cpu_seconds: float,
     seconds: float,
     most_pods: int,
@@ -79,15 +79,15 @@ def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = ju
         return read(promql, start, end, step)
 
     try:
-        made = _answer(job, histories, read_in_time, check)
+        outcome = _answer(job, histories, read_in_time, check)
     except NoRoomError as error:
-        made = ForecastAnswer(reason=jobs.NO_ROOM, problem=str(error))
+        outcome = ForecastAnswer(reason=jobs.NO_ROOM, problem=str(error))
     except TooMuchWorkError as error:
-        made = ForecastAnswer(reason=jobs.TOO_MUCH_WORK, problem=str(error))
+        outcome = ForecastAnswer(reason=jobs.TOO_MUCH_WORK, problem=str(error))
     except InputError as error:
-        said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
-        made = ForecastAnswer(reason=jobs.UNSUPPORTED, problem=said)
-    return replace(made, values=histories.values)
+        faults = "; ".join(f"{fault.path}: {fault.expected}" for fault in error.faults)
+        outcome = ForecastAnswer(reason=jobs.UNSUPPORTED, problem=faults)
+    return replace(outcome, values=histories.values)
 
 
 def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) -> ForecastAnswer:
@@ -98,14 +98,14 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
     begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
     # Before anything is read: a job that is too large must not cost the queries first.
     _check_size(job)
-    found = metrics.simulated_metrics(job.autoscaler.spec.metrics or (), job.request)
+    simulated = metrics.simulated_metrics(job.autoscaler.spec.metrics or (), job.request)
     rows = histories.update(job.name, job.queries, begin, at, job.now, read)
-    for metric in found:
+    for metric in simulated:
         if np.isnan(rows[metric.name][-HOUR // STEP :]).all():
-            said = f"the query of {metric.name} has no value in the hour before {_clock(at)}"
-            return ForecastAnswer(reason=jobs.NO_VALUES, problem=said)
+            problem = f"the query of {metric.name} has no value in the hour before {_clock(at)}"
+            return ForecastAnswer(reason=jobs.NO_VALUES, problem=problem)
     # of several metrics, one unknown makes the demand unknown
-    demand = functools.reduce(np.maximum, (rows[each.name] / each.capacity for each in found))
+    demand = functools.reduce(np.maximum, (rows[metric.name] / metric.capacity for metric in simulated))
     grid = DemandGrid(begin, STEP, demand, job.settings.zone)
     limits, account = job.limits, None
     if verdict is None:
@@ -118,15 +118,15 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
             limits, account = variant.limits, variant.account
     check(0)
     case = _case(job, begin, {})
-    card = msgspec.Raw(msgspec.json.encode(cards.card_of(case, grid, verdict)))
+    card = msgspec.Raw(msgspec.json.encode(cards.build_card(case, grid, verdict)))
     # The judge found no forecast that is better than none. The card says so, and there is no plan.
     if not verdict.chosen or limits is None:
         return ForecastAnswer(verdict, card=card)
     this = at // HOUR
     hours = range(this if job.with_this_hour else this + 1, this + 2)
     check(0)
-    made = planner.plans_of(grid, verdict.chosen, limits, job.settings, hours, account)
-    return ForecastAnswer(verdict, limits, tuple(made), card)
+    plans = planner.plans(grid, verdict.chosen, limits, job.settings, hours, account)
+    return ForecastAnswer(verdict, limits, tuple(plans), card)
 
 
 def _check_size(job: ForecastJob) -> None:
@@ -167,10 +167,10 @@ def run(source: BinaryIO, sink: BinaryIO) -> None:
     threading.Thread(target=_feed, args=(source, lines), daemon=True).start()
     histories: Histories | None = None
     while True:
-        asked = decode_job(lines.get())
+        request = decode_job(lines.get())
         if histories is None:
-            histories = Histories(asked.most_values)
-        sink.write(msgspec.json.encode(_reply(asked, histories)) + b"\n")
+            histories = Histories(request.most_values)
+        sink.write(msgspec.json.encode(_reply(request, histories)) + b"\n")
         sink.flush()
 
 
@@ -180,18 +180,18 @@ def _feed(source: BinaryIO, lines: "queue.SimpleQueue[bytes]") -> None:
     os._exit(0)  # the job in progress has no use any more
 
 
-def _reply(asked: WorkerJob, histories: Histories) -> WorkerReply:
+def _reply(request: WorkerJob, histories: Histories) -> WorkerReply:
     def read(promql: str, start: int, end: int, step: int) -> dict[int, float]:
-        return range_query.read_range(asked.server, promql, start, end, step)
+        return range_query.read_range(request.server, promql, start, end, step)
 
     try:
-        most_pods = MOST_SAMPLES // max(1, len(asked.job.queries))
-        check = deadline_of(asked.cpu_seconds, asked.seconds, most_pods)
-        return WorkerReply(answer(asked.job, histories, read, check))
+        most_pods = MOST_SAMPLES // max(1, len(request.job.queries))
+        check = build_deadline(request.cpu_seconds, request.seconds, most_pods)
+        return WorkerReply(answer(request.job, histories, read, check))
     except PrometheusError as error:
-        said = f"the history cannot be read: {error.message}"
+        problem = f"the history cannot be read: {error.message}"
         return WorkerReply(
-            ForecastAnswer(reason=jobs.UNREADABLE, problem=said, values=histories.values),
+            ForecastAnswer(reason=jobs.UNREADABLE, problem=problem, values=histories.values),
             refused=range_query.is_unauthorized(error),
         )
 

@@ -65,9 +65,9 @@ def make_card(case: "Case") -> ForecastCard:
     """Return the card of a case. It takes seconds: a week is replayed five times."""
     from adapter.forecast import cards, judge  # noqa: PLC0415 - needs numpy, which is an extra
 
-    demand = judge.demand_of(case)
+    demand = judge.build_demand(case)
     if not len(demand.values):
         missing = f"0 of {JUDGED_DAYS} days of history"
-        return cards.card_of(case, demand, Verdict(demand.end, case.lead, missing=missing))
+        return cards.build_card(case, demand, Verdict(demand.end, case.lead, missing=missing))
     verdict, _ = judge.judge(case, demand)
-    return cards.card_of(case, demand, verdict)
+    return cards.build_card(case, demand, verdict)

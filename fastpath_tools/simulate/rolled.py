@@ -41,4 +41,4 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
         RolledVerdict(each.verdict.at - scenario.epoch // SECOND, each.verdict.chosen, each.verdict.missing)
         for each in days
     ]
-    return Rolled(verdicts, planner.floors_of(days, start))
+    return Rolled(verdicts, planner.join_floors(days, start))

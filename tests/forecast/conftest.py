@@ -28,11 +28,11 @@ from tests.support.forecasts import (
 def judged() -> Judged:
     demand = working_days(BASE_DAYS)
     case = case_of(demand, SETTINGS)
-    known = judge.demand_of(case)
+    known = judge.build_demand(case)
     verdict, chosen = judge.judge(case, known)
     assert chosen is not None, verdict
     passed = {
-        each.name: variants.follow(known, each.name, chosen.limits._replace(coverage=each.wanted), SETTINGS)
+        each.name: variants.build(known, each.name, chosen.limits._replace(coverage=each.wanted), SETTINGS)
         for each in verdict.candidates
         if not each.refused
     }
@@ -52,12 +52,12 @@ def tell(judged: Judged) -> Callable[..., Story]:
         whole = np.append(judged.demand, after)
         seen = np.append(judged.demand, after if known is None else known)
         case, actual = case_of(seen, settings), case_of(whole, settings)
-        demand = judge.demand_of(case)
+        demand = judge.build_demand(case)
         variant = judged.variants[name]
         begin = START + BASE_DAYS * DAY
         hours = range(begin // HOUR, begin // HOUR + len(after) // 60)
         planned = PlannedFloors(STEP)
-        for plan in planner.plans_of(demand, name, variant.limits, settings, hours, variant.account):
+        for plan in planner.plans(demand, name, variant.limits, settings, hours, variant.account):
             planned.take(plan)
         values = demand.values.tolist()
         floors, withheld = [], []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from adapter.forecast.candidates import CANDIDATES, by_day, by_trend, by_week, by_weeks
-from adapter.forecast.conformal import bounds_of, margins_of
+from adapter.forecast.conformal import build_bounds, build_margins
 from adapter.forecast.grid import DemandGrid
 
 HOUR = 3600
@@ -72,8 +72,8 @@ def test_what_comes_later_changes_nothing(name: str, now: int, lead: int, seed: 
     found = []
     for each in (values, other):
         forecast = CANDIDATES[name](hours(each), lead, NO_DATES)
-        margins = margins_of(hours(each), forecast, lead - 1, 0.9)
-        found.append((forecast, bounds_of(hours(each), forecast, lead - 1, margins)))
+        margins = build_margins(hours(each), forecast, lead - 1, 0.9)
+        found.append((forecast, build_bounds(hours(each), forecast, lead - 1, margins)))
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one[: now + lead], two[: now + lead])
 
@@ -84,14 +84,14 @@ def test_the_share_that_is_covered_comes_to_what_is_wanted(wanted: float) -> Non
     random = np.random.default_rng(7)
     noise = random.normal(0, 1, 6000) * np.where(np.arange(6000) < 3000, 1, 3)
     grid, forecast = hours(50 + noise), np.full(6000, 50.0)
-    bounds = bounds_of(grid, forecast, 5, margins_of(grid, forecast, 5, wanted))
+    bounds = build_bounds(grid, forecast, 5, build_margins(grid, forecast, 5, wanted))
     judged = ~np.isnan(bounds)
     assert judged.sum() > 5900
     assert abs((grid.values <= bounds)[judged].mean() - wanted) < 0.02
 
 
 def test_with_few_errors_nothing_is_said() -> None:
-    margins = margins_of(hours(np.ones(29)), np.ones(29), 1, 0.9)
+    margins = build_margins(hours(np.ones(29)), np.ones(29), 1, 0.9)
     assert np.isnan(margins.values).all()
     assert np.isnan(margins.at(10**6)).all()
 
@@ -99,6 +99,6 @@ def test_with_few_errors_nothing_is_said() -> None:
 def test_the_margin_of_an_hour_comes_from_the_demand_up_to_the_hour_before_it() -> None:
     values = np.full(100, 4.0)
     values[60] = 9.0  # of two hours later the margin knows it
-    margins = margins_of(hours(values), np.full(100, 4.0), 1, 1.0)
+    margins = build_margins(hours(values), np.full(100, 4.0), 1, 1.0)
     assert margins.at(61) == (0, 0)
     assert margins.at(62) == (1, 0)

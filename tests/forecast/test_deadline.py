@@ -78,13 +78,13 @@ def test_a_verdict_is_given_up_in_the_middle_of_a_replay() -> None:
             raise TooMuchWorkError
 
     with pytest.raises(TooMuchWorkError):
-        judge.judge(case, judge.demand_of(case), "", check)
+        judge.judge(case, judge.build_demand(case), "", check)
     assert next(calls) == 6
 
 
 def test_a_deadline_counts_from_now_in_cpu_time_and_in_seconds() -> None:
     times = {"cpu": 100.0, "real": 5.0}
-    check = worker.deadline_of(10, 20, 7, lambda: times["cpu"], lambda: times["real"])
+    check = worker.build_deadline(10, 20, 7, lambda: times["cpu"], lambda: times["real"])
     times.update(cpu=109.9, real=24.9)
     check(7)
     times["real"] = 25.0

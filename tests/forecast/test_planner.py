@@ -33,10 +33,10 @@ def test_plans_made_hour_by_hour_are_those_of_a_replay(name: str) -> None:
     """A live scaler knows the demand up to the beginning of the hour before; the replay knows all of it."""
     demand = recorded(10)
     hours = range(START // HOUR + 9 * 24 + 8, START // HOUR + 9 * 24 + 16)
-    at_once = planner.plans_of(demand, name, LIMITS, SETTINGS, hours)
+    at_once = planner.plans(demand, name, LIMITS, SETTINGS, hours)
     for hour, plan in zip(hours, at_once, strict=True):
         known = demand.part(START, (hour - 1) * HOUR)
-        assert planner.plans_of(known, name, LIMITS, SETTINGS, range(hour, hour + 1)) == [plan]
+        assert planner.plans(known, name, LIMITS, SETTINGS, range(hour, hour + 1)) == [plan]
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
@@ -44,13 +44,13 @@ def test_floors_from_plans_are_those_that_the_judge_has_replayed(name: str) -> N
     demand = recorded(10)
     first, day = START // STEP, 8 * 24
     hours = range(START // HOUR + day, START // HOUR + 10 * 24)
-    variant = variants.follow(demand, name, LIMITS, SETTINGS)
+    variant = variants.build(demand, name, LIMITS, SETTINGS)
     # The scaler begins an hour before its first plan, with the account of that time.
     before = demand.part(START, (hours.start - 1) * HOUR)
-    account = variants.follow(before, name, LIMITS, SETTINGS).account
+    account = variants.build(before, name, LIMITS, SETTINGS).account
     planned = PlannedFloors(STEP)
     values = demand.values.tolist()
-    for plan in planner.plans_of(demand, name, LIMITS, SETTINGS, range(hours.start - 1, hours.stop), account):
+    for plan in planner.plans(demand, name, LIMITS, SETTINGS, range(hours.start - 1, hours.stop), account):
         planned.take(plan)
     found = [planned.step(first + place, values[place - 1]) for place in range((day - 1) * 60, len(values))]
     warm = 60 + LIMITS.hold  # the bounds ahead of the first steps were asked for before it began

@@ -53,7 +53,7 @@ class Listed:
 def queries(*metrics: dict[str, Any], attempted: bool = True) -> tuple[HistoryQuery, ...]:
     listed = Listed(attempted=attempted)
     histories = RuleHistories(listed, lambda: listed.catalogue)  # type: ignore[arg-type]  # all that it reads
-    return histories.queries_of(fpa(list(metrics)))
+    return histories.build_queries(fpa(list(metrics)))
 
 
 def test_each_metric_has_the_query_of_its_rule_for_the_total() -> None:

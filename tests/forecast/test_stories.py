@@ -56,7 +56,7 @@ def test_a_day_like_all_others(name: str, tell: Tell) -> None:
 @pytest.mark.parametrize("known", [1, 3, 6.9])
 def test_too_little_history_says_how_much_there_is(known: float) -> None:
     case = case_of(working_days(7)[: int(known * MINUTES)], SETTINGS)
-    verdict, variant = judge.judge(case, judge.demand_of(case))
+    verdict, variant = judge.judge(case, judge.build_demand(case))
     hours = int(known * 24) / 24  # whole hours count
     assert verdict.missing == f"{hours:.1f} of 7 days of history".replace(".0 ", " ")
     assert variant is None
@@ -67,7 +67,7 @@ def test_a_gap_of_a_day_in_the_history_is_said() -> None:
     demand = working_days(BASE_DAYS)
     demand[10 * MINUTES : 11 * MINUTES] = np.nan
     case = case_of(demand, SETTINGS)
-    verdict, _ = judge.judge(case, judge.demand_of(case))
+    verdict, _ = judge.judge(case, judge.build_demand(case))
     assert verdict.missing == "14 % of the last 7 days are gaps, and at most 10 % are accepted"
 
 
@@ -128,7 +128,7 @@ def test_a_clock_that_is_set_forward(zone: str) -> None:
     count = 28
     settings = ForecastSettings(zone=ZoneInfo(zone))
     demand = working_days(count + 1)
-    grid = judge.demand_of(case_of(demand, settings))
+    grid = judge.build_demand(case_of(demand, settings))
     for candidate in ("day", "week", "weeks"):
         said = CANDIDATES[candidate](grid, 2, frozenset())
         morning = slice(count * MINUTES + 5 * 60, count * MINUTES + 8 * 60)
@@ -146,7 +146,7 @@ def test_floors_are_there_on_the_morning_after_the_clock_was_set(candidate: str,
         settings = ForecastSettings(zone=ZoneInfo(zone))
         case = case_of(demand, settings)
         limits = judged.variants[candidate].limits._replace(zone=zone)
-        found = variants.follow(judge.demand_of(case), candidate, limits, settings)
+        found = variants.build(judge.build_demand(case), candidate, limits, settings)
         floors = found.floors[BASE_DAYS * MINUTES :]
         for day in (changed, changed + 1):
             without, acted = (play(case, day, each) for each in ([], floors))
