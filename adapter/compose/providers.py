@@ -242,12 +242,12 @@ class FloorCaches:
         hpa = self.hpas.find(namespace, name)
         if hpa is None:
             return None
-        asked = hpa.asked
-        if asked is None:
+        request = hpa.asked
+        if request is None:
             return ObservedHPA(hpa.uid, hpa.resource_version, 0, boosts=False)
-        spec = asked.boosted.autoscaler.spec
+        spec = request.boosted.autoscaler.spec
         return ObservedHPA(
-            hpa.uid, hpa.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault
+            hpa.uid, hpa.resource_version, spec.max_replicas, spec.mode == BOOST and not request.fault
         )
 
 

@@ -154,8 +154,8 @@ def _open_certificate(
         own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
     certificate = ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
 
-    for each in (certificate, *(other for _, other in named)):
-        _expose_expiration(each, monitoring)
+    for served in (certificate, *(other for _, other in named)):
+        _expose_expiration(served, monitoring)
 
     def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)

@@ -54,7 +54,7 @@ def _declare(
 
     As with `dataclasses.field`, the attribute is the declaration on the class and the metric on an instance.
     """
-    known = tuple(tuple(each.split()) for each in values.values())
+    known = tuple(tuple(words.split()) for words in values.values())
     declared = Metric(kind, name, text, (*labels.split(), *values), buckets, known)
     return cast("_MetricT", declared)
 

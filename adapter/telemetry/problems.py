@@ -127,8 +127,8 @@ class SourceProblems:
             for fault, subject in list(self.reported):
                 self.expire(fault, subject, _PROMETHEUS_EXPIRY if fault == "prometheus" else _EXPIRY)
 
-    def answered(self, path: str, asked: float, failure: PrometheusError | None = None) -> None:
-        """Note an answer to the query of a rule that was sent at `asked` (monotonic seconds).
+    def answered(self, path: str, sent: float, failure: PrometheusError | None = None) -> None:
+        """Note an answer to the query of a rule that was sent at `sent` (monotonic seconds).
 
         Prometheus has recovered if the query was sent after its last failure. With `failure` the answer is an
         older one that stands in for a failed query.
@@ -139,7 +139,7 @@ class SourceProblems:
         if not self.reported:
             return
         failed = self.reported.get(("prometheus", ""))
-        if failed is not None and asked > failed:
+        if failed is not None and sent > failed:
             del self.reported["prometheus", ""]
             self._problems.resolve("prometheus")
         for fault in _OF_A_RULE:
