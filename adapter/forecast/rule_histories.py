@@ -29,13 +29,13 @@ class RuleHistories:
         if not relister.attempted.is_set():
             raise NotSyncedError("the series of the rules are not listed yet")
         known, catalogue, ruleset = relister.registry, self._catalogue(), relister.ruleset
-        places = metric_queries.places_of(autoscaler, autoscaler.metadata.namespace, "", "")
+        places = metric_queries.build_places(autoscaler, autoscaler.metadata.namespace, "", "")
         queries: dict[str, HistoryQuery] = {}
-        for name, metric, path in metric_queries.names_of(autoscaler.spec.metrics or ()):
+        for name, metric, path in metric_queries.name_metrics(autoscaler.spec.metrics or ()):
             if name in queries:
                 raise InputError(
                     [Fault(path, name, f"a second metric {name}: a forecast needs different names")]
                 )
-            total = metric_queries.queries_of(metric, known, catalogue, ruleset, places, path).total
+            total = metric_queries.build_queries(metric, known, catalogue, ruleset, places, path).total
             queries[name] = HistoryQuery(name, total)
         return tuple(queries.values())

@@ -70,13 +70,13 @@ class Chain:
     def measure(self, second: int, loads: Sequence[float], ready: int) -> None:
         """Note the loads of a second, and do the scrapes that are due."""
         for signal, load in zip(self.signals, loads, strict=True):
-            signal.note(second, load)
+            signal.record(second, load)
             if signal.due == second:
                 signal.scrape(second, ready)
         if not self._ready or self._ready[-1][1] != ready:
             self._ready.append((second, ready))
 
-    def _look(self, second: int, workload: Workload) -> tuple[object, Sight]:
+    def _observe(self, second: int, workload: Workload) -> tuple[object, Sight]:
         """Return the situation of a decision, and what it sees."""
         ready, oldest = self._ready, second - self._span - self.period
         while len(ready) > 1 and ready[1][0] <= oldest:
@@ -102,7 +102,7 @@ class Chain:
     def decide(self, second: int, workload: Workload) -> int | None:
         """Decide at a second; return the count to write, None for none."""
         self.due = second + self.period
-        situation, sight = self._look(second, workload)
+        situation, sight = self._observe(second, workload)
         if self._skips and self._can_skip(second, situation, sight, workload):
             self._skipped = (second, sight)
             return None
@@ -169,10 +169,10 @@ class Chain:
             if low <= milli <= high:
                 return proposed
         reading = self._reading(index, sight, milli, workload)
-        found = propose(self.decider.spec, index, workload, reading, self._epoch + second * SECOND)
-        low, high = known.get(found, (milli, milli))
-        known[found] = (min(low, milli), max(high, milli))
-        return found
+        proposal = propose(self.decider.spec, index, workload, reading, self._epoch + second * SECOND)
+        low, high = known.get(proposal, (milli, milli))
+        known[proposal] = (min(low, milli), max(high, milli))
+        return proposal
 
     # -- skipping time ---------------------------------------------------------------------------------------
 
@@ -181,9 +181,9 @@ class Chain:
         if not self._skips:
             return second + 1
         soon = min(self.due, *(signal.due for signal in self.signals))
-        if self._last is None or not all(each.is_settled(workload.ready) for each in self.signals):
+        if self._last is None or not all(signal.is_settled(workload.ready) for signal in self.signals):
             return soon
-        situation, sight = self._look(second, workload)
+        situation, sight = self._observe(second, workload)
         seen = self._last[1] if self._skipped is None else self._skipped[1]
         if situation != self._last[0] or len(self._ready) > 1 or seen.millis != sight.millis:
             return soon

@@ -99,7 +99,7 @@ class NativeDecider:
         self._whole = with_floor or spec
         self._history = History(RecommendationQueues())
         self.status = NO_STATUS
-        self.made: Decision | None = None
+        self.last: Decision | None = None
         """The last decision that was computed."""
         self.read_floor: Callable[[int], int] = lambda _: 0
 
@@ -110,11 +110,11 @@ class NativeDecider:
         if self._whole is not self.spec:
             readings = (*readings, ExternalReading((beacon * 1000,)))
         observation = _observe(workload, readings, self.status)
-        made = decision.decide(self._whole, observation, self._history, now)
-        self._history, self.status, self.made = made.history, made.status, made
-        return made.replicas if made.rescale else None
+        outcome = decision.decide(self._whole, observation, self._history, now)
+        self._history, self.status, self.last = outcome.history, outcome.status, outcome
+        return outcome.replicas if outcome.rescale else None
 
-    def note(self, replicas: int, now: int) -> None:
+    def observe(self, replicas: int, now: int) -> None:
         """Do nothing: the controller does not remember the counts of other clients."""
 
     def boundary(self, now: int) -> int:
@@ -139,7 +139,7 @@ class ScalerDecider:
         self.spec = spec
         self._within = within
         self._schedule = schedule
-        self.made: Decision | None = None
+        self.last: Decision | None = None
         self._memory = _remember(replicas)
         self._constraints = constraints
 
@@ -157,12 +157,12 @@ class ScalerDecider:
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
         observation = _observe(workload, readings, self._memory.status, self._within)
-        made = guarded.decide(self.spec, observation, self._memory, now, constraints, self.made)
-        self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
-        self.made = made
-        return made.replicas if made.rescale else None
+        outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
+        self._memory, _ = guarded.commit(self._memory, outcome, observation, now, constraints)
+        self.last = outcome
+        return outcome.replicas if outcome.rescale else None
 
-    def note(self, replicas: int, now: int) -> None:
+    def observe(self, replicas: int, now: int) -> None:
         """Do nothing: no other client writes the target of a FastPathAutoscaler."""
 
     def boundary(self, now: int) -> int:
@@ -193,7 +193,7 @@ class BoostDecider:
         The `schedule` has no ceilings.
         """
         self.spec = spec
-        self.made: Decision | None = None
+        self.last: Decision | None = None
         self._native = native
         self._schedule = schedule
         native.read_floor = self._read_floor
@@ -213,20 +213,20 @@ class BoostDecider:
         )
         self._memory = msgspec.structs.replace(self._memory, boost=boosted)
         observation = _observe(workload, readings, self._memory.status, self._within)
-        made = guarded.decide(self.spec, observation, self._memory, now, constraints, self.made)
-        if made.rescale:
+        outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
+        if outcome.rescale:
             raised = boosting.begin(
-                self._memory.boost, workload.replicas, made.replicas, boost, self._spans, now
+                self._memory.boost, workload.replicas, outcome.replicas, boost, self._spans, now
             )
             assert raised.floor is not None
             raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, stands=True))
             self._memory = msgspec.structs.replace(self._memory, boost=raised)
-        self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
-        self.made = made
-        return made.replicas if made.rescale else None
+        self._memory, _ = guarded.commit(self._memory, outcome, observation, now, constraints)
+        self.last = outcome
+        return outcome.replicas if outcome.rescale else None
 
-    def note(self, replicas: int, now: int) -> None:
-        """Note a count that the HPA controller has written."""
+    def observe(self, replicas: int, now: int) -> None:
+        """Take in a count that the HPA controller has written."""
         scale = ScaleObservation(replicas, NATIVE_MANAGER)
         boost = self._boost(self.beacon(now))
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, boost)

@@ -130,7 +130,7 @@ class Run:
             demand.advance(second)
             if workload.next_ready <= second:
                 self._catch_up()
-                workload.settle(second)
+                workload.advance(second)
             self._count(second, 1)
             for chain in self._chains:
                 chain.measure(second, demand.loads, workload.ready)
@@ -175,13 +175,13 @@ class Run:
             return
         self._catch_up()
         self._workload.scale(count, second)
-        made = chain.decider.made
-        assert made is not None
-        self.changes.append(CountChange(second, before, count, place, made.reason))
+        decision = chain.decider.last
+        assert decision is not None
+        self.changes.append(CountChange(second, before, count, place, decision.reason))
         self.figures.changes += 1
         for other in self._chains:
             if other is not chain:
-                other.decider.note(count, self._epoch + second * SECOND)
+                other.decider.observe(count, self._epoch + second * SECOND)
 
     def _catch_up(self) -> None:
         for chain in self._chains:

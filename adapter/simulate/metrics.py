@@ -83,23 +83,23 @@ def simulated_metrics(specs: Sequence[MetricSpec], request: Quantity | None) -> 
     Raises InputError for a metric that cannot be simulated.
     """
     faults: list[Fault] = []
-    found = []
+    metrics = []
     for index, spec in enumerate(specs):
         path = f"spec.metrics[{index}]"
         metric = _simulated(spec, request, path, faults)
         if metric is None:
             continue
         if LEAST_CAPACITY <= metric.capacity <= GREATEST:
-            found.append(metric)
+            metrics.append(metric)
         else:
             expected = f"expected a target of {LEAST_CAPACITY:g} to {GREATEST:g} for each pod"
             faults.append(Fault(path, f"{metric.name}: {metric.capacity:g}", expected))
     if faults:
         raise InputError(faults)
-    return tuple(found)
+    return tuple(metrics)
 
 
-def requests_of(metrics: Sequence[SimulatedMetric], request: Quantity | None) -> Requests | None:
+def pod_requests(metrics: Sequence[SimulatedMetric], request: Quantity | None) -> Requests | None:
     """Return the requests of the simulated pods, None without a request."""
     if request is None:
         return None

@@ -77,33 +77,33 @@ class SimulatedSchedule:
 
     def stretches(self, epoch: int, seconds: int) -> list[ScheduledStretch]:
         """Return the bounds of the first `seconds` after `epoch`; time without bounds is left out."""
-        found: list[ScheduledStretch] = []
+        parts: list[ScheduledStretch] = []
         start = 0
         while start < seconds:
             now = epoch + start * SECOND
             bounds, end = self.at(now), min(seconds, (self.next_change(now) - epoch) // SECOND)
             if bounds is not None:
                 stretch = ScheduledStretch(start, end, bounds.lowest or None, bounds.ceiling)
-                if found and found[-1]._replace(start=start, end=end) == stretch and found[-1].end == start:
-                    stretch = stretch._replace(start=found.pop().start)
-                found.append(stretch)
+                if parts and parts[-1]._replace(start=start, end=end) == stretch and parts[-1].end == start:
+                    stretch = stretch._replace(start=parts.pop().start)
+                parts.append(stretch)
             start = end
-        return found
+        return parts
 
     def _move_to(self, now: int) -> None:
         second = now // SECOND
         if self._start <= second < self._end:
             return
-        found, end = None, _NEVER // SECOND
+        bounds, end = None, _NEVER // SECOND
         if self._timeline is not None:
-            found = self._timeline.at(second, self._lead)
-            if found is not None and not self._has_ceilings:
-                found = None if found.floor is None else found.without_ceiling()
+            bounds = self._timeline.at(second, self._lead)
+            if bounds is not None and not self._has_ceilings:
+                bounds = None if bounds.floor is None else bounds.without_ceiling()
             end = self._timeline.next_change(second, self._lead)
         if self._floors is not None:
             floor, until = self._floors.at(second)
-            found, end = schedule_bounds.with_forecast(found, floor), min(end, until)
-        self._bounds, self._start, self._end = found, second, end
+            bounds, end = schedule_bounds.with_forecast(bounds, floor), min(end, until)
+        self._bounds, self._start, self._end = bounds, second, end
 
 
 NO_SCHEDULE = SimulatedSchedule(())

@@ -33,8 +33,8 @@ class Signal:
         covered = self.taken - self._steps[-1][0] >= self.window - 1
         return covered and (self._is_total or self._ready == ready)
 
-    def note(self, second: int, load: float) -> None:
-        """Note the load from this second on."""
+    def record(self, second: int, load: float) -> None:
+        """Record the load from this second on."""
         steps = self._steps
         last = steps[-1][1]
         if load == last or (math.isnan(load) and math.isnan(last)):

@@ -36,7 +36,7 @@ from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, Scal
 from adapter.simulate.engine import EPOCH, CountChange, Demand, Observer, Run
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
-from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
+from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_metrics
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastFloors, SimulatedSchedule
 from adapter.simulate.signals import Signal
@@ -137,16 +137,16 @@ def _prepare(
     def start_up() -> int:
         return draws.choice(scenario.start_ups)
 
-    asked = boost.read_annotations(autoscaler.metadata.annotations)
-    pending = asked.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
+    annotations = boost.read_annotations(autoscaler.metadata.annotations)
+    pending = annotations.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
     native, fast = _specs(autoscaler, pending)
     least, most = native.limits
-    epoch, schedule = scenario.epoch, schedule_of(scenario, policy)
+    epoch, schedule = scenario.epoch, build_schedule(scenario, policy)
     bounds = schedule.limits(least, most, epoch)
     # All policies begin at the count that the load needs, or the comparison would show how they start.
     first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, *bounds)
     within = learned_start_up(scenario.start_ups) * SECOND
-    workload = Workload(first, start_up, epoch, requests_of(metrics, scenario.request))
+    workload = Workload(first, start_up, epoch, pod_requests(metrics, scenario.request))
 
     def signals(pace: Pace) -> list[Signal]:
         at, _ = _first(pace, phase)
@@ -165,7 +165,7 @@ def _prepare(
         hpa = NativeDecider(native, _with_floor(autoscaler))
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
         period = policy.native.decide * SECOND
-        raising = BoostDecider(fast, hpa, asked.hold, period, spans, first, within, schedule)
+        raising = BoostDecider(fast, hpa, annotations.hold, period, spans, first, within, schedule)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
@@ -175,7 +175,7 @@ def _prepare(
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
 
 
-def schedule_of(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
+def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
     """Return the schedule that a policy has: an HPA alone has none, and a boosted one no ceilings."""
     if policy.name not in (FAST, BOOST):
         return NO_SCHEDULE

@@ -71,7 +71,7 @@ class Workload:
             count -= 1
         return count
 
-    def settle(self, second: int) -> None:
+    def advance(self, second: int) -> None:
         """Make the pods ready whose start-up ends at this second."""
         while self._starting and self._starting[0][0] <= second:
             at, _, pod = heapq.heappop(self._starting)

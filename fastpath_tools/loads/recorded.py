@@ -81,7 +81,7 @@ async def _read(options: LoadOptions) -> Recorded:
     until = timestamps.read_instant(options.until) / SECOND if options.until else now
     if until > now:
         raise InputError([Fault("--until", options.until, "expected a time in the past")])
-    grid = history.grid_of(until, seconds_of(options.last), int(seconds_of(options.step)))
+    grid = history.build_grid(until, seconds_of(options.last), int(seconds_of(options.step)))
     if grid.points > history.MOST_POINTS:
         expected = f"expected at most {history.MOST_POINTS:,} values in --last: give a longer step"
         raise InputError([Fault("--step", options.step, expected)])
@@ -148,14 +148,14 @@ async def _queries(
         if isinstance(failed, PrometheusError) and failed.kind != "query":
             raise _unanswered(failed)
     known = registry.build(ruleset, remember_series(ruleset, lists), 1)
-    places = metric_queries.places_of(
+    places = metric_queries.build_places(
         source.given.autoscaler, source.namespace, options.pods, options.ready_query
     )
     made: dict[str, HistoryQueries] = {}
     wrong: list[Fault] = []
-    for name, spec, path in metric_queries.names_of(source.given.autoscaler.spec.metrics or ()):
+    for name, spec, path in metric_queries.name_metrics(source.given.autoscaler.spec.metrics or ()):
         try:
-            made[name] = metric_queries.queries_of(
+            made[name] = metric_queries.build_queries(
                 spec, known, source.catalogue, ruleset, places, path, _ADVICE
             )
         except InputError as error:
@@ -197,7 +197,7 @@ class HistoryReader:
             raise self._nothing(metric.name, queries)
         await self._check_begin(metric.name, min(total))
         least = await self.values(queries.least) if queries.least else {}
-        return history.load_of(history.RecordedHistory(total, least), self._grid, metric.capacity * ratio)
+        return history.build_load(history.RecordedHistory(total, least), self._grid, metric.capacity * ratio)
 
     async def values(self, query: str) -> Values:
         """Return the values of a query over the whole grid. RunError if Prometheus does not answer."""

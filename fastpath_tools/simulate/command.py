@@ -70,7 +70,7 @@ def _draw(
         assert each.recording is not None
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
         floors = None if each.rolled is None else each.rolled.floors
-        schedule = simulation.schedule_of(replace(scenario, floors=floors), variant.policy)
+        schedule = simulation.build_schedule(replace(scenario, floors=floors), variant.policy)
         bounds = schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads))
         panels.append(
             Panel(

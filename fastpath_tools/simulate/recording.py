@@ -134,9 +134,9 @@ class Recording:
 
     def decided(self, place: int, decider: Decider) -> None:
         """Note the restraint of the first chain, and the floor that the second one gives it."""
-        if decider.made is None:
+        if decider.last is None:
             return
-        restraint = restraint_of(decider.made, decider.spec.limits)
+        restraint = restraint_of(decider.last, decider.spec.limits)
         if place == 0:
             self._restraint = restraint
         elif restraint is Restraint.SCHEDULED:

@@ -255,7 +255,7 @@ async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another
         return await service.run(job)
 
     def queries_of(autoscaler: FastPathAutoscaler) -> list[HistoryQuery]:
-        names = metric_queries.names_of(autoscaler.spec.metrics or ())
+        names = metric_queries.name_metrics(autoscaler.spec.metrics or ())
         return [HistoryQuery(name, "last_over_time(queue[59s])") for name, _, _ in names]
 
     bench = Bench()

@@ -78,6 +78,6 @@ def test_bad_files(text: str, message: str) -> None:
 @pytest.mark.parametrize("total", [-1.0, 1.1e15, 1e300])
 def test_a_total_that_no_metric_has_is_a_gap(total: float) -> None:
     grid = history.Grid(0, 30, 10)
-    found = history.load_of(history.RecordedHistory({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
+    found = history.build_load(history.RecordedHistory({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
     assert [value for value in found.values if not math.isnan(value)] == [5.0, 6.0]
     assert (found.known_seconds, found.saturated) == (20, ())

@@ -18,7 +18,7 @@ def test_pods_become_ready_in_their_turn_and_the_newest_go_first() -> None:
     assert (workload.ready, workload.next_ready) == (2, math.inf)
     workload.scale(6, 10)
     assert (workload.replicas, workload.ready, workload.next_ready) == (6, 2, 13)
-    workload.settle(13)
+    workload.advance(13)
     assert _names(workload) == ["pod-1", "pod-2", "pod-4", "pod-6", "pod-5", "pod-3"]
     workload.scale(5, 14)  # pod-5 is the newest that starts
     assert _names(workload) == ["pod-1", "pod-2", "pod-4", "pod-6", "pod-3"]

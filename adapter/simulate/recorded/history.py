@@ -56,13 +56,13 @@ class RecordedHistory(NamedTuple):
     least: Values
 
 
-def grid_of(until: float, length: float, step: int) -> Grid:
+def build_grid(until: float, length: float, step: int) -> Grid:
     """Return the grid that ends at a time in epoch seconds; `length` is in seconds."""
     end = math.floor(until / step) * step
     return Grid(end - max(1, math.ceil(length / step)) * step, end, step)
 
 
-def load_of(history: RecordedHistory, grid: Grid, capacity: float) -> Load:
+def build_load(history: RecordedHistory, grid: Grid, capacity: float) -> Load:
     """Return the load of a history; `capacity` is what one pod serves, in the unit of the metric.
 
     A negative total, and one that the metrics APIs cannot hold, is no demand, and a gap. Where every pod was

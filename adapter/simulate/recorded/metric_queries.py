@@ -60,7 +60,7 @@ class Places(NamedTuple):
     ready: str
 
 
-def places_of(autoscaler: FastPathAutoscaler, namespace: str, pods: str, ready: str) -> Places:
+def build_places(autoscaler: FastPathAutoscaler, namespace: str, pods: str, ready: str) -> Places:
     """Return where the pods are found; an empty `pods` or `ready` gives the default. InputError."""
     pattern = pods or pod_names(autoscaler.spec.scale_target_ref)
     try:
@@ -85,7 +85,7 @@ def pod_names(target: CrossVersionObjectReference) -> str:
     return f"{name}-.+"
 
 
-def queries_of(
+def build_queries(
     metric: MetricSpec,
     known: Registry,
     catalogue: Catalogue,
@@ -97,17 +97,17 @@ def queries_of(
     """Return the queries for a metric; `path` is its place in the autoscaler. InputError, with `advice`."""
     if metric.resource is not None:
         return _usage(metric.resource.name, ruleset, places, path)
-    found = rule_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
-    if isinstance(found, str):
+    query = rule_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
+    if isinstance(query, str):
         source = metric.pods or metric.object or metric.external
         name = source.metric.name if source is not None else metric.type
-        raise InputError([Fault(path, name, f"{found}{advice}")])
-    rule = found.rule.config.path
+        raise InputError([Fault(path, name, f"{query}{advice}")])
+    rule = query.rule.config.path
     if metric.pods is not None:
         # of several samples of one pod the autoscaler takes one
-        each = f"max by ({matchers.write_label(found.label)}) ({found.promql}\n)"
-        return HistoryQueries(f"sum({each})", f"min({each})", rule)
-    value = _value(metric, found)
+        per_pod = f"max by ({matchers.write_label(query.label)}) ({query.promql}\n)"
+        return HistoryQueries(f"sum({per_pod})", f"min({per_pod})", rule)
+    value = _value(metric, query)
     outer = metric.object or metric.external
     assert outer is not None
     if _is_total(outer.target):
@@ -119,13 +119,13 @@ def _is_total(target: MetricTarget) -> bool:
     return target.average_value is not None
 
 
-def _value(metric: MetricSpec, found: RuleQuery) -> str:
+def _value(metric: MetricSpec, query: RuleQuery) -> str:
     """Return the query for the one value that the autoscaler sees."""
     if metric.object is not None:
-        return f"max({found.promql}\n)"
-    if found.rule.config.on_nan is OnNaN.DROP:
-        return f"sum(({found.promql}\n) < Inf)"
-    return f"sum({found.promql}\n)"  # one sample that is NaN makes the metric unavailable, and a gap here
+        return f"max({query.promql}\n)"
+    if query.rule.config.on_nan is OnNaN.DROP:
+        return f"sum(({query.promql}\n) < Inf)"
+    return f"sum({query.promql}\n)"  # one sample that is NaN makes the metric unavailable, and a gap here
 
 
 def _usage(resource: str, ruleset: Ruleset, places: Places, path: str) -> HistoryQueries:
@@ -134,10 +134,10 @@ def _usage(resource: str, ruleset: Ruleset, places: Places, path: str) -> Histor
     if rules is not None and resource in _USAGE:
         query = rules.containers.cpu if resource == "cpu" else rules.containers.memory
         try:
-            asked = query.metric_query(PODS)
-            label = asked.object_label
-            parts = [Matcher(asked.namespace_label, "=", places.namespace), Matcher(label, "=~", places.pods)]
-            promql, rule = asked.render_with(parts), query.path
+            usage = query.metric_query(PODS)
+            label = usage.object_label
+            parts = [Matcher(usage.namespace_label, "=", places.namespace), Matcher(label, "=~", places.pods)]
+            promql, rule = usage.render_with(parts), query.path
         except (NamingError, TemplateError) as error:
             raise InputError([Fault(query.path, "", f"the query cannot be made: {error}")]) from error
     elif resource in _USAGE:
@@ -151,15 +151,15 @@ def _usage(resource: str, ruleset: Ruleset, places: Places, path: str) -> Histor
     else:
         expected = "expected cpu or memory: the history of other resources is not known"
         raise InputError([Fault(path, resource, expected)])
-    each = f"sum by ({matchers.write_label(label)}) ({promql}\n)"
-    return HistoryQueries(f"sum({each})", f"min({each})", rule)
+    per_pod = f"sum by ({matchers.write_label(label)}) ({promql}\n)"
+    return HistoryQueries(f"sum({per_pod})", f"min({per_pod})", rule)
 
 
-def names_of(specs: Sequence[MetricSpec]) -> list[tuple[str, MetricSpec, str]]:
+def name_metrics(specs: Sequence[MetricSpec]) -> list[tuple[str, MetricSpec, str]]:
     """Return name, spec and place of each metric, as `simulate.metrics` names them."""
-    found = []
+    named = []
     for place, spec in enumerate(specs):
         source, resource = spec.pods or spec.object or spec.external, spec.resource
         name = spec.type if resource is None else resource.name
-        found.append((name if source is None else source.metric.name, spec, f"spec.metrics[{place}]"))
-    return found
+        named.append((name if source is None else source.metric.name, spec, f"spec.metrics[{place}]"))
+    return named
