@@ -22,7 +22,6 @@ import msgspec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import Followers
-from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
@@ -107,10 +106,10 @@ class World:
 
     # actuator
 
-    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+    async def acquire(self, target: ScaleTarget) -> None:
         pass
 
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         self.writes += 1
         raise KubernetesError(403, "Forbidden", "nothing is written here")
 

@@ -9,11 +9,10 @@ import logging
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key
-from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.events import EventRecorder, Regarding
-from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
+from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
+from adapter.kubernetes.write.writer import Writer
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -43,32 +42,11 @@ _LOGGED = frozenset(
 decision."""
 
 
-class _ScaleActuator:
-    """Reads and writes Scales."""
-
-    def __init__(self, scales: ScaleWriter) -> None:
-        self._scales = scales
-
-    async def acquire(self, key: Key, target: ScaleTarget) -> None:
-        await self._scales.acquire(_reference(key, target))
-
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
-        scale = await self._scales.put(_reference(key, target), replicas, target.resource_version)
-        return scale.resource_version
-
-    async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        return await self._scales.get(target.path)
-
-
-def _reference(key: Key, target: ScaleTarget) -> ScaleReference:
-    return ScaleReference(target.path, key.namespace, target.path.split("/")[-2])
-
-
-class ClusterActuator(_ScaleActuator):
+class ClusterActuator(ScaleWriter):
     """Applies decisions about objects of the cluster."""
 
-    def __init__(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
-        super().__init__(scales)
+    def __init__(self, writer: Writer, statuses: StatusWriter, events: EventRecorder) -> None:
+        super().__init__(writer)
         self._statuses = statuses
         self._events = events
 
@@ -115,7 +93,7 @@ def _render_status(
     return fastpath_autoscaler.status_to_plain(full)
 
 
-class FileActuator(_ScaleActuator):
+class FileActuator(ScaleWriter):
     """Applies decisions about autoscalers in files: Scales only."""
 
     def status(

@@ -101,11 +101,11 @@ class NoForecasts:
 class Actuator(Protocol):
     """Applies decisions. Calls raise `errors.NotLeadingError` when the lease may have been lost."""
 
-    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+    async def acquire(self, target: ScaleTarget) -> None:
         """Wait until a Scale may be written, to be followed by `put_scale` at once."""
         ...
 
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a count against the target's version, and return the new version; KubernetesError."""
         ...
 

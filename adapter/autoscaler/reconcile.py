@@ -127,7 +127,7 @@ class Reconciler:
         if constraints is None:
             return None
         state.recognize(target.uid)
-        pending = self._decide_on(state, target, constraints)
+        pending = self._decide_on(state, target, constraints, now)
         if pending is None or pending.decision.rescale:
             return pending
         state.note_success()
@@ -139,12 +139,12 @@ class Reconciler:
         state: AutoscalerState,
         target: ScaleTarget,
         constraints: Constraints,
+        now: int,
         *,
         change: ForeignChange | None = None,
         most: int | None = None,
     ) -> PendingScale | None:
         """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
-        now = self._decision_clock.now()
         change = self._observe_scale(state, target, now) or change
         snapshot = state.observe(target, constraints, now, self._clock.monotonic())
         if isinstance(snapshot, Unfound):
@@ -211,7 +211,8 @@ class Reconciler:
         """Write a decision. An unexpected exception passes on, with the state settled."""
         write = _Write(pending, state.epoch, state.clock_shift, self._clock.monotonic())
         try:
-            outcome = await self._publish_floor(state, write) or await self._write_scale(state, write)
+            outcome = None if state.boost is None else await self._publish_floor(state, write)
+            outcome = outcome or await self._write_scale(state, write)
             if not _is_void(state, write):
                 self._settle_floor(state, write, outcome, pending)
                 self._finish(state, write, outcome)
@@ -225,8 +226,6 @@ class Reconciler:
 
     async def _publish_floor(self, state: AutoscalerState, write: _Write) -> FloorOutcome | None:
         """Publish the floor of a boosted raise; return the outcome of the write if that fails."""
-        if state.boost is None:
-            return None
         snapshot, made, at = write.pending.snapshot, write.pending.decision, write.pending.at
         write.floor, failure = await self._floors.publish(state, snapshot, made, at)
         write.most = made.replicas
@@ -247,14 +246,14 @@ class Reconciler:
                 if looked is None:
                     return FloorOutcome()
                 target = looked
-            await self._actuator.acquire(state.key, target)
+            await self._actuator.acquire(target)
             pending = self._decide_again(state, write, target)
             if pending is None:
                 return FloorOutcome()
             target, replicas = pending.snapshot.target, pending.decision.replicas
             write.sent.append(replicas)
             try:
-                return FloorOutcome(await self._actuator.put_scale(state.key, target, replicas))
+                return FloorOutcome(await self._actuator.put_scale(target, replicas))
             except KubernetesError as error:
                 if not is_superseded(error):
                     return _failed(error)
@@ -283,7 +282,8 @@ class Reconciler:
         """Decide from what is known now that a write may be sent; None if there is nothing left to write.
 
         During the wait the spec may have changed, another autoscaler may have come, values may have grown
-        old.
+        old. So target, bounds and rivals are looked up once more, even if the slot was free: other tasks have
+        run since the decision. The decision itself is made once more only if it is not fresh.
         """
         if _is_void(state, write) or state.violations:
             return None
@@ -292,29 +292,20 @@ class Reconciler:
             return None
         if found.resource_version:  # else the cache cannot tell what is newer than what was read
             target = found
-        state.recognize(target.uid)
-        if _is_void(state, write):
+        if not state.recognize(target.uid):
             return None
-        state.follow_schedule(self._decision_clock.now())
-        constraints = state.constraints() or write.pending.snapshot.constraints
-        if self._is_fresh(state, write.pending, target, constraints):
-            return write.pending
-        pending = self._decide_on(state, target, constraints, change=write.pending.change, most=write.most)
-        if pending is None:
+        now, pending = self._decision_clock.now(), write.pending
+        state.follow_schedule(now)
+        constraints = state.constraints() or pending.snapshot.constraints
+        if _is_fresh(state, pending, target, constraints, now):
+            return pending
+        again = self._decide_on(state, target, constraints, now, change=pending.change, most=write.most)
+        if again is None:
             return None
-        write.pending = pending
-        made = pending.decision
+        write.pending = again
+        made = again.decision
         is_covered = write.most is None or made.replicas <= write.most
-        return pending if made.rescale and is_covered else None
-
-    def _is_fresh(
-        self, state: AutoscalerState, pending: PendingScale, target: ScaleTarget, constraints: Constraints
-    ) -> bool:
-        """Tell whether a decision would be the same if it were made now."""
-        age = abs(self._decision_clock.now() - pending.at)
-        is_recent = age < _FRESH and state.clock_shift == pending.clock_shift
-        is_same = pending.spec is state.prepared and pending.snapshot.constraints == constraints
-        return is_recent and is_same and pending.snapshot.target == target
+        return again if made.rescale and is_covered else None
 
     def _settle_floor(
         self, state: AutoscalerState, write: _Write, outcome: FloorOutcome, first: PendingScale
@@ -358,6 +349,15 @@ class Reconciler:
 def _is_void(state: AutoscalerState, write: _Write) -> bool:
     """Tell whether the autoscaler has gone, or scales another target, since the write began."""
     return state.is_closed or state.epoch != write.epoch
+
+
+def _is_fresh(
+    state: AutoscalerState, pending: PendingScale, target: ScaleTarget, constraints: Constraints, now: int
+) -> bool:
+    """Tell whether a decision would be the same if it were made at `now`."""
+    is_recent = abs(now - pending.at) < _FRESH and state.clock_shift == pending.clock_shift
+    is_same = pending.spec is state.prepared and pending.snapshot.constraints == constraints
+    return is_recent and is_same and pending.snapshot.target == target
 
 
 def _inputs_of(pending: PendingScale) -> DecisionInputs:

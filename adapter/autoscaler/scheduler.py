@@ -32,11 +32,11 @@ class DecisionClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset = self._wall() - self._monotonic()
+        self._offset = round(clock.wall() * SECOND) - round(clock.monotonic() * SECOND)
 
     def now(self) -> int:
         """Return the time, which never goes back except by what `jump` returned."""
-        return self._monotonic() + self._offset
+        return round(self._clock.monotonic() * SECOND) + self._offset
 
     def monotonic_at(self, instant: int) -> float:
         """Return the monotonic second at which it will be `instant`; not earlier, whatever floats round."""
@@ -44,17 +44,11 @@ class DecisionClock:
 
     def jump(self) -> int:
         """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
-        difference = self._wall() - self.now()
+        difference = round(self._clock.wall() * SECOND) - self.now()
         if abs(difference) <= _SLEWED:
             return 0
         self._offset += difference
         return difference
-
-    def _wall(self) -> int:
-        return round(self._clock.wall() * SECOND)
-
-    def _monotonic(self) -> int:
-        return round(self._clock.monotonic() * SECOND)
 
 
 class Due(NamedTuple):
@@ -75,13 +69,10 @@ class Scheduler:
     def schedule(self, key: Key, due: float) -> None:
         """Make a key due at a time, unless it is due sooner anyway."""
         known = self._due.get(key)
-        if known is None or due < known:
-            self.reschedule(key, due)
-
-    def reschedule(self, key: Key, due: float) -> None:
-        """Make a key due at a time and no sooner."""
+        if known is not None and due >= known:
+            return
         self._due[key] = due
-        # A former entry of the key stays in the heap; `_discard_stale` drops it when it comes up.
+        # A former entry of the key stays in the heap; `next_due` drops it when it comes up.
         heapq.heappush(self._heap, (due, next(self._numbers), key))
         if len(self._heap) > _MOST_STALE + 2 * len(self._due):
             self._heap = [(at, next(self._numbers), each) for each, at in self._due.items()]
@@ -92,18 +83,15 @@ class Scheduler:
 
     def next_due(self) -> float | None:
         """Return when the first key is due, None without keys."""
-        self._discard_stale()
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # a former time
         return self._heap[0][0] if self._heap else None
 
     def pop(self, now: float) -> Due | None:
         """Remove and return the key that has been due for the longest time, None if none is due at `now`."""
-        self._discard_stale()
-        if not self._heap or self._heap[0][0] > now:
+        first = self.next_due()
+        if first is None or first > now:
             return None
         due, _, key = heapq.heappop(self._heap)
         del self._due[key]
         return Due(key, due)
-
-    def _discard_stale(self) -> None:
-        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)

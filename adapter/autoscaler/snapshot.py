@@ -39,7 +39,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.ready_times import ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -75,8 +74,6 @@ class Snapshot(NamedTuple):
     constraints: Constraints
     target: ScaleTarget
     inputs: tuple[MetricInput, ...]
-    ready_times: ReadyTimes | None = None
-    """How long the last pods of the target took to be Ready; None before the first."""
 
     @property
     def is_waiting(self) -> bool:
@@ -129,6 +126,7 @@ class Subscriptions:
         constraints: Constraints,
         now: int,
         monotonic: float,
+        ready_within: int | None = None,
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet.
 
@@ -164,6 +162,7 @@ class Subscriptions:
             readings,
             status,
             selected_by,
+            ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)

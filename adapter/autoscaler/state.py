@@ -42,7 +42,6 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.forecasts.readiness import Readiness
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -128,13 +127,9 @@ class AutoscalerState:
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
         self._uid = ""
-        self.prepared: PreparedSpec = self._prepare()
-
-    @property
-    def period(self) -> float:
+        self.period = 0.0
         """The longest time between two decisions, in seconds."""
-        least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
-        return min(max(self.object.spec.sync_period, least), most) / SECOND
+        self.prepared: PreparedSpec = self._prepare()
 
     @property
     def ready_times(self) -> ReadyTimes | None:
@@ -144,7 +139,7 @@ class AutoscalerState:
     @property
     def lead(self) -> int:
         """By how many seconds a floor begins early where pods are to be Ready by the start; 0 if unknown."""
-        times = self.ready_times
+        times = self.ledger.times()
         if times is None:
             return 0
         return min(schedule_bounds.MOST_LEAD, math.ceil(times.total.p95) + _RAISE_SECONDS)
@@ -194,6 +189,8 @@ class AutoscalerState:
         if self.violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
+        least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
+        self.period = min(max(self.object.spec.sync_period, least), most) / SECOND
         self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
         pending = () if self.violations else self.object.spec.pending_capacity or ()
         return prepared_spec.prepare(hpa, self._context.settings, pending)
@@ -212,12 +209,13 @@ class AutoscalerState:
             return found._replace(manager=conflicts.OWN)
         return found
 
-    def recognize(self, uid: str) -> None:
-        """Note which object is scaled. A new object of the same name starts without a past."""
+    def recognize(self, uid: str) -> bool:
+        """Note which object is scaled; False if it is a new one of the same name, which has no past."""
         floor = self.memory.boost.floor
         # The previous leader may have raised a former object.
         known = self._uid or ("" if floor is None else floor.target)
-        if uid and known and uid != known:
+        is_new = bool(uid and known and uid != known)
+        if is_new:
             self._forget_target()
         self._uid = uid or self._uid
         self.ledger.target = self._uid
@@ -225,6 +223,7 @@ class AutoscalerState:
             if self._inherited.target == self._uid:
                 self.ledger.inherit(self._inherited)
             self._inherited = None
+        return not is_new
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""
@@ -283,9 +282,7 @@ class AutoscalerState:
             uid=scale.uid or before.uid,
             since="",
         )
-        epoch = self.epoch
-        self.recognize(target.uid)
-        if self.epoch != epoch:
+        if not self.recognize(target.uid):
             return None  # the new object is decided from the beginning
         self._newer = NewerTarget(target, before.resource_version)
         return target
@@ -328,11 +325,8 @@ class AutoscalerState:
         if rivals is None:
             return None
         spec = self.object.spec
-        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds, self._readiness())
-
-    def _readiness(self) -> Readiness | None:
-        """Return the condition of the forecast, None without one."""
-        return None if self.object.spec.forecast is None else self.forecast_floor.readiness
+        readiness = None if spec.forecast is None else self.forecast_floor.readiness
+        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds, readiness)
 
     def forecast_document(self) -> dict[str, Any] | None:
         """Return what `debug` shows of the forecast, None without one."""
@@ -356,16 +350,10 @@ class AutoscalerState:
         self, target: ScaleTarget, constraints: Constraints, now: int, monotonic: float
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
-        status = self.memory.status
-        seen = self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
-        if isinstance(seen, Unfound):
-            return seen
-        times = self.ready_times
-        if self.prepared.throughputs and times is not None:
-            # The API writes whole seconds.
-            within = max(SECOND, round(times.total.p95 * SECOND))
-            seen = seen._replace(observation=msgspec.structs.replace(seen.observation, ready_within=within))
-        return seen._replace(ready_times=times)
+        status, within = self.memory.status, None
+        if self.prepared.throughputs and (times := self.ledger.times()) is not None:
+            within = max(SECOND, round(times.total.p95 * SECOND))  # the API writes whole seconds
+        return self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic, within)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""

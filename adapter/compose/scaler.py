@@ -47,7 +47,6 @@ from adapter.kubernetes.leader_election import Election, Elector
 from adapter.kubernetes.lease import KubernetesLeases
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model import timestamps
@@ -193,11 +192,10 @@ class Scaler:
         problems = runtime.problems
         limiter = WriteRateLimiter(self._options.kube_api_write_qps, clock, monitoring)
         writer = Writer(runtime.client, fence, limiter, clock, monitoring)
-        scales = ScaleWriter(writer)
         statuses = StatusWriter(writer, clock, monitoring, problems, self._status_failed)
         events = EventRecorder(writer, clock, self._random, monitoring, problems)
         actuator: Actuator = (
-            FileActuator(scales) if self._files is not None else ClusterActuator(scales, statuses, events)
+            FileActuator(writer) if self._files is not None else ClusterActuator(writer, statuses, events)
         )
         async with Poller(
             clock,

@@ -73,9 +73,10 @@ class LeaseFence:
 
     def left(self) -> float:
         """Return how many seconds a write that starts now may take, 0 for none."""
-        if self._closed or self._parted() > self._tolerance:
+        now = read_clocks(self._clock)
+        if self._closed or self._parted(now) > self._tolerance:
             return 0.0
-        return max(0.0, self.due)
+        return max(0.0, self._sent.monotonic + self._hold - now.monotonic)
 
     def check(self) -> float:
         """Return `left()`; raise `NotLeadingError` if it is 0."""
@@ -84,14 +85,13 @@ class LeaseFence:
             raise errors.NotLeadingError(self._why())
         return left
 
-    def _parted(self) -> float:
-        now = read_clocks(self._clock)
+    def _parted(self, now: ClockReading) -> float:
         return abs((now.wall - self._sent.wall) - (now.monotonic - self._sent.monotonic))
 
     def _why(self) -> str:
         if self._closed:
             return "the lease is no longer held"
-        if self._parted() > self._tolerance:
+        if self._parted(read_clocks(self._clock)) > self._tolerance:
             return "the clock has jumped since the lease was last renewed"
         return "the lease was not renewed in time"
 

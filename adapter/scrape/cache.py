@@ -20,6 +20,7 @@ from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomMetricInfo
+from adapter.model.timestamps import SECOND
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry, Registry
@@ -133,9 +134,10 @@ class ScrapedValues:
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.scraped is not None else None
 
-    def window_of(self, entry: CustomEntry) -> float:
-        """Return the seconds that a value covers: 0 for a gauge."""
-        return window_of(entry) * self._schedule.stretch
+    def span_of(self, entry: CustomEntry) -> int:
+        """Return the nanoseconds that a value covers, and the interval to the next one."""
+        interval = 0.0 if entry.rule.config.scrape is None else entry.rule.config.scrape.access.interval
+        return round((window_of(entry) * self._schedule.stretch + interval) * SECOND)
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
@@ -355,7 +357,7 @@ class ScrapedValues:
         try:
             body = await self._fetch(target.endpoint, buffer)
             await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
-            for path in self._paths(target):
+            for path in target.paths:
                 self._problems.expire("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
@@ -395,10 +397,5 @@ class ScrapedValues:
         await self._work.turns.finish(self._work.turns.start(namespace, steps))
 
     def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
-        for path in self._paths(target):
+        for path in target.paths:
             self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
-
-    def _paths(self, target: ScrapeTarget) -> Collection[str]:
-        return target.paths or {
-            entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None
-        }

@@ -304,7 +304,6 @@ class ScrapedEndpoints:
     def _select(self, group: EndpointGroup, target: EndpointTarget) -> None:
         """Have a target keep the series that the queries of its group need."""
         target.select(map(self.entry_of, group.wanted))
-        target.paths = self._paths(group)
 
     def _paths(self, group: EndpointGroup) -> frozenset[str]:
         entries = map(self.entry_of, group.wanted)

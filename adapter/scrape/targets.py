@@ -132,7 +132,7 @@ class ScrapeTarget:
     key: TargetKey
     endpoint: ScrapeEndpoint
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
-    paths: frozenset[str] = frozenset()  # of the rules that it is scraped for; empty for a pod of metrics
+    paths: frozenset[str] = frozenset()  # of the rules that it is scraped for
     series: PodSeries = field(default_factory=PodSeries)
     selections: Selections = field(default_factory=dict)
     keep: float = 0.0  # seconds of samples that its rates are computed over
@@ -145,10 +145,10 @@ class ScrapeTarget:
     job: ScrapeJob | None = None
     busy: bool = False
     gone: bool = False
+    namespace: str = field(init=False)
 
-    @property
-    def namespace(self) -> str:
-        return self.key[0]
+    def __post_init__(self) -> None:
+        self.namespace = self.key[0]
 
     def reset(self, reason: str) -> None:
         """Drop all series, because a sum must not lack one."""
@@ -163,6 +163,7 @@ class ScrapeTarget:
             (entry.rule.scraped, entry.series) for entry in wanted if entry.rule.scraped is not None
         )
         self.keep = max(map(window_of, wanted), default=0.0)
+        self.paths = frozenset(entry.rule.path for entry in wanted)
 
     def can_answer(self) -> bool:
         """Whether the series are those of the last good scrape."""

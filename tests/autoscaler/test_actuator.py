@@ -20,7 +20,6 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusWriter
 from adapter.model.autoscaling.documents import decode_object
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
@@ -43,10 +42,9 @@ class World:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.cluster = desk.cluster
-        self.scales = ScaleWriter(desk.writer)
         self.statuses = StatusWriter(desk.writer, desk.clock, desk.monitoring, desk.faults)
         self.events = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
-        self.actuator = ClusterActuator(self.scales, self.statuses, self.events)
+        self.actuator = ClusterActuator(desk.writer, self.statuses, self.events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)
         self.cluster.create(deployment("web", "default", 2))
@@ -103,8 +101,8 @@ def status(desired: int) -> HorizontalPodAutoscalerStatus:
 
 async def test_a_scale(world: World) -> None:
     target = world.target()
-    await world.actuator.acquire(KEY, target)
-    version = await world.actuator.put_scale(KEY, target, 5)
+    await world.actuator.acquire(target)
+    version = await world.actuator.put_scale(target, 5)
 
     assert (world.replicas(), version) == (5, world.target().resource_version)
     scale = await world.actuator.get_scale(target)
@@ -113,20 +111,20 @@ async def test_a_scale(world: World) -> None:
 
 async def test_a_scale_that_is_another_by_now(world: World) -> None:
     target = world.target()
-    await world.actuator.put_scale(KEY, target, 3)
+    await world.actuator.put_scale(target, 3)
     with pytest.raises(KubernetesError) as caught:
-        await world.actuator.put_scale(KEY, target, 5)
+        await world.actuator.put_scale(target, 5)
 
     assert (caught.value.status, world.replicas()) == (409, 3)
 
 
 async def test_a_shut_fence_goes_through(world: World) -> None:
     world.desk.gate.passes = 0
-    for actuator in (world.actuator, FileActuator(world.scales)):
+    for actuator in (world.actuator, FileActuator(world.desk.writer)):
         with pytest.raises(NotLeadingError):
-            await actuator.acquire(KEY, world.target())
+            await actuator.acquire(world.target())
         with pytest.raises(NotLeadingError):
-            await actuator.put_scale(KEY, world.target(), 5)
+            await actuator.put_scale(world.target(), 5)
     assert world.replicas() == 2
 
 
@@ -234,9 +232,9 @@ async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
 async def test_autoscalers_in_files_have_neither_status_nor_events(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actuator, autoscaler = FileActuator(world.scales), world.autoscaler
+    actuator, autoscaler = FileActuator(world.desk.writer), world.autoscaler
     caplog.set_level("INFO")
-    await actuator.put_scale(KEY, world.target(), 5)
+    await actuator.put_scale(world.target(), 5)
     actuator.status(autoscaler, status(5), ())
     actuator.event(autoscaler, RAISED)
     actuator.event(autoscaler, Event("Warning", "FailedGetPodsMetric", "no metrics"))

@@ -436,7 +436,8 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
             """Nothing."""
 
     # a pod cache that starts again
-    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]
+    work = work_of(bench)
+    work._subscriptions.follow(work.object.spec.scale_target_ref).pods = Unsynced()  # type: ignore[assignment]
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []

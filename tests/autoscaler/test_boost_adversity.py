@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
@@ -343,7 +342,7 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
     bench = BoostBench()
     server = bench.server
 
-    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(target: ScaleTarget, replicas: int) -> str:
         assert server.scales["web"].replicas == 4, "after the look there is nothing left to write"
         server.set("web", replicas, "fastpath", told=False)
         raise KubernetesError(0, RESET, "cut")
@@ -388,11 +387,11 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
     bench = BoostBench()
     server = bench.server
 
-    async def acquire(key: Key, target: ScaleTarget) -> None:
+    async def acquire(target: ScaleTarget) -> None:
         bench.want(6)
         bench.clock.seconds += 1
 
-    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(target: ScaleTarget, replicas: int) -> str:
         assert (server.scales["web"].replicas, replicas) == (4, 6)
         server.set("web", replicas, "fastpath", told=False)
         raise KubernetesError(0, RESET, "cut")
@@ -552,12 +551,12 @@ async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa:
 
     sent: list[int] = []
 
-    async def acquire(key: Key, target: ScaleTarget) -> None:
+    async def acquire(target: ScaleTarget) -> None:
         if not sent:
             bench.want(6)
             bench.clock.seconds += 1
 
-    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(target: ScaleTarget, replicas: int) -> str:
         sent.append(replicas)
         server.set("web", replicas, "fastpath", told=False)
         if replicas == 6:

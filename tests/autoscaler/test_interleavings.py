@@ -67,10 +67,10 @@ class Watched(Server):
         super().__init__()
         self.world = world
 
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a scale."""
         self.world.check(replicas)
-        return await super().put_scale(key, target, replicas)
+        return await super().put_scale(target, replicas)
 
 
 class World:

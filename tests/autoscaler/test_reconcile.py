@@ -40,16 +40,16 @@ class Writes:
         server.put_scale = self.put_scale  # type: ignore[method-assign]
         server.get_scale = self.get_scale  # type: ignore[method-assign]
 
-    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+    async def acquire(self, target: ScaleTarget) -> None:
         self.calls.append("slot")
-        await self._acquire(key, target)
+        await self._acquire(target)
         self.acquired()
 
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         self.calls.append(f"put {replicas}")
         if self.fail:
             raise self.fail.pop(0)
-        return await self._put(key, target, replicas)
+        return await self._put(target, replicas)
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
         self.calls.append("get")

@@ -12,6 +12,7 @@ import pytest
 from adapter.errors import InternalError, PrometheusError, ScrapeError
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
+from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
@@ -66,10 +67,10 @@ async def step(here: World, seconds: float = 1.0) -> None:
 # --- which pods -----------------------------------------------------------------------------------
 
 
-def window_of(here: World, metric: str) -> float:
+def span_of(here: World, metric: str) -> float:
     entry = here.scraped.entry_of(metric)
     assert entry is not None
-    return here.scraped.window_of(entry)
+    return here.scraped.span_of(entry) / SECOND
 
 
 @pytest.mark.parametrize(
@@ -129,14 +130,14 @@ async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> 
         assert here.scraped.entry_of("depth") is None
 
 
-async def test_the_window_that_a_value_speaks_for() -> None:
+async def test_the_span_that_a_value_speaks_for() -> None:
     async with scraping() as here:
         assert here.scraped.is_scraped("hits")
         assert (
             here.scraped.entry_of("hits")
             == here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="hits")]
         )
-        assert (window_of(here, "depth"), window_of(here, "hits")) == (0, 5)
+        assert (span_of(here, "depth"), span_of(here, "hits")) == (1, 6), "a window and an interval"
 
 
 async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> None:
@@ -430,7 +431,7 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
             await step(here, 4)
 
         assert read(here, "hits").values["a"] == (2, WALL + 20, False)
-        assert window_of(here, "hits") == 20
+        assert span_of(here, "hits") == 21
         here.clock.advance(9)
         assert not math.isnan(read(here).values["a"].value)
         here.clock.advance(0.001)

@@ -13,7 +13,6 @@ import msgspec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Reading, Settings, Unavailable
 from adapter.autoscaler.follower import Followers
-from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
@@ -99,11 +98,11 @@ class Server:
 
     # Actuator
 
-    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+    async def acquire(self, target: ScaleTarget) -> None:
         if self.turn is not None:
             await self.turn.wait()
 
-    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         name = target.path.split("/")[-2]
         if self.gate is not None:
             await self.gate.wait()

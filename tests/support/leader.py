@@ -17,11 +17,12 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.fence import LeaseFence
 from adapter.kubernetes.leader_election import Election, Elector
 from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseRecord
 from adapter.kubernetes.write.events import EventRecorder, Regarding
-from adapter.kubernetes.write.scale import ScaleReference, ScaleWriter
+from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -97,22 +98,25 @@ class Scaler:
     async def _scale(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
         """Follow the load as a scaler does: at once, without end, from the state that was last seen."""
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web/scale"
-        target = ScaleReference(path, self.namespace, "web")
+        target = ScaleTarget(0, 0, "", "", "", path)
         about = Regarding("autoscaling/v2", "HorizontalPodAutoscaler", self.namespace, "web", self._uid)
-        version, current = "", -1
+        current = -1
         while True:
             wanted = self._load()
             if wanted != current:
                 with contextlib.suppress(KubernetesError, NotLeadingError):
                     await scales.acquire(target)
-                    if not version:
-                        version = (await scales.get(path)).resource_version
+                    if not target.resource_version:
+                        target = target._replace(
+                            resource_version=(await scales.get_scale(target)).resource_version
+                        )
+                    wanted = self._load()
                     try:
-                        seen = await scales.put(target, self._load(), version)
+                        version = await scales.put_scale(target, wanted)
                     except KubernetesError:
-                        version = ""
+                        target = target._replace(resource_version="")
                         raise
-                    version, current = seen.resource_version, seen.replicas
+                    target, current = target._replace(resource_version=version), wanted
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
                     document = functools.partial(_document, current)
                     hpa = HPA.format(self.namespace)

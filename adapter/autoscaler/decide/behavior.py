@@ -61,10 +61,6 @@ class Normalized(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def _seconds(window: int) -> float:
-    return window / SECOND
-
-
 # -- without behavior ----------------------------------------------------------------------------------------
 
 
@@ -87,7 +83,7 @@ def normalize_legacy(
         replicas = cap
     else:
         replicas, reason = stable, "DesiredWithinRange"
-    told = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": _seconds(window)}
+    told = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
     steps: tuple[Step, ...] = (Step("stabilized", told),)
     if replicas != stable:
         by = {
@@ -123,9 +119,10 @@ def normalize(
     else:
         stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
     told: dict[str, float] = {"desired": wanted, "replicas": stable, "lowest": lowest, "highest": highest}
-    told |= {"upSeconds": _seconds(up.window), "downSeconds": _seconds(down.window)}
+    told |= {"upSeconds": up.window / SECOND, "downSeconds": down.window / SECOND}
     steps: tuple[Step, ...] = (Step("stabilized", told),)
-    replicas, reason, by = stable, "DesiredWithinRange", ""
+    replicas, reason = stable, "DesiredWithinRange"
+    by: Policy | str = ""
     if stable > current:
         limit, policy = raise_limit(current, up, history.ups, history.downs, now)
         limit = max(limit, current)
@@ -145,7 +142,7 @@ def normalize(
                 ("ScaleDownLimit", policy) if limits.lowest < limit else ("TooFewReplicas", "the minimum")
             )
     if by:
-        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
+        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
     # Strictly before both cuts: an entry on a cut counts in no window, and is not overwritten either.
     recorded = recommendations.recorded(wanted, now, min(up_cut, down_cut))
     return Normalized(replicas, stabilized, reason, replicas != stable, recorded, steps)
@@ -154,7 +151,7 @@ def normalize(
 _DISABLED = "a policy that is disabled"
 
 
-def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
+def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, Policy | str]:
     """Return the most replicas that the policies allow, maybe below `current`, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
@@ -164,7 +161,7 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     )
 
 
-def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
+def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, Policy | str]:
     """Return the fewest replicas that the policies allow, maybe negative, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
@@ -176,9 +173,9 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
 
 def _select(
     choose: Callable[[Sequence[int]], int], policies: Sequence[Policy], allowed: Sequence[int]
-) -> tuple[int, str]:
+) -> tuple[int, Policy | str]:
     limit = choose(allowed)
-    return limit, str(policies[allowed.index(limit)])
+    return limit, policies[allowed.index(limit)]
 
 
 def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:

@@ -219,12 +219,13 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
         replicas, reason = lowest, reason or _BELOW_MIN
         sync.steps.append(Step("raised", {"replicas": replicas}))
     if replicas == current:
+        sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
         return sync.end(current, statuses=wanted.statuses, error=error)
     return _rescale(sync, replicas, reason, wanted.statuses, error)
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
-    """Apply windows and limits, set their two conditions, and record the recommendation."""
+    """Apply windows and limits, set their condition, and record the recommendation."""
     spec, now, history = sync.spec, sync.now, sync.history
     current, limits = sync.observation.replicas, spec.limits
     if spec.up is None or spec.down is None:
@@ -233,7 +234,6 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
     else:
         normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
     sync.history = msgspec.structs.replace(history, recommendations=normalized.recommendations)
-    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
     sync.steps += normalized.steps
     return normalized

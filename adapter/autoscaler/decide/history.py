@@ -18,6 +18,7 @@ price is that for one period a change makes no room for its opposite; neither do
 HPA controller. A clock that was behind makes changes look older, so they are forgotten sooner by as much.
 """
 
+import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -41,6 +42,9 @@ class Recommendation(NamedTuple):
 
     replicas: int
     at: int
+
+
+_time = operator.itemgetter(1)
 
 
 class RecommendationList(msgspec.Struct, frozen=True, tag=True):
@@ -125,10 +129,6 @@ Recommendations = RecommendationList | RecommendationQueues
 
 def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
     return tuple(Recommendation(replicas, at + by) for replicas, at in entries)
-
-
-def _time(entry: Recommendation) -> int:
-    return entry.at
 
 
 def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendation, ...]:

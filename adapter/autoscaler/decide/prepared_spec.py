@@ -147,11 +147,8 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     down: Rules | None = None
     throughputs: Mapping[str, int] = {}
     opening: tuple[Step, ...] = ()
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """What each metric reads of each pod."""
-        return tuple(metric.source for metric in self.metrics)
+    sources: tuple[str, ...] = ()
+    """What each metric reads of each pod."""
 
     @property
     def longest_periods(self) -> tuple[int, int]:
@@ -176,16 +173,18 @@ def prepare(
                 tolerances[place] = rules.tolerance.approximate()
     metrics = spec.metrics or ()
     throughputs = {each.metric: each.pod_throughput.milli for each in pending}
+    prepared = tuple(_prepared(metric, meta.namespace, throughputs) for metric in metrics)
     return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
         limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
-        metrics=tuple(_prepared(metric, meta.namespace, throughputs) for metric in metrics),
+        metrics=prepared,
         band=band(*tolerances),
         settings=settings,
         has_outer_metric=any(metric.type in {"Object", "External"} for metric in metrics),
         up=up,
         down=down,
         throughputs=throughputs,
+        sources=tuple(metric.source for metric in prepared),
     )
 
 

@@ -46,6 +46,7 @@ from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, span_of
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
+from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.problems import UNFETCHED
@@ -128,7 +129,8 @@ class SourceFactory:
 
         if self._scraped is None:
             return open_feed()
-        return ScrapedPodsSource(self._scraped, metric, narrowed, subscriber, open_feed)
+        parts = matchers.from_selector(narrowed)
+        return ScrapedPodsSource(self._scraped, metric, parts, subscriber, open_feed)
 
     def _open_external(
         self, metric: str, narrowed: LabelSelector, subscriber: Subscriber

@@ -29,7 +29,7 @@ from adapter.model.coherence import heavier_cut, incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of
-from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
@@ -229,28 +229,24 @@ class ScrapedPodsSource:
 
     scraped: ScrapedValues
     metric: str
-    narrowed: LabelSelector
+    matchers: tuple[Matcher, ...]
+    """Those of the selector of the metric."""
     subscriber: Subscriber
     open_feed: Callable[[], PodsSource]
     fallback: PodsSource | None = None
     sampled: int | None = None
-
-    @property
-    def span(self) -> int | None:
-        """The time in nanoseconds that one scrape covers."""
-        entry = self.scraped.entry_of(self.metric)
-        if entry is None or entry.rule.config.scrape is None:
-            return None
-        return round((self.scraped.window_of(entry) + entry.rule.config.scrape.access.interval) * SECOND)
+    span: int | None = None
+    """The time in nanoseconds that one scrape covers."""
 
     def read(self, context: ReadContext) -> Reading:
         """Return the scraped values, and Prometheus' for pods without one."""
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.entry_of(self.metric)
+        self.span = None if entry is None else self.scraped.span_of(entry)
         if entry is None:
             return self._polled().read(context)
-        parts = matchers.from_selector(self.narrowed)
-        look = self.scraped.read(entry, self.subscriber.namespace, [pod.name for pod in context.pods], parts)
+        names = [pod.name for pod in context.pods]
+        look = self.scraped.read(entry, self.subscriber.key.namespace, names, self.matchers)
         read = self._read_values(entry, look)
         if isinstance(read, Unavailable):
             return read
@@ -312,7 +308,7 @@ class ScrapedPodsSource:
 
     def _why(self, entry: CustomEntry, name: str) -> str:
         """Return why a pod is not scraped, as the end of a sentence, "" if unknown."""
-        reason = self.scraped.reason_of(entry, self.subscriber.namespace, name)
+        reason = self.scraped.reason_of(entry, self.subscriber.key.namespace, name)
         return f": {reason}" if reason else ""
 
     def _fill(

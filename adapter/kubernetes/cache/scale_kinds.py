@@ -118,7 +118,9 @@ class TargetKind:
     def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
         """Return the reflector of a namespace, None without one or if it cannot succeed."""
         reflector = self.reflectors.get(namespace) or self.reflectors.get("")
-        return None if reflector is None or is_refused(reflector.error) else reflector
+        if reflector is None or (reflector.error is not None and is_refused(reflector.error)):
+            return None
+        return reflector
 
 
 class TargetKinds:
@@ -268,6 +270,6 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
     return found
 
 
-def is_refused(error: errors.KubernetesError | None) -> bool:
+def is_refused(error: errors.KubernetesError) -> bool:
     """Whether the API server refused a request. A kind whose list is refused is read one by one."""
-    return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
+    return 400 <= error.status < 500 and error.status not in {410, 429}

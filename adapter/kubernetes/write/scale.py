@@ -11,6 +11,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes import transport
 from adapter.kubernetes.cache import scale_codec
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded
@@ -26,41 +27,37 @@ class ScaleState(NamedTuple):
     uid: str = ""
 
 
-class ScaleReference(NamedTuple):
-    """The scale subresource of a target; `path` starts with ``/apis/``."""
-
-    path: str
-    namespace: str
-    name: str
-
-
 class ScaleWriter:
     """Reads and writes scales through a `Writer`. All calls raise `errors.KubernetesError`."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def acquire(self, scale: ScaleReference) -> None:
-        """Wait for the write slot of one `put`; `errors.NotLeadingError`."""
-        await self._writer.acquire(WriteKind.SCALE, scale.namespace, scale.name)
+    async def acquire(self, target: ScaleTarget) -> None:
+        """Wait for the write slot of one `put_scale`; `errors.NotLeadingError`."""
+        _, namespace, _, name, _ = target.path.rsplit("/", 4)
+        await self._writer.acquire(WriteKind.SCALE, namespace, name)
 
-    async def put(self, scale: ScaleReference, replicas: int, resource_version: str) -> ScaleState:
-        """Write a count decided from `resource_version`; return the scale after it. NotLeadingError."""
+    async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
+        """Write a count against the version of the target; return the new version. NotLeadingError."""
+        _, namespace, _, name, _ = target.path.rsplit("/", 4)
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": {
-                "name": scale.name,
-                "namespace": scale.namespace,
-                "resourceVersion": resource_version,
+                "name": name,
+                "namespace": namespace,
+                "resourceVersion": target.resource_version,
             },
             "spec": {"replicas": replicas},
         }
-        response = await self._writer.send(WriteKind.SCALE, "PUT", scale.path, msgspec.json.encode(document))
-        return _decode(response, f"update {scale.path}")
+        content = msgspec.json.encode(document)
+        response = await self._writer.send(WriteKind.SCALE, "PUT", target.path, content)
+        return _decode(response, f"update {target.path}").resource_version
 
-    async def get(self, path: str) -> ScaleState:
-        return _decode(await self._writer.client.get(path), f"get {path}")
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        """Return the scale as the API server has it."""
+        return _decode(await self._writer.client.get(target.path), f"get {target.path}")
 
 
 def is_superseded(error: errors.KubernetesError) -> bool:

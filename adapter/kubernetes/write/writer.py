@@ -68,6 +68,12 @@ class WriteRateLimiter:
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
         """Wait until the caller may make one write of that kind, about the object of that name."""
         queue = self._waiting[kind]
+        if self._timer is None:  # then no write waits
+            now = self._clock.monotonic()
+            self._refill(now)
+            if self._tokens >= 1 and now >= self._paused_until[kind]:
+                self._tokens -= 1
+                return
         place = asyncio.get_running_loop().create_future()
         queue.add(namespace, name, place)
         self._serve()
@@ -82,11 +88,14 @@ class WriteRateLimiter:
             self._serve()
             raise
 
+    def _refill(self, now: float) -> None:
+        self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
+        self._counted = now
+
     def _serve(self) -> None:
         """Grant the slots that are free, and set a timer for the next one."""
         now = self._clock.monotonic()
-        self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
-        self._counted = now
+        self._refill(now)
         open_now = [
             queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until
         ]

@@ -320,8 +320,9 @@ def test_limits(
     ],
 )
 def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
-    assert behavior.raise_limit(10, rules, (), (), NOW) == (up, by)
-    assert behavior.lower_limit(10, rules, (), (), NOW) == (down, by)
+    for limit, expected in ((behavior.raise_limit, up), (behavior.lower_limit, down)):
+        replicas, policy = limit(10, rules, (), (), NOW)
+        assert (replicas, str(policy)) == (expected, by)
 
 
 def test_policy_limits_out_of_32_bits() -> None:

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import (
-    ScaleReference,
     ScaleState,
     ScaleWriter,
     is_superseded,
@@ -23,7 +23,7 @@ from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 
-WEB = ScaleReference("/apis/apps/v1/namespaces/default/deployments/web/scale", "default", "web")
+WEB = ScaleTarget(2, 2, "app=web", "", "", "/apis/apps/v1/namespaces/default/deployments/web/scale")
 
 
 @pytest.fixture
@@ -43,17 +43,16 @@ def replicas(desk: Desk) -> int:
     return found
 
 
-async def write(desk: Desk, replicas: int, resource_version: str) -> ScaleState:
+async def write(desk: Desk, replicas: int, resource_version: str) -> str:
     scales = ScaleWriter(desk.writer)
     await scales.acquire(WEB)
-    return await scales.put(WEB, replicas, resource_version)
+    return await scales.put_scale(WEB._replace(resource_version=resource_version), replicas)
 
 
 async def test_one_put_and_no_get(desk: Desk) -> None:
     seen = await write(desk, 5, version(desk))
     assert replicas(desk) == 5
-    uid = desk.cluster.get("deployments", "web")["metadata"]["uid"]
-    assert seen == ScaleState(5, 0, "app=web", version(desk), uid)
+    assert seen == version(desk)
     assert (desk.asked("update", "deployments/scale"), desk.asked("get", "deployments/scale")) == (1, 0)
     assert desk.cluster.requests[-1].query["fieldManager"] == "fastpath"
     (entry,) = desk.cluster.get("deployments", "web")["metadata"]["managedFields"]
@@ -63,19 +62,20 @@ async def test_one_put_and_no_get(desk: Desk) -> None:
 
 
 async def test_a_scale_is_read(desk: Desk) -> None:
-    scale = await ScaleWriter(desk.writer).get(WEB.path)
-    assert (scale.replicas, scale.selector, scale.resource_version) == (2, "app=web", version(desk))
+    uid = desk.cluster.get("deployments", "web")["metadata"]["uid"]
+    scale = await ScaleWriter(desk.writer).get_scale(WEB)
+    assert scale == ScaleState(2, 0, "app=web", version(desk), uid)
 
 
 async def test_the_version_after_a_write_serves_the_next(desk: Desk) -> None:
     seen = await write(desk, 5, version(desk))
-    await write(desk, 6, seen.resource_version)
+    await write(desk, 6, seen)
     assert replicas(desk) == 6
 
 
 async def test_scaling_to_zero(desk: Desk) -> None:
-    seen = await write(desk, 0, version(desk))
-    assert (seen.replicas, replicas(desk)) == (0, 0)
+    await write(desk, 0, version(desk))
+    assert replicas(desk) == 0
 
 
 async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
@@ -111,12 +111,12 @@ async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
     """The write succeeded; the retry of the HTTP client meets a conflict, and the scale shows the count."""
     desk.cluster.lose_answers("update", "deployments/scale", 1)
     scales = ScaleWriter(desk.writer)
-    await scales.get(WEB.path)  # over the connection that will break
+    await scales.get_scale(WEB)  # over the connection that will break
     with pytest.raises(KubernetesError) as caught:
         await write(desk, 5, version(desk))
     assert is_superseded(caught.value)
     assert may_be_ours(caught.value)
-    assert (await scales.get(WEB.path)).replicas == replicas(desk) == 5
+    assert (await scales.get_scale(WEB)).replicas == replicas(desk) == 5
 
 
 async def test_a_connection_that_breaks_is_looked_after() -> None:
@@ -136,7 +136,7 @@ async def test_a_target_that_is_gone(desk: Desk) -> None:
 
 async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
     with pytest.raises(KubernetesError, match="response is not a Scale object"):
-        await ScaleWriter(desk.writer).get("/version")
+        await ScaleWriter(desk.writer).get_scale(WEB._replace(path="/version"))
 
 
 # --- the fence ----------------------------------------------------------------------------------------------
@@ -195,15 +195,16 @@ async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_tu
     writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]
 
     async def scale(namespace: str, name: str) -> None:
-        reference = ScaleReference(f"{namespace}/{name}", namespace, name)
-        await writer.acquire(reference)
-        await writer.put(reference, 5, "1")
+        path = f"/api/v1/namespaces/{namespace}/replicationcontrollers/{name}/scale"
+        target = WEB._replace(path=path, resource_version="1")
+        await writer.acquire(target)
+        await writer.put_scale(target, 5)
 
     tasks = [asyncio.create_task(scale("greedy", f"web{number}")) for number in range(1000)]
     await asyncio.sleep(1.05)
     tasks.append(asyncio.create_task(scale("victim", "web")))
     await asyncio.sleep(0.25)
-    assert "victim/web" in scales.paths
+    assert any("/victim/" in path for path in scales.paths)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
