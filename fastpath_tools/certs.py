@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
-from adapter.config.option_fields import Command, option, renamed
+from adapter.config.option_fields import Command, option, renamed, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices, visible
@@ -40,6 +40,7 @@ _LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "f
 MAX_DAYS = 3650
 
 _certificate = partial(option, group="Certificate")
+_certificate_text = partial(text_option, group="Certificate")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,17 +54,13 @@ class CertsOptions(GroupsOptions):
         "How many days certificate and authority are valid.",
         check=lambda days: "" if 1 <= days <= MAX_DAYS else f"expected 1 to {MAX_DAYS}",
     )
-    previous: str = _certificate(
-        FlagType.TEXT,
-        "",
+    previous: str = _certificate_text(
         "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle then "
         "holds them too, so that it can be applied before the certificate changes.",
         metavar="file",
         check=checks.is_given,
     )
-    out_dir: str = _certificate(
-        FlagType.TEXT,
-        "",
+    out_dir: str = _certificate_text(
         "Folder to write into, as a kustomize component; a new one, or one without these files. Without it "
         "all goes to standard output.",
         metavar="folder",
@@ -88,11 +85,9 @@ apply in the order that is printed then: the new certificate is trusted before i
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: CertsOptions) -> int:
     """Make certificates. InputError for a wrong command line and for files that cannot be used."""
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     service = options.reference
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     previous = _read_authorities(options.previous, now) if options.previous else b""

@@ -186,7 +186,6 @@ class Frame(NamedTuple):
             yield text(self.left - 8, self.y(mark) + 4, f"{mark:g}", anchor="end")
 
     def uprights(self, kind: str, instants: Iterable[float]) -> str:
-        """Return lines over the whole height."""
         return path(kind, (f"M{number(self.x(at))} {number(self.top)}v{self.height}" for at in instants))
 
     def times(self, y: float, words: Mapping[float, str]) -> Iterator[str]:
@@ -215,7 +214,6 @@ class Frame(NamedTuple):
         return path(kind, itertools.starmap(self._box, joined))
 
     def spans(self, kind: str, spans: Iterable[tuple[float, float]]) -> str:
-        """Return boxes over the whole height."""
         return self.boxes(kind, ((start, end, self.low, self.pods) for start, end in spans))
 
     def _box(self, start: float, end: float, low: float, high: float) -> str:
@@ -288,7 +286,6 @@ class Sheet:
         self.y += 6
 
     def render(self) -> str:
-        """Return the picture as a document."""
         height = number(self.y + 16)
         size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
         return "\n".join(

@@ -246,8 +246,6 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionOptions(CommandOptions):
-    """The shell, as the only argument."""
-
     shells: tuple[str, ...] = arguments(*_SCRIPTS)
 
 

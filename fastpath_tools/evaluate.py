@@ -6,7 +6,7 @@ one document for each document of the input, or with --explain lines for people.
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,8 +18,7 @@ from adapter.autoscaler.decide.decision import Decision, decide
 from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import command_line
-from adapter.config.option_fields import Command, CommandOptions, arguments, option
-from adapter.config.pflag import FlagType
+from adapter.config.option_fields import Command, CommandOptions, arguments, switch
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model import visible
@@ -30,13 +29,9 @@ from adapter.provider import text_files
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CommandOptions):
     files: tuple[str, ...] = arguments(are_files=True)
-    jsonl: bool = option(
-        FlagType.BOOL, "false", "Read one JSON document a line, and write one result a line.", group="Input"
-    )
+    jsonl: bool = switch("Read one JSON document a line, and write one result a line.", group="Input")
     output: str = command_line.output("json", "yaml", help_="Format of the results: json or yaml.")
-    explain: bool = option(
-        FlagType.BOOL, "false", "Print each step of the decision for people instead.", group="Output"
-    )
+    explain: bool = switch("Print each step of the decision for people instead.", group="Output")
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
@@ -60,11 +55,9 @@ _LINES = "JSON documents on lines of their own need --jsonl"
 _NO_LINES = "expected a JSON document on each line: give YAML, or JSON over several lines, without --jsonl"
 
 
-def main(argv: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: EvaluateOptions) -> int:
     """Evaluate documents; 0 when all were, 2 when one is not valid."""
-    options = command_line.read(COMMAND, argv)
-    if options is None:
-        return 0
     paths = command_line.given_files("evaluate", options.files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names may have any character, in every locale
         sys.stdout.reconfigure(encoding="utf-8")
@@ -182,7 +175,6 @@ _OPTIONS = ControllerOptions()
 
 
 def evaluate(given: EvaluateDocument) -> Decision:
-    """Decide what the autoscaler does with exactly this input."""
     autoscaler = prepare(given.hpa, (given.options or _OPTIONS).settings())
     return decide(autoscaler, evaluate_document.observe(given), given.remembered(), given.now)
 

@@ -1,15 +1,14 @@
 """`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
 
 import asyncio
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.option_fields import Command, arguments, option, renamed, replaced
+from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import visible
@@ -18,7 +17,6 @@ from fastpath_tools.live import scaler_access
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 
 _SHOWN = 10
-_NAME = re.compile(r"[^/]+/[^/]+")
 
 _START_PARTS = (
     ("scheduled", "created to scheduled"),
@@ -40,9 +38,6 @@ _STARTING = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(ScalerServiceOptions):
-    """The autoscaler, and the process whose journal is read."""
-
-    autoscalers: tuple[str, ...] = arguments()
     namespace: str = option(
         FlagType.TEXT,
         NAMESPACE,
@@ -59,16 +54,9 @@ class ExplainOptions(ScalerServiceOptions):
     )
     output: str = command_line.output("text", "json", help_="text, or json for the whole document.")
 
-    @property
-    def key(self) -> tuple[str, str]:
-        namespace, _, name = self.autoscalers[0].partition("/")
-        return namespace, name
-
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
-        given_name = " ".join(self.autoscalers)
-        if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):
-            yield Fault("NAMESPACE/NAME", given_name, "expected namespace and name, such as shop/web")
+        yield from self.name_faults()
 
 
 COMMAND = Command(
@@ -84,22 +72,15 @@ the Lease names, whose port it forwards with kubectl.
 )
 
 
-def main(argv: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: ExplainOptions) -> int:
     """Print what was decided and why; 1 if the scaler cannot be asked, 2 for a wrong command line."""
-    options = command_line.read(COMMAND, argv)
-    if options is None:
-        return 0
-    document = asyncio.run(fetch(options))
+    document = asyncio.run(scaler_access.fetch(options, options.namespace))
     if options.output == "json":
         command_line.show(command_line.to_json(document))
     else:
         command_line.show(visible.join(render(document, options.last)))
     return 0
-
-
-async def fetch(options: ExplainOptions) -> dict[str, Any]:
-    """Return what the process that leads shows of the autoscaler. RunError if that cannot be read."""
-    return await scaler_access.fetch(options, options.namespace, *options.key)
 
 
 def render(document: dict[str, Any], last: int = 0) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from adapter.model.autoscaling import boost
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from fastpath_tools.manifests import listed_at, mapping_at
 
 COLLECTOR = "kube-metrics-adapter"
 COLLECTED = "metric-config."
@@ -23,7 +24,7 @@ _ABSENT = "a metric without a value blocks every scale-down"
 
 def owner_of(tree: Mapping[str, Any]) -> str:
     """Return the object of another autoscaling project that manages an HPA, "" for none."""
-    labels = _mapping(_mapping(tree.get("metadata")).get("labels"))
+    labels = mapping_at(tree, "metadata", "labels")
     owners = (
         (str(each.get("apiVersion")), str(each.get("kind")), str(each.get("name"))) for each in _owners(tree)
     )
@@ -75,30 +76,25 @@ def boost_notes(tree: Mapping[str, Any]) -> Iterator[str]:
 
 def collected(tree: Mapping[str, Any]) -> list[str]:
     """Return the annotations of an HPA that ask kube-metrics-adapter for a metric."""
-    annotations = _mapping(_mapping(tree.get("metadata")).get("annotations"))
+    annotations = mapping_at(tree, "metadata", "annotations")
     return [name for name in annotations if name.startswith(COLLECTED)]
 
 
 def keda_metrics(tree: Mapping[str, Any]) -> list[str]:
     """Return the names of the external metrics that KEDA serves for an HPA."""
-    metrics = _mapping(tree.get("spec")).get("metrics")
     found = []
-    for each in metrics if isinstance(metrics, list) else []:
-        metric = _mapping(_mapping(_mapping(each).get("external")).get("metric"))
-        labels = _mapping(_mapping(metric.get("selector")).get("matchLabels"))
+    for each in listed_at(tree, "spec", "metrics"):
+        metric = mapping_at(each, "external", "metric")
         name = str(metric.get("name"))
-        if KEDA_LABEL in labels or _KEDA_METRIC.fullmatch(name):
+        if KEDA_LABEL in mapping_at(metric, "selector", "matchLabels") or _KEDA_METRIC.fullmatch(name):
             found.append(name)
     return found
 
 
 def scheduled(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return kind and name of the schedules of kube-metrics-adapter that an HPA reads."""
-    metrics = _mapping(tree.get("spec")).get("metrics")
-    described = [
-        _mapping(_mapping(_mapping(each).get("object")).get("describedObject"))
-        for each in (metrics if isinstance(metrics, list) else [])
-    ]
+    metrics = listed_at(tree, "spec", "metrics")
+    described = [mapping_at(each, "object", "describedObject") for each in metrics]
     return [
         (str(each.get("kind")), str(each.get("name")))
         for each in described
@@ -107,12 +103,7 @@ def scheduled(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _owners(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    listed = _mapping(tree.get("metadata")).get("ownerReferences")
-    return [_mapping(each) for each in listed] if isinstance(listed, list) else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return [mapping_at(each) for each in listed_at(tree, "metadata", "ownerReferences")]
 
 
 def _listed(what: str, names: list[str]) -> str:

@@ -8,23 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adapter.cli import command_line
-from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices, visible
 from adapter.model.apiservices import Finding, Owner
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightOptions(KubeconfigOptions, GroupsOptions):
-    """Which Service is to have which groups, and the cluster to ask."""
-
     groups: tuple[str, ...] = GROUPS(
         "",
         f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; "
@@ -63,18 +58,17 @@ READERS = {
 """The shipped ClusterRole with that permission."""
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: PreflightOptions) -> int:
     """Ask; 0 when every group that counts is free or ours, else 1.
 
     KubernetesError when the cluster cannot be asked.
     """
-    options = command_line.read(COMMAND, arguments)
-    return 0 if options is None else asyncio.run(_run(options))
+    return asyncio.run(_run(options))
 
 
 async def _run(options: PreflightOptions) -> int:
-    clock = SystemClock()
-    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+    async with cluster_options.connect(options) as client:
         found = {
             name: await registrations.fetch_registration(client, name)
             for name in apiservices.names_of(options.groups or apiservices.VERSIONS)

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from adapter.cli import command_line
 from adapter.cli.command_line import SourceText
-from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import Fault, InputError
-from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.schedules import documents
 from adapter.model.schedules.documents import FastPathSchedule
+from fastpath_tools import manifests
 
 
 def read_schedules(
@@ -45,21 +44,10 @@ def read_schedules(
 def _schedules_in(
     source: SourceText, namespace: str, left_out: Callable[[str], None], faults: list[Fault]
 ) -> Iterator[FastPathSchedule]:
-    for document in yaml_documents.read_documents(source.text, source.name):
-        if isinstance(document, InputError):
-            faults += document.faults
+    for given in manifests.objects_in(*source, faults):
+        tree = given.tree
+        if isinstance(tree, dict) and isinstance(kind := tree.get("kind"), str) and kind != documents.KIND:
+            left_out(f"{given.source}:{given.line}: {kind}")
             continue
-        for place, tree in autoscaler_documents.documents_in(document.value):
-            if (
-                isinstance(tree, dict)
-                and isinstance(kind := tree.get("kind"), str)
-                and kind != documents.KIND
-            ):
-                left_out(f"{source.name}:{document.line_of(place.rstrip('.'))}: {kind}")
-                continue
-            try:
-                yield documents.read_document(tree, namespace)
-            except InputError as error:
-                faults += (
-                    yaml_documents.located(fault, place, document, source.name) for fault in error.faults
-                )
+        with given.collecting(faults):
+            yield documents.read_document(tree, namespace)

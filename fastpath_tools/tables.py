@@ -1,6 +1,6 @@
 """Tables and figures as text: for a terminal as kubectl prints them, and in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 
 from adapter.model import timestamps
 
@@ -8,14 +8,21 @@ from adapter.model import timestamps
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as kubectl prints them: names to the left, numbers to the right, the head in capitals."""
     head, *below = rows
-    shown = [[cell.upper() for cell in head], *below]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    return ["   ".join(_aligned(row, widths)).rstrip() for row in shown]
+    return columns([[cell.upper() for cell in head], *below], range(1, len(head)), "   ")
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.rjust(width) if place else cell.ljust(width)
+def columns(rows: Sequence[Sequence[str]], right: Container[int], gap: str = "  ") -> list[str]:
+    """Return rows as lines, the columns `right` right-aligned; a row of one cell is a heading."""
+    whole = [row for row in rows if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=len(row) > 1))
+        ]
+        lines.append(gap.join(cells).rstrip())
+    return lines
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -23,6 +30,25 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     head, *below = ([cell.replace("|", "\\|") for cell in row] for row in rows)
     ruler = ["---", *("---:" for _ in head[1:])]
     return [f"| {' | '.join(row)} |" for row in (head, ruler, *below)]
+
+
+def page(
+    kind: str,
+    name: str,
+    about: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    *,
+    markdown: bool,
+) -> list[str]:
+    """Return what a table is about, the table, and notes on it, as text or as a section in Markdown."""
+    first, *others = about
+    if markdown:
+        lines = [f"### {kind} `{name}`", "", f"{first}.", *others, "", *markdown_table(rows)]
+        notes = [f"- {note}." for note in notes]
+    else:
+        lines = [f"{name}: {first}", *others, "", *text_table(rows)]
+    return [*lines, "", *notes] if notes else lines
 
 
 def share(part: float, whole: float) -> str:

@@ -1,8 +1,9 @@
 """What the verbs share: reading the command line, printing help and notices, reading input files."""
 
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
@@ -42,6 +43,20 @@ def read(command: Command[T], argv: Sequence[str]) -> T | None:
     for notice in notices:
         tell(command.verb, notice)
     return options
+
+
+def verb(command: Command[T]) -> Callable[[Callable[[T], int]], Callable[[Sequence[str]], int]]:
+    """Make the function of a verb from one of its options. Where help is asked for it returns 0."""
+
+    def decorate(run: Callable[[T], int]) -> Callable[[Sequence[str]], int]:
+        @functools.wraps(run)
+        def main(arguments: Sequence[str]) -> int:
+            options = read(command, arguments)
+            return 0 if options is None else run(options)
+
+        return main
+
+    return decorate
 
 
 def print_help(command: Command[T], argv: Sequence[str]) -> bool:

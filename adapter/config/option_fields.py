@@ -14,6 +14,7 @@ All faults of a command line are reported together, and no secret appears in a m
 """
 
 import dataclasses
+import functools
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -61,6 +62,11 @@ def option(
     flag = dataclasses.replace(flag, secret=secret, check=check or flag.check, choices=choices)
     read = pflag.read(flag, default) if default or type_ not in pflag.REPEATABLE else ()
     return field(default=read, repr=not secret, metadata={_FLAG: flag})
+
+
+text_option = functools.partial(option, FlagType.TEXT, "")
+list_option = functools.partial(option, FlagType.ARRAY, "")
+switch = functools.partial(option, FlagType.BOOL, "false")
 
 
 def arguments(*choices: str, are_files: bool = False) -> Any:

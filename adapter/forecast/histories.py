@@ -8,22 +8,19 @@ others out, and two namespaces do not take the same room from each other in turn
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from adapter.errors import PrometheusError
 from adapter.forecast.grid import Values
 from adapter.model.forecasts.job import MOST_VALUES, STEP, HistoryQuery
-from adapter.prometheus import range_query
 from adapter.simulate.recorded.history import Grid
 
 _UNUSED: Final = 2 * 3600
 """After so many seconds without a job an autoscaler is gone."""
 
-_SMALLEST_CHUNK: Final = 100
 
 Read = Callable[[str, int, int, int], dict[int, float]]
 """Returns the values of a query from a time to another, both included, by step; PrometheusError."""
@@ -133,23 +130,8 @@ def _read(promql: str, begin: int, end: int, read: Read) -> Values:
     values = np.full((end - begin) // STEP, np.nan)
     # What Prometheus has for an instant is the demand of the step that ends then.
     for chunk in Grid(begin + STEP, end + STEP, STEP).chunks():
-        for at, value in _ask(promql, chunk, read):
+        for at, value in read(promql, chunk.start, chunk.end - STEP, STEP).items():
             place = (at - begin) // STEP - 1
             if value >= 0 and 0 <= place < len(values):
                 values[place] = value
     return values
-
-
-def _ask(promql: str, chunk: Grid, read: Read) -> Iterator[tuple[int, float]]:
-    """Ask for a chunk, and for its halves if it is too much for Prometheus."""
-    start, end, step = chunk
-    try:
-        yield from read(promql, start, end - step, step).items()
-    except PrometheusError as error:
-        if not range_query.is_too_much(error) or chunk.points < 2 * _SMALLEST_CHUNK:
-            raise
-    else:
-        return
-    middle = start + chunk.points // 2 * step
-    yield from _ask(promql, Grid(start, middle, step), read)
-    yield from _ask(promql, Grid(middle, end, step), read)

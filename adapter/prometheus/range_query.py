@@ -23,6 +23,9 @@ ENDPOINT = "/api/v1/query_range"
 MOST_BYTES = 1024 * 1024
 """The largest answer: Prometheus answers with 11,000 points of a series at most, of some 45 bytes each."""
 
+SMALLEST_RANGE = 100
+"""The fewest points of a range that is read in place of a larger one."""
+
 _TOO_MUCH = ("too many samples", "exceeded maximum resolution")
 
 
@@ -66,12 +69,20 @@ class RangeReader:
 
 
 def read_range(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
-    """Return the values of a query as `RangeReader.read` does. Blocks."""
+    """Return the values of a query as `RangeReader.read` does. Blocks.
+
+    A range that is too much for the server is read in halves.
+    """
+    points = (end - start) // step + 1
     try:
         return _read(server, promql, start, end, step)
     except PrometheusError as error:
-        error.url = server.endpoint.shown(ENDPOINT)
-        raise
+        if not _is_too_much(error) or points < 2 * SMALLEST_RANGE:
+            error.url = server.endpoint.shown(ENDPOINT)
+            raise
+    middle = start + points // 2 * step
+    first = read_range(server, promql, start, middle - step, step)
+    return first | read_range(server, promql, middle, end, step)
 
 
 def is_unauthorized(error: PrometheusError) -> bool:
@@ -79,7 +90,7 @@ def is_unauthorized(error: PrometheusError) -> bool:
     return error.message.startswith("HTTP status 401")
 
 
-def is_too_much(error: PrometheusError) -> bool:
+def _is_too_much(error: PrometheusError) -> bool:
     """Tell whether a query over a shorter range may succeed."""
     return error.kind in {"timeout", "size"} or any(text in error.message for text in _TOO_MUCH)
 

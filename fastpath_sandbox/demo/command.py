@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.cli import command_line
@@ -40,11 +39,9 @@ nothing outside this machine and leaves nothing behind. Ctrl-C ends it.
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: DemoOptions) -> int:
     """Run the demo; 0 when it ends by itself or by Ctrl-C, 1 when a bounded run saw no value change."""
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     from rich.console import Console  # noqa: PLC0415 - the help needs none of it
 
     from fastpath_sandbox.demo import run  # noqa: PLC0415

@@ -24,6 +24,7 @@ from adapter.model.autoscaling.hpa import (
     with_defaults,
 )
 from fastpath_tools import origins
+from fastpath_tools.manifests import NOWHERE, mapping_at
 
 ADD, REMOVE, REPLACE, TEST = "add", "remove", "replace", "test"
 
@@ -75,9 +76,6 @@ _V1_STATUS = "currentCPUUtilizationPercentage"
 _V1_ANNOTATIONS = ("autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior")
 """Where the API server keeps, in its answers in autoscaling/v1, what that version has no fields for."""
 
-_NOWHERE = "a-namespace"
-"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`."""
-
 _PERCENT = 80
 """The API's default of a cpu target, in both versions."""
 
@@ -122,7 +120,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
     old = version == _V1
     if old and (faults := list(_v1_faults(tree))):
         raise InputError(faults)
-    read = documents.read_document(_converted(tree) if old else tree, _NOWHERE, floor_metric=True)
+    read = documents.read_document(_converted(tree) if old else tree, NOWHERE, floor_metric=True)
     name, metrics = read.metadata.name, read.spec.metrics or ()
     notes: list[str] = []
     operations = list(_annotate(tree["metadata"].get("annotations"), wish.mode))
@@ -256,7 +254,7 @@ def _plain(metric: MetricSpec) -> dict[str, Any]:
 
 def _v1_faults(tree: dict[str, Any]) -> Iterator[Fault]:
     """Yield what is wrong with the fields that autoscaling/v1 alone has, or that it lacks."""
-    spec, meta = _mapping(tree.get("spec")), _mapping(tree.get("metadata"))
+    spec = mapping_at(tree, "spec")
     percent = spec.get(_V1_TARGET)
     if percent is not None and (type(percent) is not int or not 1 <= percent < 2**31):
         expected = "expected a whole number greater than 0"
@@ -264,7 +262,7 @@ def _v1_faults(tree: dict[str, Any]) -> Iterator[Fault]:
     for name in ("metrics", "behavior"):
         if spec.get(name) is not None:
             yield Fault(f"spec.{name}", validation_errors.shown(spec[name]), f"only {HPA_API_VERSION} has it")
-    annotations = _mapping(meta.get("annotations"))
+    annotations = mapping_at(tree, "metadata", "annotations")
     for name in _V1_ANNOTATIONS:
         if annotations.get(name) is not None:
             advice = (
@@ -272,10 +270,6 @@ def _v1_faults(tree: dict[str, Any]) -> Iterator[Fault]:
                 "gives all of it"
             )
             yield Fault("metadata.annotations", name, advice)
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _converted(tree: dict[str, Any]) -> dict[str, Any]:

@@ -49,8 +49,6 @@ class Edited(NamedTuple):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out."""
-
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         return True
 
@@ -175,7 +173,6 @@ def _cut_comments(place: Any, key: Any) -> str:
 
 
 def _put_comments(place: Any, key: Any, below: str) -> None:
-    """Put comments below the last line of an entry."""
     place, key = _last(place, key)
     if token := _comment(place, key):
         token.value += below

@@ -6,14 +6,13 @@ byte, so the verb prints its own output unchanged.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.cli import command_line
-from adapter.config.option_fields import Command, CommandOptions, arguments, option
-from adapter.config.pflag import FlagType
+from adapter.config.option_fields import Command, CommandOptions, arguments, switch, text_option
 from adapter.config.yaml import documents, reader
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
@@ -27,20 +26,12 @@ from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
 @dataclass(frozen=True, kw_only=True)
 class BoostOptions(CommandOptions):
     files: tuple[str, ...] = arguments(are_files=True)
-    advise: bool = option(
-        FlagType.BOOL,
-        "false",
-        "Only report what Fastpath would do: adds an annotation, and no further metric.",
-    )
-    remove: bool = option(
-        FlagType.BOOL,
-        "false",
+    advise: bool = switch("Only report what Fastpath would do: adds an annotation, and no further metric.")
+    remove: bool = switch(
         "Remove the annotation and the metric. A default metric that was written out stays, and so does "
-        "autoscaling/v2: both mean the same as before.",
+        "autoscaling/v2: both mean the same as before."
     )
-    handshake: str = option(
-        FlagType.TEXT,
-        "",
+    handshake: str = text_option(
         f"Type of the added metric: {EXTERNAL}, or {OBJECT}, a metric of the autoscaler itself, for clusters "
         "where another server has the external metrics and for names over 63 characters. Without it "
         f"{EXTERNAL}; a metric that was added before stays as it is.",
@@ -86,11 +77,9 @@ A patch is made for the document as it is given. For an object of a cluster:
 )
 
 
-def main(argv: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: BoostOptions) -> int:
     """Print the manifest or the patch; InputError if any part of the file is not valid."""
-    options = command_line.read(COMMAND, argv)
-    if options is None:
-        return 0
     mode = "" if options.remove else "advise" if options.advise else "boost"
     (file,) = command_line.given_files("boost", options.files)
     source = command_line.read_source(file)

@@ -9,24 +9,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
-from adapter.errors import Fault, InputError
+from adapter.errors import Fault
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, as_hpa
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.schedules import documents as schedule_documents
+from fastpath_tools import manifests
 from fastpath_tools.check import boosted, saturation
 from fastpath_tools.check.saturation import Saturation
 from fastpath_tools.check.schedule_faults import GivenSchedule
 from fastpath_tools.live.preview import RulePreview
+from fastpath_tools.manifests import NOWHERE, ManifestObject
 
 TOLERANCE = 0.1
 """The default of the controller's flag and of Fastpath's, where `behavior` has none."""
-
-_NOWHERE = "a-namespace"
-"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`."""
 
 _POD = CrossVersionObjectReference("Pod", "", "v1")
 """What metrics of type Pods describe."""
@@ -35,16 +32,15 @@ _KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_do
 
 
 class CheckedAutoscaler(NamedTuple):
-    """An autoscaler, its document, and where it stands.
-
-    `prefix` is its path in the document, with a full stop.
-    """
+    """An autoscaler, and the object that it was read from."""
 
     autoscaler: FastPathAutoscaler
-    tree: Mapping[str, Any]
-    prefix: str
-    document: YAMLDocument
-    source: str
+    origin: ManifestObject
+
+    @property
+    def tree(self) -> Mapping[str, Any]:
+        tree: Mapping[str, Any] = self.origin.tree
+        return tree
 
     @property
     def kind(self) -> str:
@@ -56,9 +52,8 @@ class CheckedAutoscaler(NamedTuple):
     def fault(self, path: str, value: str, expected: str) -> Fault:
         """Return a fault at a path below the autoscaler; its sentence names the autoscaler."""
         meta = self.autoscaler.metadata
-        name = meta.name if meta.namespace == _NOWHERE else f"{meta.namespace}/{meta.name}"
-        fault = Fault(path, value, f"{name}: {expected}")
-        return documents.located(fault, self.prefix, self.document, self.source)
+        name = meta.name if meta.namespace == NOWHERE else f"{meta.namespace}/{meta.name}"
+        return self.origin.located(Fault(path, value, f"{name}: {expected}"))
 
 
 class Autoscalers(NamedTuple):
@@ -80,24 +75,17 @@ def read(text: str, source: str) -> Autoscalers | None:
     given: list[CheckedAutoscaler] = []
     schedules: list[GivenSchedule] = []
     faults: list[Fault] = []
-    for document in documents.read_documents(text, source):
-        if isinstance(document, InputError):
-            faults += document.faults
+    for each in manifests.objects_in(text, source, faults):
+        is_schedule = isinstance(each.tree, dict) and each.tree.get("kind") == schedule_documents.KIND
+        if not is_schedule and not autoscaler_documents.kind_of(each.tree):
             continue
-        for prefix, tree in autoscaler_documents.documents_in(document.value):
-            is_schedule = isinstance(tree, dict) and tree.get("kind") == schedule_documents.KIND
-            if not isinstance(tree, dict) or not (is_schedule or autoscaler_documents.kind_of(tree)):
-                continue
-            is_manifest = True
-            try:
-                if is_schedule:
-                    schedule = schedule_documents.read_document(tree)
-                    schedules.append(GivenSchedule(schedule, prefix, document, source))
-                else:
-                    autoscaler = autoscaler_documents.read_document(tree, _NOWHERE, floor_metric=True)
-                    given.append(CheckedAutoscaler(autoscaler, tree, prefix, document, source))
-            except InputError as error:
-                faults += (documents.located(each, prefix, document, source) for each in error.faults)
+        is_manifest = True
+        with each.collecting(faults):
+            if is_schedule:
+                schedules.append(GivenSchedule(schedule_documents.read_document(each.tree), each))
+            else:
+                autoscaler = autoscaler_documents.read_document(each.tree, NOWHERE, floor_metric=True)
+                given.append(CheckedAutoscaler(autoscaler, each))
     return Autoscalers(tuple(given), tuple(schedules), tuple(faults)) if is_manifest else None
 
 

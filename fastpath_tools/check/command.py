@@ -39,11 +39,9 @@ _NO_SAMPLE = (
 _NO_RULE = Fault("rules", "", "the files have no rule, so nothing is served")
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: CheckOptions) -> int:
     """Check files; `COMMAND` has the exit statuses."""
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     if options.print_config:
         command_line.show_file(rules_files.render_config(options.config))
         return 0
@@ -147,10 +145,7 @@ async def _report_resource_rules(
     reports = []
     for made in preview.preview_resource_rules(ruleset.resource):
         asked = await prometheus.ask(made.main.everything) if prometheus and made.main.promql else None
-        warnings = [
-            *lint_query.check_resource_query(made),
-            *_problems(made.path, asked, made, unreachable),
-        ]
+        warnings = [*lint_query.check_resource_query(made), *_problems(made.path, asked, made, unreachable)]
         if isinstance(asked, QueryResult) and not asked.samples:
             warnings.append(Fault(made.path, "", _NO_SAMPLE, made.config.source, made.config.line))
         reports.append(Report(made, warnings, asked))

@@ -33,7 +33,6 @@ class Value(NamedTuple):
 
 
 def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
-    """Return what a sample is served as."""
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
@@ -248,9 +247,8 @@ def lacks_a_part(metric: str, lost: int, number: int) -> str:
     """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
     return (
         f"{lost} of {counted(number, 'value', 'values')} of {metric} are not numbers, so every request "
-        f"fails: "
-        "the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the rule: "
-        "zero serves NaN as 0, drop serves the rest"
+        "fails: the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the "
+        "rule: zero serves NaN as 0, drop serves the rest"
     )
 
 

@@ -109,10 +109,7 @@ class Inquiry:
         return result
 
     async def follow(
-        self,
-        lines: list[str],
-        promql: str,
-        show: Callable[[Sample], str] = report.show_sample,
+        self, lines: list[str], promql: str, show: Callable[[Sample], str] = report.show_sample
     ) -> Sequence[Sample]:
         """Return the samples of a query that only looks for a cause; an error is noted and counts as none."""
         lines.append(f"extra query {promql}")

@@ -101,11 +101,8 @@ def _references(made: RulePreview) -> Iterator[Finding]:
             continue
         number = re.match(r"[0-9]+(?=[A-Za-z_])", bare)
         advice = f": write ${{{number[0]}}} to end the name of the group" if number else ""
-        yield (
-            "name.as",
-            f"${{{name}}}" if braced else f"${name}",
-            f"name.matches has no such group, so this is empty{advice}",
-        )
+        written = f"${{{name}}}" if braced else f"${name}"
+        yield "name.as", written, f"name.matches has no such group, so this is empty{advice}"
 
 
 def _series(made: RulePreview) -> Iterator[Finding]:
@@ -115,23 +112,17 @@ def _series(made: RulePreview) -> Iterator[Finding]:
     unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
     if unwritable:
         number = counted(len(unwritable), "series name is", "series names are")
-        yield (
-            "seriesQuery",
-            "",
-            (
-                f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can "
-                "write without quotes, of letters, digits, underscores and colons"
-            ),
+        sentence = (
+            f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can write "
+            "without quotes, of letters, digits, underscores and colons"
         )
+        yield "seriesQuery", "", sentence
     if not made.known:
         yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
     elif not made.series:
         if names := len(made.known) - len(unwritable):
-            yield (
-                "seriesFilters",
-                "",
-                f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC",
-            )
+            sentence = f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC"
+            yield "seriesFilters", "", sentence
     else:
         for label, resource in made.rule.converter.by_label.items():
             # of an external rule's labels only the one for namespaces is ever used

@@ -49,11 +49,8 @@ def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
         try:
             parsed = parsing.parse(example.promql)
         except ValueError as error:
-            yield (
-                "metricsQuery",
-                matchers.shorten(example.promql),
-                f"this PromQL does not parse: {_unparsed(example, error)}",
-            )
+            sentence = f"this PromQL does not parse: {_unparsed(example, error)}"
+            yield "metricsQuery", matchers.shorten(example.promql), sentence
             return
         yield from _check_expressions(parsed, "metricsQuery")
         yield from _check_windows(example.promql, parsed, scrape_interval)
@@ -68,11 +65,8 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
     try:
         selector = parse_selector(text)
     except ValueError as error:
-        yield (
-            "seriesQuery",
-            matchers.shorten(text),
-            f"Prometheus will refuse this: {matchers.shorten(str(error))}",
-        )
+        sentence = f"Prometheus will refuse this: {matchers.shorten(str(error))}"
+        yield "seriesQuery", matchers.shorten(text), sentence
         return
     yield from _check_expressions(selector, "seriesQuery")
 
@@ -108,8 +102,7 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if _LEADING_COMMA.search(example.promql):
         return (
             "a comma has no matcher before it; put <<.LabelMatchers>> last between the braces, because it "
-            "may "
-            "be empty"
+            "may be empty"
         )
     reason = matchers.shorten(str(error))
     return (

@@ -106,7 +106,6 @@ def _trace(
 
 
 def steps(traced: RuleTrace) -> list[str]:
-    """Return one line for each step of a rule, in order."""
     if traced.error:
         return [f"the series could not be read: {traced.error}"]
     if not traced.matched:
@@ -245,8 +244,7 @@ def _renamed(case: MissingCase) -> str:
             if any(each.name == case.metric for each in series):
                 return (
                     f"{traced.place} serves the series {case.metric} as {name}: request that name, or change "
-                    f"its "
-                    "name.as"
+                    "its name.as"
                 )
     return ""
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.option_fields import Command, arguments, flags_of, option
+from adapter.config.option_fields import Command, arguments, flags_of, option, switch, text_option
 from adapter.config.options import (
     ClusterOptions,
     ProcessOptions,
@@ -22,8 +22,11 @@ from adapter.config.options import (
 )
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from fastpath_tools.live.cluster_options import prometheus_url
 
 _checking = partial(option, group="Checking")
+_checking_switch = partial(switch, group="Checking")
+_checking_text = partial(text_option, group="Checking")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,29 +34,22 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     """What to check and how; `config` holds all files."""
 
     files: tuple[str, ...] = arguments(are_files=True)
-    why: str = _checking(
-        FlagType.TEXT,
-        "",
-        "Explain step by step why this metric is served or is not. Needs --prometheus-url.",
-        metavar="metric",
+    why: str = _checking_text(
+        "Explain step by step why this metric is served or is not. Needs --prometheus-url.", metavar="metric"
     )
-    object: str = _checking(
-        FlagType.TEXT,
-        "",
+    object: str = _checking_text(
         "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind "
         "without namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external "
         "metric: the namespace of the autoscaler.",
         metavar="object",
     )
-    selector: str = _checking(
-        FlagType.TEXT,
-        "",
+    selector: str = _checking_text(
         "With --object: a label selector. It selects objects where NAME is *, and series of an external "
         "metric.",
         metavar="selector",
     )
-    metric_selector: str = _checking(
-        FlagType.TEXT, "", "With --object: the metric selector of a custom metric.", metavar="selector"
+    metric_selector: str = _checking_text(
+        "With --object: the metric selector of a custom metric.", metavar="selector"
     )
     scrape_interval: float = _checking(
         FlagType.DURATION,
@@ -61,22 +57,14 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
         "How often your Prometheus scrapes, for the warnings about windows.",
         check=checks.above_zero,
     )
-    strict: bool = _checking(FlagType.BOOL, "false", "Exit with status 2 for warnings too, as for faults.")
-    print_config: bool = _checking(
-        FlagType.BOOL,
-        "false",
-        "Print the rules file that the prometheus-community chart makes of its values, and nothing else.",
+    strict: bool = _checking_switch("Exit with status 2 for warnings too, as for faults.")
+    print_config: bool = _checking_switch(
+        "Print the rules file that the prometheus-community chart makes of its values, and nothing else."
     )
     output: str = command_line.output("text", "json", help_="text, or json for one JSON document.")
-    prometheus_url: str = option(
-        FlagType.TEXT,
-        "",
+    prometheus_url: str = prometheus_url(
         "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
-        "not asked.",
-        group="Prometheus",
-        metavar="url",
-        check=checks.prometheus_url,
-        secret=True,
+        "not asked."
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:

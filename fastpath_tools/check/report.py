@@ -65,7 +65,6 @@ class Summary:
         return "\n".join([*blocks, ", ".join(counts)]) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """Return the same report for programs."""
         of_rules = [report for report in self.reports if report.preview.api != RESOURCE]
         of_resources = [report for report in self.reports if report.preview.api == RESOURCE]
         return {

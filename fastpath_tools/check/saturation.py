@@ -106,14 +106,9 @@ def check(made: RulePreview, others: Sequence[RulePreview]) -> Iterator[tuple[st
         if advice
         else "read a queue, or requests that arrive, as well"
     )
-    yield (
-        "metricsQuery",
-        found.series,
-        (
-            f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: "
-            f"{remedy}"
-        ),
-    )
+    bound = f"cannot exceed {found.gauge.bound}"
+    sentence = f"{bound}, so at full load it does not say how much more is needed: {remedy}"
+    yield "metricsQuery", found.series, sentence
 
 
 def of_rule(made: RulePreview) -> Saturation | None:

@@ -1,5 +1,7 @@
 """Windows that overlap and whose floor is above the ceiling of the other: the floor wins there."""
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,64 +40,39 @@ def find(schedules: Sequence[Schedule], start: int, meet: Callable[[int, int], b
     `meet` tells whether an autoscaler gets the floors of one schedule and the ceilings of another, by their
     numbers. Windows that recur are followed for HORIZON seconds. A single one counts whenever it is.
     """
-    spans = _ConflictSpans(schedules, start)
-    listed = [
-        Place(number, index)
+    placed = {
+        Place(number, index): (window, schedule)
         for number, schedule in enumerate(schedules)
-        for index, _ in enumerate(schedule.windows)
-    ]
-    for one in listed:
-        floor = spans.window(one).floor
-        for other in listed:
-            ceiling = spans.window(other).ceiling
-            if floor is None or ceiling is None or floor <= ceiling:
-                continue
-            if meet(one.schedule, other.schedule):
-                at = _first_overlap(spans, one, other)
-                if at is not None:
-                    yield Conflict(one, other, at)
+        for index, window in enumerate(schedule.windows)
+    }
+
+    @functools.cache  # the same steps are compared with those of other windows
+    def spans(place: Place, begin: int) -> list[ActiveSpan]:
+        return windows.spans_of(*placed[place], begin, begin + _STEP)
+
+    for one, other in itertools.product(placed, repeat=2):
+        floor, ceiling = placed[one][0].floor, placed[other][0].ceiling
+        if floor is None or ceiling is None or floor <= ceiling or not meet(one.schedule, other.schedule):
+            continue
+        first, limit = _range(start, placed[one], placed[other])
+        for begin in range(first, limit, _STEP):
+            ones, others = spans(one, begin), spans(other, begin)
+            at = _meet(ones, others, begin)
+            if at is not None and at < limit:
+                yield Conflict(one, other, at)
+            if at is not None or max(len(ones), len(others)) > _OFTEN:
+                break
 
 
-class _ConflictSpans:
-    """The spans of windows, a step at a time; those of the first steps are kept for other pairs."""
-
-    def __init__(self, schedules: Sequence[Schedule], start: int) -> None:
-        self.start = start
-        self._schedules = schedules
-        self._kept: dict[tuple[Place, int], list[ActiveSpan]] = {}
-
-    def window(self, place: Place) -> Window:
-        return self._schedules[place.schedule].windows[place.window]
-
-    def within(self, place: Place, start: int, end: int) -> list[ActiveSpan]:
-        key = place, start
-        if key not in self._kept:
-            schedule = self._schedules[place.schedule]
-            self._kept[key] = windows.spans_of(self.window(place), schedule, start, end)
-        return self._kept[key]
-
-    def single(self, place: Place) -> ActiveSpan | None:
-        """Return the span of a window that is active once."""
-        times = self.window(place).times
-        return times.span(self._schedules[place.schedule].zone) if isinstance(times, SingleWindow) else None
-
-
-def _first_overlap(spans: _ConflictSpans, one: Place, other: Place) -> int | None:
-    start, end = spans.start, None
-    for place in (one, other):
-        span = spans.single(place)
-        if span is not None:
+def _range(start: int, *placed: tuple[Window, Schedule]) -> tuple[int, int]:
+    """Return from when to when two windows can overlap; one that is single bounds it."""
+    end = None
+    for window, schedule in placed:
+        if isinstance(window.times, SingleWindow):
+            span = window.times.span(schedule.zone)
             start = max(start, span.begin)
             end = span.end if end is None else min(end, span.end)
-    limit = start + HORIZON if end is None else min(end, start + HORIZON)
-    for begin in range(start, limit, _STEP):
-        ones, others = (spans.within(place, begin, begin + _STEP) for place in (one, other))
-        at = _meet(ones, others, begin)
-        if at is not None:
-            return at if at < limit else None
-        if max(len(ones), len(others)) > _OFTEN:
-            return None
-    return None
+    return start, start + HORIZON if end is None else min(end, start + HORIZON)
 
 
 def _meet(ones: Sequence[ActiveSpan], others: Sequence[ActiveSpan], start: int) -> int | None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.config.yaml import documents as yaml_documents
-from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import local_time
@@ -12,15 +10,14 @@ from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.schedules.windows import Window
 from fastpath_tools.check import schedule_conflicts as conflicts
 from fastpath_tools.check.schedule_conflicts import Conflict
+from fastpath_tools.manifests import ManifestObject
 
 
 class GivenSchedule(NamedTuple):
-    """A schedule and where it stands: `prefix` is its path in the document, with a full stop."""
+    """A schedule, and the object that it was read from."""
 
     found: FastPathSchedule
-    prefix: str
-    document: YAMLDocument
-    source: str
+    origin: ManifestObject
 
     @property
     def name(self) -> str:
@@ -28,8 +25,7 @@ class GivenSchedule(NamedTuple):
 
     def fault(self, path: str, value: str, expected: str) -> Fault:
         """Return a fault at a path below the schedule; its sentence names the schedule."""
-        fault = Fault(path, value, f"{self.name}: {expected}")
-        return yaml_documents.located(fault, self.prefix, self.document, self.source)
+        return self.origin.located(Fault(path, value, f"{self.name}: {expected}"))
 
 
 def faults_of(given: Sequence[GivenSchedule]) -> Iterator[Fault]:

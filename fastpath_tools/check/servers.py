@@ -27,7 +27,6 @@ class ClusterReader:
         self._client = client
 
     async def catalogue(self) -> Catalogue:
-        """Return the kinds of object that it has."""
         return await fetch_catalogue(self._client)
 
     async def names(

@@ -11,24 +11,20 @@ from typing import Any, NamedTuple
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
-from adapter.config.option_fields import Command, CommandOptions, arguments, option
-from adapter.config.pflag import FlagType
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
+from adapter.config.option_fields import Command, CommandOptions, arguments, switch
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from fastpath_tools import origins
-from fastpath_tools.convert import conversion, drafts, keda, scaling_schedules
+from fastpath_tools import manifests, origins
+from fastpath_tools.convert import conversion, keda, scaling_schedules
 from fastpath_tools.convert.conversion import Converted
+from fastpath_tools.manifests import ManifestObject, mapping_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(CommandOptions):
     files: tuple[str, ...] = arguments(are_files=True)
-    back: bool = option(
-        FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."
-    )
+    back: bool = switch("Print the HorizontalPodAutoscaler for each FastPathAutoscaler.")
 
 
 COMMAND = Command(
@@ -60,19 +56,17 @@ standard input.
 )
 
 
-def main(argv: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: ConvertOptions) -> int:
     """Convert documents; 0 if all autoscalers were, 2 if one is not valid or the files have no autoscaler.
 
     With status 2 nothing is printed.
     """
-    options = command_line.read(COMMAND, argv)
-    if options is None:
-        return 0
     faults: list[Fault] = []
-    found: list[_Object] = []
+    found: list[ManifestObject] = []
     for file in command_line.given_files("convert", options.files):
         try:
-            found += _objects(command_line.read_source(file), faults)
+            found += manifests.objects_in(*command_line.read_source(file), faults)
         except InputError as error:
             faults += error.faults
     made = list(_convert(found, faults, back=options.back))
@@ -91,25 +85,7 @@ _SOURCES = (
 )
 
 
-class _Object(NamedTuple):
-    """An object of a file; `place` is its path in the document with a final dot, or ""."""
-
-    tree: Any
-    place: str
-    document: YAMLDocument
-    source: str
-
-
-def _objects(source: command_line.SourceText, faults: list[Fault]) -> Iterator[_Object]:
-    for document in documents.read_documents(source.text, source.name):
-        if isinstance(document, InputError):
-            faults += document.faults
-            continue
-        for place, tree in autoscaler_documents.documents_in(document.value):
-            yield _Object(tree, place, document, source.name)
-
-
-def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> Iterator[str]:
+def _convert(found: Sequence[ManifestObject], faults: list[Fault], *, back: bool) -> Iterator[str]:
     """Yield the successors of objects as YAML.
 
     Objects of other kinds are named and left out; `faults` grows with what is wrong.
@@ -119,21 +95,17 @@ def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> It
         [each.tree for each in found if scaling_schedules.is_scaling_schedule(each.tree)],
     )
     now = int(SystemClock().wall())
-    for tree, place, document, source in found:
-        where = f"{source}:{document.line_of(place.rstrip('.'))}"
-        line = f"{where}: {_named(tree)}"
-        try:
-            converted = _successors(tree, files, now, back=back)
-        except InputError as error:
-            faults += (documents.located(fault, place, document, source) for fault in error.faults)
-            continue
-        if not converted:
-            for reason in (not back and keda.reasons_left_out(tree)) or ["left out"]:
-                command_line.tell("convert", f"{line}: {reason}")
-        for each in converted:
-            for note in each.notes:
-                command_line.tell("convert", f"{line}: {note}")
-            yield command_line.to_yaml(_listed(each.document))
+    for given in found:
+        line = f"{given.source}:{given.line}: {_named(given.tree)}"
+        with given.collecting(faults):
+            converted = _successors(given.tree, files, now, back=back)
+            if not converted:
+                for reason in (not back and keda.reasons_left_out(given.tree)) or ["left out"]:
+                    command_line.tell("convert", f"{line}: {reason}")
+            for each in converted:
+                for note in each.notes:
+                    command_line.tell("convert", f"{line}: {note}")
+                yield command_line.to_yaml(_listed(each.document))
 
 
 class _Files(NamedTuple):
@@ -174,8 +146,7 @@ def _autoscaler_of(
 ) -> str:
     """Return the name of the autoscaler of a target, "" for none."""
     for tree in autoscalers:
-        meta = drafts.mapping_at(tree, "metadata")
-        target = drafts.mapping_at(drafts.mapping_at(tree, "spec"), "scaleTargetRef")
+        meta, target = mapping_at(tree, "metadata"), mapping_at(tree, "spec", "scaleTargetRef")
         kinds = [each.get("kind") or "Deployment" for each in (target, reference)]
         same = kinds[0] == kinds[1] and target.get("name") == reference.get("name")
         if same and (meta.get("namespace") or None) == namespace:
@@ -184,11 +155,9 @@ def _autoscaler_of(
 
 
 def _named(tree: object) -> str:
-    """Return what a document is, as far as it says."""
     if not isinstance(tree, dict):
         return "not an object"
-    meta = tree.get("metadata")
-    name = meta.get("name") if isinstance(meta, dict) else None
+    name = mapping_at(tree, "metadata").get("name")
     return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)
 
 

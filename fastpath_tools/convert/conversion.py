@@ -30,24 +30,15 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
 )
 from adapter.model.forecasts import spec as forecast_spec
-
-_NOWHERE = "a-namespace"
-"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not part of the result."""
+from fastpath_tools.manifests import NOWHERE
 
 _KEPT = frozenset({"name", "namespace", "labels", "annotations"})
 
-SERVER_SET = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "generation",
-        "managedFields",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
+_SERVER_FIELDS = """
+creationTimestamp deletionGracePeriodSeconds deletionTimestamp generation managedFields resourceVersion
+selfLink uid
+"""
+SERVER_SET = frozenset(_SERVER_FIELDS.split())
 """Metadata that an API server sets; it means nothing for another object."""
 
 _OWN_FIELDS = ("syncPeriod", "mode", "fallback", "pendingCapacity", "forecast")
@@ -111,14 +102,14 @@ def to_native(tree: dict[str, Any]) -> Converted:
 
 def _placed(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a document without the namespace that stands in for none."""
-    if plain["metadata"]["namespace"] == _NOWHERE:
+    if plain["metadata"]["namespace"] == NOWHERE:
         del plain["metadata"]["namespace"]
     return plain
 
 
 def _read_without_floor(tree: dict[str, Any]) -> tuple[FastPathAutoscaler, list[str]]:
     """Return the autoscaler of a document without the metric of boost, and notes on that."""
-    autoscaler = documents.read_document(tree, _NOWHERE, floor_metric=True)
+    autoscaler = documents.read_document(tree, NOWHERE, floor_metric=True)
     notes = []
     metrics = autoscaler.spec.metrics or ()
     remaining = tuple(metric for metric in metrics if not fastpath_autoscaler.floor_source(metric))

@@ -1,10 +1,10 @@
 """What differs between the times at which another scaler is active and those of the windows written for it.
 
-A week is compared by a clock that is never set. The changes of the clock in the year after now are compared
-on their own, minute by minute. Times that differ from year to year are compared over that year.
+A week is compared by a clock that is never set, and the year after now by the clock of the zone: what
+differs there and in no week is due to changes of the clock. Times that differ from year to year are compared
+over that year alone.
 """
 
-import bisect
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -20,7 +20,6 @@ ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[ActiveSpan]]
 
 YEAR = 366 * DAY
 _MOST_NAMED = 4
-_AROUND_CHANGE = 36 * 3600
 _HOUR = 3600
 
 
@@ -140,40 +139,19 @@ def _either_way(
 
 
 def _at_changes(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
-    """Yield a sentence for each time around a change of the clock at which one is active and not the other.
-
-    What differs in every week at that time is left out.
-    """
-    week = _both(compared, WEEK_START, WEEK_START + WEEK, UTC)
-    for change in local_time.transitions(now, now + YEAR, zone):
-        start, end = change - _AROUND_CHANGE, change + _AROUND_CHANGE
-        both = _both(compared, start, end, zone)
-        minutes: tuple[list[ActiveSpan], list[ActiveSpan]] = ([], [])
-        for at in range(start, end, 60):
-            original, schedule = (_covers(spans, at) for spans in both)
-            local = _in_reference_week(local_time.local_at(at, zone))
-            usual = tuple(_covers(spans, local) for spans in week)
-            if original != schedule and (original, schedule) != usual:
-                minutes[schedule].append(ActiveSpan(at, at + 60))
-        before, after = (local_time.offset_at(at, zone) for at in (change - 1, change))
-        way = "forward" if after > before else "back"
-        day = f"{local_time.local_at(change - 1, zone):%a %Y-%m-%d}"
-        for who, other, listed in (
-            (f"{compared.name} is", "the schedule is", minutes[False]),
-            ("the schedule is", f"{compared.name} is", minutes[True]),
-        ):
-            if more := union(listed, start, end):
-                named = _listed(more, lambda span: _offset_span(span, zone))
-                yield f"the clock is set {way} on {day}: {who} active {named}; {other} not"
-
-
-def _covers(spans: Sequence[ActiveSpan], instant: int) -> bool:
-    place = bisect.bisect_right(spans, instant, key=lambda span: span.begin) - 1
-    return place >= 0 and instant < spans[place].end
-
-
-def _in_reference_week(local: datetime) -> int:
-    return WEEK_START + local.weekday() * DAY + local.hour * _HOUR + local.minute * 60
+    """Yield how the year after now differs where no week does: the clock is set then."""
+    start = now // 60 * 60
+    week = _either_way(compared, *_both(compared, WEEK_START, WEEK_START + WEEK, UTC))
+    usual = {(who, _week_span(span)) for who, _, more in week for span in _joined(more)}
+    for who, other, more in _either_way(compared, *_both(compared, start, start + YEAR, zone)):
+        unusual = [
+            span
+            for span in more
+            if start < span.begin and span.end < start + YEAR and (who, _week_span(span, zone)) not in usual
+        ]
+        if unusual:
+            named = _listed(unusual, lambda span: _offset_span(span, zone))
+            yield f"the clock is set: {who} active {named}; {other} not"
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -193,10 +171,10 @@ def _listed(spans: Sequence[ActiveSpan], write: Callable[[ActiveSpan], str]) -> 
     return f"{named} and {more} more times" if more > 0 else named
 
 
-def _week_span(span: ActiveSpan) -> str:
+def _week_span(span: ActiveSpan, zone: ZoneInfo = UTC) -> str:
     if span == (WEEK_START, WEEK_START + WEEK):
         return "always"
-    begin, end = (local_time.local_at(at, UTC) for at in span)
+    begin, end = (local_time.local_at(at, zone) for at in span)
     return _written(begin, end, "%a %H:%M")
 
 
@@ -219,7 +197,7 @@ def _with_offset(at: int, zone: ZoneInfo) -> str:
     minutes = local_time.offset_at(at, zone) // 60
     hours, rest = divmod(abs(minutes), 60)
     sign = "-" if minutes < 0 else "+"
-    return f"{local_time.local_at(at, zone):%a %H:%M}{sign}{hours:02d}:{rest:02d}"
+    return f"{local_time.local_at(at, zone):%a %Y-%m-%d %H:%M}{sign}{hours:02d}:{rest:02d}"
 
 
 def _hours(spans: Sequence[ActiveSpan]) -> str:

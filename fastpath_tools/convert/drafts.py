@@ -13,8 +13,7 @@ from adapter.model.schedules import documents, local_time
 from adapter.model.schedules.documents import BY_START, KIND
 from fastpath_tools.convert.conversion import SERVER_SET, Converted
 from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
-
-_NOWHERE = "a-namespace"
+from fastpath_tools.manifests import NOWHERE, mapping_at
 
 
 class WindowDraft(NamedTuple):
@@ -50,7 +49,7 @@ def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
         entries = [each for each in draft.windows if each.zone.key == key]
         name = draft.name if key == zones[0] else f"{draft.name}-{_slug(key)}"
         document = _document(draft, name, entries)
-        read = documents.read_document(document, _NOWHERE)
+        read = documents.read_document(document, NOWHERE)
         yield Converted(document, tuple(_report(draft.scaler, entries, read.schedule, now)))
 
 
@@ -85,25 +84,18 @@ def _slug(key: str) -> str:
     return "".join(sign if sign.isalnum() else "-" for sign in key.lower()).strip("-")
 
 
+def refuse(faults: list[Fault], path: str, value: object, expected: str) -> None:
+    """Add a fault with a value as people write it."""
+    shown = "absent" if value is None else autoscaler_documents.shown(value)
+    faults.append(Fault(path, shown, expected))
+
+
 def zone_of(name: object, path: str, faults: list[Fault]) -> ZoneInfo | None:
     """Return the zone of a name of the tz database; else None and a fault."""
     if isinstance(name, str) and (zone := local_time.read_zone(name)) is not None:
         return zone
-    shown = "absent" if name is None else autoscaler_documents.shown(name)
-    faults.append(Fault(path, shown, "expected a time zone of the tz database such as Europe/Berlin"))
+    refuse(faults, path, name, "expected a time zone of the tz database such as Europe/Berlin")
     return None
-
-
-def mapping_at(tree: object, key: str) -> dict[str, Any]:
-    """Return a mapping of a document, an empty one where it is absent."""
-    found = tree.get(key) if isinstance(tree, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def listed_at(tree: object, key: str) -> list[Any]:
-    """Return a list of a document, an empty one where it is absent."""
-    found = tree.get(key) if isinstance(tree, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def integer_at(tree: dict[str, Any], key: str, path: str, faults: list[Fault], default: int | None) -> int:
@@ -112,8 +104,7 @@ def integer_at(tree: dict[str, Any], key: str, path: str, faults: list[Fault], d
     text = value.strip() if isinstance(value, str) else str(value)
     if not isinstance(value, bool) and text.removeprefix("-").isdecimal() and len(text) <= 10:
         return int(text)
-    shown = "absent" if value is None else autoscaler_documents.shown(value)
-    faults.append(Fault(path, shown, "expected an integer"))
+    refuse(faults, path, value, "expected an integer")
     return 0
 
 

@@ -8,17 +8,35 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from adapter.errors import Fault
-from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
-from fastpath_tools.convert import cron, drafts, keda_cron, keda_notes
+from fastpath_tools.convert import cron, drafts, keda_cron
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
+from fastpath_tools.manifests import listed_at, mapping_at
 
 SCALED_OBJECT = "ScaledObject"
 
 _DEFAULT_MOST = 100
 _DEFAULT_COOLDOWN = 300
 _TOLERANCE = 0.1
+
+_GROUP = "autoscaling.keda.sh/"
+_PAUSED, _PAUSED_REPLICAS = f"{_GROUP}paused", f"{_GROUP}paused-replicas"
+_PAUSED_WAYS = {f"{_GROUP}paused-scale-in": "scaleDown", f"{_GROUP}paused-scale-out": "scaleUp"}
+_FALSE = frozenset({"false", "f", "0"})
+
+_BEHAVIOR = "spec.advanced.horizontalPodAutoscalerConfig.behavior"
+_RESTORED = "spec.advanced.restoreToOriginalReplicaCount"
+
+_FIELDS = """
+spec.cooldownPeriod spec.fallback spec.idleReplicaCount spec.maxReplicaCount spec.minReplicaCount
+spec.scaleTargetRef.apiVersion spec.scaleTargetRef.kind spec.scaleTargetRef.name
+spec.triggers[].metadata.desiredReplicas spec.triggers[].metadata.end spec.triggers[].metadata.start
+spec.triggers[].metadata.timezone spec.triggers[].metricType spec.triggers[].type
+"""
+_ANNOTATIONS = (f"metadata.annotations.{name}" for name in (_PAUSED, *_PAUSED_WAYS))
+READ = frozenset({*_ANNOTATIONS, _BEHAVIOR, _RESTORED, *_FIELDS.split()})
+"""The fields that make a schedule, or a note of their own."""
 
 AutoscalerOf = Callable[[dict[str, Any], str | None], str]
 """From a target reference and a namespace to the name of its autoscaler in the files, "" for none."""
@@ -34,7 +52,7 @@ def is_scaled_object(tree: object) -> bool:
 
 def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
     """Return the cron triggers of a ScaledObject with their indices."""
-    triggers = drafts.listed_at(drafts.mapping_at(tree, "spec"), "triggers")
+    triggers = listed_at(tree, "spec", "triggers")
     return [(index, each) for index, each in enumerate(triggers) if drafts.of_type(each, "cron")]
 
 
@@ -45,11 +63,11 @@ def reasons_left_out(tree: Any) -> list[str]:
     """
     if not is_scaled_object(tree):
         return []
-    if paused := keda_notes.paused(tree):
-        return [f"left out: {paused}, which a floor would change: convert it without the annotation"]
+    if why := paused(tree):
+        return [f"left out: {why}, which a floor would change: convert it without the annotation"]
     if cron_triggers(tree):
         return []
-    spec = drafts.mapping_at(tree, "spec")
+    spec = mapping_at(tree, "spec")
     types = ", ".join(str(each.get("type")) for each in _others(spec)) or "none"
     lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
     reason = (
@@ -57,7 +75,7 @@ def reasons_left_out(tree: Any) -> list[str]:
         f"maxReplicas {highest} and a metric for each trigger ({types}), and delete the {SCALED_OBJECT} "
         "before you apply it"
     )
-    return [reason, *keda_notes.autoscaler_notes(tree)]
+    return [reason, *autoscaler_notes(tree)]
 
 
 def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list[Converted]:
@@ -66,19 +84,17 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     The report of the last schedule ends with what concerns the whole document.
     """
     faults: list[Fault] = []
-    spec = drafts.mapping_at(tree, "spec")
+    spec = mapping_at(tree, "spec")
     name, namespace = drafts.named(tree, faults)
-    modifiers = drafts.mapping_at(drafts.mapping_at(spec, "advanced"), "scalingModifiers")
+    modifiers = mapping_at(spec, "advanced", "scalingModifiers")
     if modifiers.get("formula"):
         expected = "expected no formula: it computes with the value of the cron trigger, which a floor is not"
-        faults.append(
-            Fault("spec.advanced.scalingModifiers.formula", documents.shown(modifiers["formula"]), expected)
-        )
+        drafts.refuse(faults, "spec.advanced.scalingModifiers.formula", modifiers["formula"], expected)
     entries = [entry for index, each in cron_triggers(tree) for entry in _entry(index, each, faults)]
     lowest = drafts.integer_at(spec, "minReplicaCount", "spec.minReplicaCount", faults, 0)
     highest = drafts.integer_at(spec, "maxReplicaCount", "spec.maxReplicaCount", faults, _DEFAULT_MOST)
     drafts.check(faults)
-    reference = drafts.mapping_at(spec, "scaleTargetRef")
+    reference = mapping_at(spec, "scaleTargetRef")
     existing = autoscaler_of(reference, namespace)
     targets = [{"kind": KIND, "name": existing or name}]
     draft = ScheduleDraft("KEDA", name, namespace, targets, False, entries)
@@ -91,7 +107,7 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
         )
     else:
         notes.append(_missing_autoscaler(name, spec, (lowest, highest)))
-    notes += [*keda_notes.autoscaler_notes(tree), *drafts.left_out(tree, keda_notes.READ)]
+    notes += [*autoscaler_notes(tree), *drafts.left_out(tree, READ)]
     made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes))
     return made
 
@@ -99,20 +115,18 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
 def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator[WindowDraft]:
     path = f"spec.triggers[{index}]"
     before = len(faults)
-    meta = drafts.mapping_at(trigger, "metadata")
+    meta = mapping_at(trigger, "metadata")
     zone = drafts.zone_of(meta.get("timezone"), f"{path}.metadata.timezone", faults)
     start = _expression(meta, "start", path, faults)
     end = _expression(meta, "end", path, faults)
     replicas = drafts.integer_at(meta, "desiredReplicas", f"{path}.metadata.desiredReplicas", faults, None)
     if len(faults) == before and replicas < 1:
-        faults.append(Fault(f"{path}.metadata.desiredReplicas", str(replicas), "expected 1 or more"))
+        drafts.refuse(faults, f"{path}.metadata.desiredReplicas", replicas, "expected 1 or more")
     if trigger.get("metricType", "AverageValue") != "AverageValue":
         expected = "expected AverageValue: with another type KEDA multiplies the count at every sync"
-        faults.append(Fault(f"{path}.metricType", documents.shown(trigger["metricType"]), expected))
+        drafts.refuse(faults, f"{path}.metricType", trigger["metricType"], expected)
     if start is not None and start == end:
-        faults.append(
-            Fault(f"{path}.metadata.end", documents.shown(meta["end"]), "expected another than start")
-        )
+        drafts.refuse(faults, f"{path}.metadata.end", meta["end"], "expected another than start")
     if len(faults) > before:
         return
     assert zone is not None
@@ -122,8 +136,7 @@ def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator
     try:
         windows = keda_cron.windows_of(read)
     except ValueError as error:
-        given = f"{meta['start']} to {meta['end']}"
-        faults.append(Fault(f"{path}.metadata", documents.shown(given), str(error)))
+        drafts.refuse(faults, f"{path}.metadata", f"{meta['start']} to {meta['end']}", str(error))
         return
     named = drafts.with_names(windows, f"cron-{index + 1}")
     label = f"trigger {index + 1} ({replicas} replicas, {zone.key})"
@@ -135,8 +148,7 @@ def _expression(meta: dict[str, Any], key: str, path: str, faults: list[Fault]) 
     try:
         return cron.read(text if isinstance(text, str) else "")
     except ValueError as error:
-        shown = "absent" if text is None else documents.shown(text)
-        faults.append(Fault(f"{path}.metadata.{key}", shown, str(error)))
+        drafts.refuse(faults, f"{path}.metadata.{key}", text, str(error))
         return None
 
 
@@ -176,7 +188,7 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -
 def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         each
-        for each in drafts.listed_at(spec, "triggers")
+        for each in listed_at(spec, "triggers")
         if isinstance(each, dict) and not drafts.of_type(each, "cron")
     ]
 
@@ -196,7 +208,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]) -> str:
-    reference = drafts.mapping_at(spec, "scaleTargetRef")
+    reference = mapping_at(spec, "scaleTargetRef")
     target = f"{reference.get('kind') or 'Deployment'} {reference.get('name')}"
     lowest, highest = limits
     metric = "" if _others(spec) else " Without a metric of its own it scales on cpu at 80 %."
@@ -204,3 +216,35 @@ def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]
         f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "
         f"and maxReplicas {highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"
     ).removesuffix(".")
+
+
+def paused(tree: object) -> str:
+    """Return how a ScaledObject is paused, "" for one that is not."""
+    annotations = mapping_at(tree, "metadata", "annotations")
+    if _PAUSED_REPLICAS in annotations:
+        return f"{_PAUSED_REPLICAS} keeps it at {annotations[_PAUSED_REPLICAS]} replicas"
+    return f"{_PAUSED} keeps its count" if _is_set(annotations, _PAUSED) else ""
+
+
+def autoscaler_notes(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield what the autoscaler needs, because a schedule has no field for it."""
+    annotations = mapping_at(tree, "metadata", "annotations")
+    for name, rules in _PAUSED_WAYS.items():
+        if _is_set(annotations, name):
+            yield f"annotation {name}: the autoscaler needs spec.behavior.{rules}.selectPolicy: Disabled"
+    spec = mapping_at(tree, "spec")
+    advanced = mapping_at(spec, "advanced")
+    behavior = mapping_at(advanced, "horizontalPodAutoscalerConfig").get("behavior")
+    if behavior is not None:
+        yield f"{_BEHAVIOR}: the autoscaler needs spec.behavior: {drafts.whole(behavior)}"
+    if (fallback := spec.get("fallback")) is not None:
+        yield (
+            f"spec.fallback: {drafts.whole(fallback)}: the autoscaler needs spec.fallback of type Floor with "
+            "these replicas, and scales nothing down while a metric is absent"
+        )
+    if advanced.get("restoreToOriginalReplicaCount"):
+        yield f"{_RESTORED}: KEDA sets the count back when it is deleted: set it to false before that"
+
+
+def _is_set(annotations: dict[str, Any], name: str) -> bool:
+    return name in annotations and str(annotations[name]).lower() not in _FALSE

@@ -20,24 +20,19 @@ from fastpath_tools.convert import drafts
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
 from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, single_window
+from fastpath_tools.manifests import listed_at, mapping_at
 
 NAMESPACED, CLUSTER = "ScalingSchedule", "ClusterScalingSchedule"
 SCALER = "kube-metrics-adapter"
 
-_READ = frozenset(
-    {
-        "spec.scalingWindowDurationMinutes",
-        "spec.schedules[].type",
-        "spec.schedules[].value",
-        "spec.schedules[].durationMinutes",
-        "spec.schedules[].date",
-        "spec.schedules[].endDate",
-        "spec.schedules[].period.startTime",
-        "spec.schedules[].period.endTime",
-        "spec.schedules[].period.days",
-        "spec.schedules[].period.timezone",
-    }
-)
+_FIELDS = """
+spec.scalingWindowDurationMinutes
+spec.schedules[].type spec.schedules[].value spec.schedules[].durationMinutes
+spec.schedules[].date spec.schedules[].endDate
+spec.schedules[].period.startTime spec.schedules[].period.endTime
+spec.schedules[].period.days spec.schedules[].period.timezone
+"""
+_READ = frozenset(_FIELDS.split())
 """The fields that make a schedule, or notes of their own."""
 
 _DEFAULT_ZONE = "Europe/Berlin"
@@ -86,7 +81,7 @@ def convert(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], now: in
             "replicas a value is"
         )
         faults.append(Fault("metadata.name", name, expected))
-    spec = drafts.mapping_at(tree, "spec")
+    spec = mapping_at(tree, "spec")
     entries = _entries(spec, faults, notes)
     ramp = drafts.integer_at(
         spec, "scalingWindowDurationMinutes", "spec.scalingWindowDurationMinutes", faults, _DEFAULT_RAMP
@@ -128,21 +123,21 @@ def _readers(
         reader_name, reader_namespace = drafts.named(tree, [])
         if kind == NAMESPACED and reader_namespace != namespace:
             continue
-        for metric in drafts.listed_at(drafts.mapping_at(tree, "spec"), "metrics"):
+        for metric in listed_at(tree, "spec", "metrics"):
             if not _is_of(metric, kind, name):
                 continue
-            source = drafts.mapping_at(metric, "object")
-            milli = _milli(drafts.mapping_at(source, "target").get("averageValue"))
+            source = mapping_at(metric, "object")
+            milli = _milli(mapping_at(source, "target").get("averageValue"))
             if milli is None:
                 expected = f"expected a positive averageValue in the metric of {HPA_KIND} {reader_name}"
                 faults.append(Fault("metadata.name", name, expected))
                 continue
-            metric_name = str(drafts.mapping_at(source, "metric").get("name"))
+            metric_name = str(mapping_at(source, "metric").get("name"))
             yield Reader(reader_name, reader_namespace, metric_name, milli)
 
 
 def _is_of(metric: object, kind: str, name: str) -> bool:
-    described = drafts.mapping_at(drafts.mapping_at(metric, "object"), "describedObject")
+    described = mapping_at(metric, "object", "describedObject")
     return (described.get("kind"), described.get("name")) == (kind, name)
 
 
@@ -153,8 +148,8 @@ def without_replaced(
     _, namespace = drafts.named(tree, [])
     read = [(each["kind"], *drafts.named(each, [])) for each in schedules]
     near = [(kind, name) for kind, name, where in read if kind == CLUSTER or where == namespace]
-    spec = drafts.mapping_at(tree, "spec")
-    listed = drafts.listed_at(spec, "metrics")
+    spec = mapping_at(tree, "spec")
+    listed = listed_at(spec, "metrics")
     left = [metric for metric in listed if not any(_is_of(metric, *each) for each in near)]
     names = [metric["object"]["metric"]["name"] for metric in listed if metric not in left]
     if not names:
@@ -177,11 +172,11 @@ def _milli(value: object) -> int | None:
 
 
 def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> list[_ScalingEntry]:
-    listed = drafts.listed_at(spec, "schedules")
+    listed = listed_at(spec, "schedules")
     zones = [
         each["period"]["timezone"]
         for each in listed
-        if isinstance(drafts.mapping_at(each, "period").get("timezone"), str) and each["period"]["timezone"]
+        if isinstance(mapping_at(each, "period").get("timezone"), str) and each["period"]["timezone"]
     ]
     found: list[_ScalingEntry] = []
     for index, each in enumerate(listed):
@@ -219,12 +214,11 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
 def _repeating(
     tree: dict[str, Any], duration: int, path: str, label: str, value: int, faults: list[Fault]
 ) -> _ScalingEntry | None:
-    period = drafts.mapping_at(tree, "period")
+    period = mapping_at(tree, "period")
     zone = drafts.zone_of(period.get("timezone") or _DEFAULT_ZONE, f"{path}.period.timezone", faults)
     days = period.get("days")
     if not isinstance(days, list) or not days or any(day not in DAYS for day in days):
-        shown = "absent" if days is None else documents.shown(days)
-        faults.append(Fault(f"{path}.period.days", shown, f"expected days: {', '.join(DAYS)}"))
+        drafts.refuse(faults, f"{path}.period.days", days, f"expected days: {', '.join(DAYS)}")
         return None
     begin = _time(period.get("startTime"), f"{path}.period.startTime", faults)
     end = _time(period["endTime"], f"{path}.period.endTime", faults) if period.get("endTime") else None
@@ -258,8 +252,7 @@ def _one_time(
 def _time(text: object, path: str, faults: list[Fault]) -> int | None:
     match = _TIME.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        shown = "absent" if text is None else documents.shown(text)
-        faults.append(Fault(path, shown, "expected HH:MM from 00:00 to 23:59"))
+        drafts.refuse(faults, path, text, "expected HH:MM from 00:00 to 23:59")
         return None
     return int(match[1]) * 60 + int(match[2])
 
@@ -268,8 +261,7 @@ def _date(text: object, path: str, faults: list[Fault]) -> int | None:
     try:
         return timestamps.read_instant(text if isinstance(text, str) else "") // SECOND
     except ValueError:
-        shown = "absent" if text is None else documents.shown(text)
-        faults.append(Fault(path, shown, "expected an instant such as 2026-11-27T07:00:00Z"))
+        drafts.refuse(faults, path, text, "expected an instant such as 2026-11-27T07:00:00Z")
         return None
 
 
@@ -277,7 +269,7 @@ def _date(text: object, path: str, faults: list[Fault]) -> int | None:
 
 
 def _notes(tree: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterator[str]:
-    spec = drafts.mapping_at(tree, "spec")
+    spec = mapping_at(tree, "spec")
     if ramp > 0:
         default = "" if spec.get("scalingWindowDurationMinutes") is not None else ", its default"
         yield (
@@ -285,7 +277,7 @@ def _notes(tree: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterat
             f"after it (scalingWindowDurationMinutes{default}); the schedule ends at once, and ready: "
             "ByStart begins it earlier by the time that pods take to be Ready"
         )
-    periods = [drafts.mapping_at(each, "period") for each in drafts.listed_at(spec, "schedules")]
+    periods = [mapping_at(each, "period") for each in listed_at(spec, "schedules")]
     if any(period and not period.get("timezone") for period in periods):
         yield (
             f"period.timezone is absent: {_DEFAULT_ZONE}, the default of "

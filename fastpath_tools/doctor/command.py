@@ -30,7 +30,7 @@ from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files
 from fastpath_tools.live import prometheus as prometheus_reader
 from fastpath_tools.live.api_objects import HPA
-from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
 from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
 from fastpath_tools.live.sources import SourceReader
 
@@ -52,14 +52,12 @@ class Found(NamedTuple):
     unread: str = ""
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: DoctorOptions) -> int:
     """Examine; 0 without a fault, 1 for faults.
 
     KubernetesError if the autoscalers cannot be read, InputError for the command line.
     """
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
@@ -91,9 +89,7 @@ async def _run(options: DoctorOptions) -> Found:
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            cluster_options.connect(options, clock, problems, request_timeout=_SECONDS)
-        )
+        client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_SECONDS))
         prometheus = None
         if options.prometheus_url:
             prometheus = await prometheus_reader.open_prometheus(
@@ -133,7 +129,10 @@ class Doctor:
         chosen = [each for each in hpas if not name or each.metadata.name == name]
         fast_chosen = [each for each in fpas if not name or each.metadata.name == name]
         if not chosen and not fast_chosen:
-            await self._miss(namespace, name, unread)
+            if namespace:
+                await self._cluster.check_namespace(namespace)
+            if name:
+                raise absent(namespace, name, read)
         leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
         return Found(
             tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
@@ -155,15 +154,6 @@ class Doctor:
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             starts = None if isinstance(target, Unread) else target.starts
             return diagnosis.examine_fast(fpa, _rivals_of(fpa, hpas, fpas), leaders, starts)
-
-    async def _miss(self, namespace: str, name: str, unread: str) -> None:
-        """Raise RunError if a namespace or an autoscaler is named that is not there."""
-        if namespace:
-            await self._cluster.check_namespace(namespace)
-        if name and unread:
-            raise RunError(f"there is no {HPA_KIND} {namespace}/{name}, and {KIND}s cannot be read: {unread}")
-        if name:
-            raise RunError(f"there is no {HPA_KIND} and no {KIND} {namespace}/{name}")
 
     async def _examine(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
@@ -263,7 +253,6 @@ def _owner(hpa: HPA) -> str:
 
 
 def _label(metric: MetricSpec) -> str:
-    """Return what a metric is called in the report."""
     if metric.container_resource is not None:
         return f"{metric.container_resource.name} of container {metric.container_resource.container}"
     if metric.resource is not None:

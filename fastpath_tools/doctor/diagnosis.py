@@ -34,7 +34,6 @@ class Examination(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Namespace/name."""
         return f"{self.facts.hpa.metadata.namespace}/{self.facts.hpa.metadata.name}"
 
     @property
@@ -44,7 +43,6 @@ class Examination(NamedTuple):
 
     @property
     def state(self) -> State:
-        """The worst state of a hop."""
         order = list(State)
         return max((each.state for each in self.hops()), key=order.index)
 
@@ -52,18 +50,15 @@ class Examination(NamedTuple):
         return (*self.before, *(hop for chain in self.chains for hop in chain.hops), *self.after)
 
     def total(self, chain: MetricChain) -> Total:
-        """Return how long the way through one metric takes."""
         return total((*self.before, *chain.hops, *self.after))
 
     @property
     def slowest(self) -> Total:
-        """The total of the slowest metric."""
         totals = [self.total(chain) for chain in self.chains]
         return max(totals, key=lambda each: each.took.usual) if totals else total((*self.before, *self.after))
 
 
 def examine(facts: Facts) -> Examination:
-    """Return the diagnosis of a HorizontalPodAutoscaler."""
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
     before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
@@ -110,7 +105,6 @@ class FastExamination(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Namespace/name."""
         return f"{self.fpa.metadata.namespace}/{self.fpa.metadata.name}"
 
     @property
@@ -119,15 +113,11 @@ class FastExamination(NamedTuple):
 
     @property
     def explain(self) -> str:
-        """The command that shows what was decided."""
         return f"fastpath explain {self.key}"
 
 
 def examine_fast(
-    fpa: FastPathAutoscaler,
-    rivals: tuple[str, ...],
-    leaders: Leaders | Unread,
-    starts: Starts | None = None,
+    fpa: FastPathAutoscaler, rivals: tuple[str, ...], leaders: Leaders | Unread, starts: Starts | None = None
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 

@@ -231,7 +231,6 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
 
 
 def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
-    """Return who decides and how often."""
     if boosted and _is_ours(metric):
         return Hop("decision", State.OK, "Fastpath decides every second and raises at once", evenly(TICK))
     if boosted and isinstance(metric.serving, Unread):

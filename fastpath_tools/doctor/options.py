@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.option_fields import Command, arguments, option, replaced
+from adapter.config.option_fields import Command, arguments, list_option, option, replaced
 from adapter.config.options import PrometheusOptions
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault
-from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOptions
-
-_prometheus = partial(option, group="Prometheus")
+from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOptions, prometheus_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +33,16 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
         group="HPA controller",
         check=checks.not_negative,
     )
-    config: tuple[str, ...] = option(
-        FlagType.ARRAY,
-        "",
+    config: tuple[str, ...] = list_option(
         "Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap "
         "of the server behind the metrics APIs.",
         group="Rules",
         metavar="path",
         check=checks.rules_paths,
     )
-    prometheus_url: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_url: str = prometheus_url(
         "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
-        "not asked, and the hops scrape and engine stay unknown.",
-        metavar="url",
-        check=checks.prometheus_url,
-        secret=True,
+        "not asked, and the hops scrape and engine stay unknown."
     )
     output: str = command_line.output(
         "text", "json", help_="text, or json: for one autoscaler an object, else a list."

@@ -22,7 +22,6 @@ _GOOD_PERIOD = 1.0
 
 
 def pods_hop(facts: Facts) -> Hop:
-    """Return how long pods take until they are Ready."""
     if isinstance(facts.target, Unread):
         return Hop(_NAME, State.UNKNOWN, f"the pods are not known: {facts.target.why}")
     starts = facts.target.starts
@@ -34,7 +33,6 @@ def pods_hop(facts: Facts) -> Hop:
 
 
 def describe(starts: Starts) -> str:
-    """Return how long pods take, in words."""
     usual, most = map(seconds, starts.times.total)
     return f"p50 {usual}, p95 {most} to Ready ({_count(starts.times)}{_describe_parts(starts)})"
 

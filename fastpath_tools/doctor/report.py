@@ -6,6 +6,7 @@ from typing import Any
 
 from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
+from fastpath_tools import tables
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import Hop, State, Took, seconds
 from fastpath_tools.live.facts import Unread
@@ -47,7 +48,7 @@ def _lines(found: Examination) -> list[str]:
         total = found.total(chain)
         rows.append(("in all", *_times(total.took, whole=total.whole), "", chain.metric if many else ""))
     headline = f"{found.key} scales {reference}: {count}, {least} to {spec.max_replicas}; {mode}"
-    return [headline, "", *_columns(rows, right=(1, 2))]
+    return [headline, "", *tables.columns(rows, right=(1, 2))]
 
 
 def _fast_lines(found: FastExamination) -> list[str]:
@@ -72,7 +73,7 @@ def render_table(found: Sequence[Examination], others: Sequence[FastExamination]
         mode = "fast-scaler" if other.mode == AUTO else f"fast-scaler ({other.mode.lower()})"
         text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
         rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
-    return visible.join(_columns(rows, right=(2, 3)))
+    return visible.join(tables.columns(rows, right=(2, 3)))
 
 
 def _row(hop: Hop) -> tuple[str, ...]:
@@ -88,20 +89,6 @@ def _times(took: Took, *, whole: bool = True) -> tuple[str, str]:
         return "?", "?"
     more = "" if whole else ">"
     return f"{more}{seconds(took.usual)}", f"{more}{seconds(took.most)}"
-
-
-def _columns(rows: Sequence[tuple[str, ...]], right: tuple[int, ...]) -> list[str]:
-    """Return rows as lines, the columns `right` right-aligned; a row of one cell is a heading."""
-    whole = [row for row in rows if len(row) > 1]
-    widths = [max(len(row[column]) for row in whole) for column in range(len(whole[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=len(row) > 1))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def _shorten(text: str) -> str:

@@ -16,6 +16,7 @@ from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
 from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
+from fastpath_tools.live.cluster_options import NAMESPACE
 
 
 class ShownCard(NamedTuple):
@@ -43,11 +44,9 @@ class _LiveForecast(msgspec.Struct):
     condition: _Condition = _Condition()
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: ForecastOptions) -> int:
     """Print the card of a forecast; InputError for bad input, RunError if it cannot be made or read."""
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     shown = _make(options) if options.needs_load else _fetch(options)
     if options.output == JSON:
         command_line.show(command_line.to_json(shown.document))
@@ -77,9 +76,8 @@ def _make(options: ForecastOptions) -> ShownCard:
 def _fetch(options: ForecastOptions) -> ShownCard:
     from fastpath_tools.live import scaler_access  # noqa: PLC0415 - aiohttp takes long to import
 
-    namespace, name = options.key
-    whole = asyncio.run(scaler_access.fetch(options, options.fastpath_namespace, namespace, name))
-    place = f"{namespace}/{name}"
+    whole = asyncio.run(scaler_access.fetch(options, options.namespace or NAMESPACE))
+    place = "/".join(options.key)
     if whole.get("forecast") is None:
         raise RunError(
             f"{place} has no forecast: set spec.forecast of a FastPathAutoscaler, or the annotation "

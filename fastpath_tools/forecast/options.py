@@ -1,6 +1,5 @@
 """The command line of `fastpath forecast`; completion reads it without importing what forecasts."""
 
-import re
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -8,8 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from adapter.cli import command_line
-from adapter.config.option_fields import Command, arguments, option
-from adapter.config.pflag import FlagType
+from adapter.config.option_fields import Command, list_option, text_option
 from adapter.errors import Fault
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.spec import ForecastSpec
@@ -18,8 +16,6 @@ from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 from fastpath_tools.loads.load_options import LoadOptions
 
 TEXT, JSON, SVG = "text", "json", "svg"
-
-_NAME = re.compile(r"[^/]+/[^/]+")
 
 _EXPECTED = {
     "history": "expected a duration from 7d to 35d in days or hours such as 14d",
@@ -60,7 +56,7 @@ def _setting(field: str, help_: str, metavar: str) -> str:
     """Return the option for a field of a `ForecastSpec`; without it the autoscaler or the default counts."""
     default = getattr(_DEFAULTS, field)
     help_ += f"; without it that of the autoscaler, else {default}."
-    text: str = option(FlagType.TEXT, "", help_, metavar=metavar, group="Forecast", check=_check(field))
+    text: str = text_option(help_, metavar=metavar, group="Forecast", check=_check(field))
     return text
 
 
@@ -71,18 +67,13 @@ _DEFAULTS = ForecastSpec()
 class ForecastOptions(ScalerServiceOptions, LoadOptions):
     """An autoscaler with its load, or the name of one whose card the running scaler shows."""
 
-    autoscalers: tuple[str, ...] = arguments()
-    namespace: str = option(
-        FlagType.TEXT,
-        "",
+    namespace: str = text_option(
         f"With NAMESPACE/NAME that of Fastpath, of the Lease and of the Pod, {NAMESPACE} by default. "
         "Otherwise the namespace of the autoscaler; without it that of the file, else default.",
         metavar="name",
         group="Live cluster",
     )
-    policy: str = option(
-        FlagType.TEXT,
-        "",
+    policy: str = text_option(
         "How the autoscaler runs: fast, by the fast-scaler, or boost, an HPA with raises of the fast-scaler. "
         "Without it a FastPathAutoscaler is fast and a HorizontalPodAutoscaler boost.",
         metavar="policy",
@@ -98,9 +89,7 @@ class ForecastOptions(ScalerServiceOptions, LoadOptions):
     max_extra: str = _setting("max_extra", "How many more pods a forecast may cost", "share")
     min_gain: str = _setting("min_gain", "How much of the shortage a forecast has to remove", "share")
     time_zone: str = _setting("time_zone", "Time zone in which days repeat, such as Europe/Berlin", "zone")
-    holidays: tuple[str, ...] = option(
-        FlagType.ARRAY,
-        "",
+    holidays: tuple[str, ...] = list_option(
         "Local date that is like no other day, such as 2026-12-25; can be repeated. Without it those of the "
         "autoscaler.",
         metavar="date",
@@ -113,16 +102,6 @@ class ForecastOptions(ScalerServiceOptions, LoadOptions):
     @property
     def needs_load(self) -> bool:
         return not self.autoscalers
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The namespace and the name of the autoscaler of a running scaler."""
-        namespace, _, name = self.autoscalers[0].partition("/")
-        return namespace, name
-
-    @property
-    def fastpath_namespace(self) -> str:
-        return self.namespace or NAMESPACE
 
     def spec(self, asked: ForecastSpec | None) -> ForecastSpec:
         """Return what is `asked` of a forecast, with the flags that say something else."""
@@ -138,9 +117,7 @@ class ForecastOptions(ScalerServiceOptions, LoadOptions):
                 expected = "expected when the load begins such as 2026-11-27T07:00:00Z: --holiday needs it"
                 yield Fault("--start", "", expected)
             return
-        written = " ".join(self.autoscalers)
-        if len(self.autoscalers) != 1 or not _NAME.fullmatch(written):
-            yield Fault("NAMESPACE/NAME", written, "expected namespace and name, such as shop/web")
+        yield from self.name_faults()
         for field in sorted(given & _LOAD_ONLY):
             yield Fault(_flag(field), "", "cannot be combined with NAMESPACE/NAME")
 

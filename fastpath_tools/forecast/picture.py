@@ -38,7 +38,6 @@ def draw(name: str, card: ForecastCard, notes: Sequence[str] = (), *, is_dated: 
 
 
 def _points(card: ForecastCard, top: float) -> Iterator[str]:
-    """Yield the last day and the next hours."""
     points = card.points
     tracks = {
         kind: [

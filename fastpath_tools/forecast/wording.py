@@ -75,7 +75,6 @@ def judged(card: ForecastCard) -> list[str]:
 
 
 def table(card: ForecastCard) -> list[str]:
-    """Return the candidates as a table for a terminal."""
     if not (found := rows(card)):
         return []
     lines = tables.text_table([list(HEAD), *found])

@@ -24,8 +24,6 @@ class HPAMetadata(Metadata, frozen=True):
 
 
 class HPA(HorizontalPodAutoscaler, frozen=True):
-    """A HorizontalPodAutoscaler with its owners."""
-
     metadata: HPAMetadata = HPAMetadata()
 
 
@@ -75,7 +73,6 @@ class ContainerDocument(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its command line."""
         return (*(self.command or ()), *(self.args or ()))
 
 
@@ -130,8 +127,6 @@ class InvolvedObject(Struct, frozen=True):
 
 
 class PodEvent(Struct, frozen=True):
-    """An event about a pod."""
-
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
 

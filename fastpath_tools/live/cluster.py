@@ -20,14 +20,15 @@ from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
 from adapter.model.autoscaling import floor
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL, FastPathAutoscaler
-from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import (
-    CrossVersionObjectReference,
-    MetricIdentifier,
-    MetricSpec,
-    Scale,
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    HPA_KIND,
+    KIND,
+    PLURAL,
+    FastPathAutoscaler,
 )
+from adapter.model.autoscaling.floor import Floor
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec, Scale
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyTimes, decode_ledger
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -114,7 +115,6 @@ class LiveCluster:
                 raise RunError(f"there is no namespace {namespace}") from error
 
     async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
-        """Return the Scale of a target, and its pods."""
         try:
             resource = await self._resource(reference.kind, reference.api_version)
             if resource is None:
@@ -203,7 +203,6 @@ class LiveCluster:
 
     @reading.once
     async def serving(self, group: str) -> Serving | Unread:
-        """Return the server of an API group."""
         try:
             found = await self._registration(group)
             warning = await self._version_warning(group)
@@ -270,7 +269,6 @@ class LiveCluster:
 
     @reading.once
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
-        """Return the endpoints that an external rule is scraped from."""
         return await doctor_endpoints.find(self._client, config)
 
     @reading.once
@@ -332,6 +330,14 @@ class LiveCluster:
             path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={selector}"
             found += (await self._fetch(path, ItemList[ConfigMap])).items
         return tuple(found)
+
+
+def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unread) -> RunError:
+    """Return the error for an autoscaler that is neither an HPA nor among `fpas`."""
+    key = f"{namespace}/{name}"
+    if isinstance(fpas, Unread):
+        return RunError(f"there is no {HPA_KIND} {key}, and {KIND}s cannot be read: {fpas.why}")
+    return RunError(f"there is no {HPA_KIND} and no {KIND} {key}")
 
 
 def _identified(metric: MetricIdentifier) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 from collections.abc import AsyncIterator, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from adapter.compose.clock import SystemClock
 from adapter.config import checks
-from adapter.config.option_fields import CommandOptions, option
+from adapter.config.option_fields import CommandOptions, arguments, option, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
@@ -20,33 +22,29 @@ from adapter.model.apiservices import ServiceReference
 
 if TYPE_CHECKING:
     from adapter.kubernetes.client import KubernetesClient
-    from adapter.model.clock import Clock
-    from adapter.telemetry.problems import ProblemLog
 
-_cluster = partial(option, group="Kubernetes API server")
+_cluster_text = partial(text_option, group="Kubernetes API server")
+
+
+def prometheus_url(help_: str) -> str:
+    """Return the option for a Prometheus, which is asked only if it is given."""
+    url: str = text_option(help_, group="Prometheus", metavar="url", check=checks.prometheus_url, secret=True)
+    return url
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubeconfigOptions(CommandOptions):
     """The cluster, and the user there, as kubectl's flags of these names say."""
 
-    kubeconfig: str = _cluster(
-        FlagType.TEXT,
-        "",
+    kubeconfig: str = _cluster_text(
         "Kubeconfig of the cluster; without it $KUBECONFIG, then ~/.kube/config, then the pod's service "
         "account.",
         metavar="file",
         check=checks.is_given,
     )
-    context: str = _cluster(
-        FlagType.TEXT, "", "Context of the kubeconfig; without it the current context.", metavar="name"
-    )
-    impersonate: str = _cluster(
-        FlagType.TEXT,
-        "",
-        "User to act as in the cluster, which has to allow you to impersonate.",
-        name="as",
-        metavar="user",
+    context: str = _cluster_text("Context of the kubeconfig; without it the current context.", metavar="name")
+    impersonate: str = _cluster_text(
+        "User to act as in the cluster, which has to allow you to impersonate.", name="as", metavar="user"
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
@@ -109,26 +107,25 @@ class GroupsOptions(ServiceOptions):
 
 
 _server = partial(option, group="Server")
+_server_text = partial(text_option, group="Server")
 _server_file = partial(_server, FlagType.TEXT, "", metavar="file")
 _lease = partial(option, group="Lease")
+_KEY = re.compile(r"[^/]+/[^/]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerServiceOptions(KubeconfigOptions):
-    """The process that decides about an autoscaler: its address, or the Lease that names its Pod."""
+    """An autoscaler, and the process that decides about it: its address, or the Lease that names its Pod."""
 
-    server: str = _server(
-        FlagType.TEXT,
-        "",
+    autoscalers: tuple[str, ...] = arguments()
+    server: str = _server_text(
         "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
         "its Pod.",
         metavar="url",
     )
     token_file: str = _server_file("File with a bearer token for --server.")
     ca_file: str = _server_file("Certificate authorities for the certificate of --server.")
-    tls_server_name: str = _server(
-        FlagType.TEXT,
-        "",
+    tls_server_name: str = _server_text(
         "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
         "host of --server.",
         metavar="name",
@@ -147,10 +144,22 @@ class ScalerServiceOptions(KubeconfigOptions):
         FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
     )
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name of the autoscaler."""
+        namespace, _, name = self.autoscalers[0].partition("/")
+        return namespace, name
+
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
         if self.server and not _is_server(self.server):
             yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
+
+    def name_faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with the arguments, which have to be one autoscaler."""
+        written = " ".join(self.autoscalers)
+        if len(self.autoscalers) != 1 or not _KEY.fullmatch(written):
+            yield Fault("NAMESPACE/NAME", written, "expected namespace and name, such as shop/web")
 
 
 def _is_server(text: str) -> bool:
@@ -160,19 +169,24 @@ def _is_server(text: str) -> bool:
 
 @asynccontextmanager
 async def connect(
-    options: KubeconfigOptions, clock: "Clock", problems: "ProblemLog", *, request_timeout: float = 30.0
+    options: KubeconfigOptions, *, request_timeout: float = 30.0
 ) -> AsyncIterator["KubernetesClient"]:
     """Return the client of the cluster, for requests of `request_timeout` seconds each.
 
     InputError for a kubeconfig that cannot be used.
     """
-    from adapter.kubernetes import client, credentials  # noqa: PLC0415 - kubernetes-asyncio takes most of a second
+    # kubernetes-asyncio takes most of a second
+    from adapter.kubernetes import client, credentials  # noqa: PLC0415
+    from adapter.telemetry.metrics import Monitoring  # noqa: PLC0415
+    from adapter.telemetry.problems import ProblemLog  # noqa: PLC0415
 
     file = find_file(options)
     if file is None and options.context:
         raise InputError(
             [Fault("--context", options.context, "expected a kubeconfig: set KUBECONFIG or --kubeconfig")]
         )
+    clock = SystemClock()
+    problems = ProblemLog(Monitoring(), clock)
     configuration = await credentials.load_configuration(
         file, clock, problems, flag="--kubeconfig", context=options.context or None
     )

@@ -17,13 +17,10 @@ import msgspec
 from aiohttp import http_exceptions
 
 from adapter import net
-from adapter.compose.clock import SystemClock
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import leader_election
 from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import shards
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import ScalerServiceOptions
 
@@ -35,12 +32,12 @@ _CA_ADVICE = (
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 
-async def fetch(options: ScalerServiceOptions, fastpath: str, namespace: str, name: str) -> dict[str, Any]:
-    """Return what the process that leads shows of an autoscaler; `fastpath` is the namespace of the Lease.
+async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
+    """Return what the process that leads shows of the autoscaler; `fastpath` is the namespace of the Lease.
 
     RunError if that cannot be read.
     """
-    path = f"/debug/fastpath/autoscalers/{namespace}/{name}"
+    path = f"/debug/fastpath/autoscalers/{'/'.join(options.key)}"
     if options.server:
         return await _get(options, options.server.rstrip("/") + path)
     pod = await _find_leader(options, fastpath)
@@ -104,10 +101,8 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 
 
 async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
-    clock = SystemClock()
-    problems = ProblemLog(Monitoring(), clock)
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)
-    async with cluster_options.connect(options, clock, problems) as client:
+    async with cluster_options.connect(options) as client:
         lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
     if lease is None:
         where = "--namespace gives the namespace that the scaler runs in"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.config import checks
-from adapter.config.option_fields import option
+from adapter.config.option_fields import list_option, option, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import timestamps
@@ -18,8 +18,10 @@ _STARTS = tuple(timestamps.read_instant(f"{year}-01-01T00:00:00Z") for year in (
 
 _RATIOS = (0.001, 1000)
 
-_load = partial(option, group="Autoscaler and load")
+_load_list = partial(list_option, group="Autoscaler and load")
+_load_text = partial(text_option, group="Autoscaler and load")
 _cluster = partial(option, group="Pods")
+_cluster_text = partial(text_option, group="Pods")
 
 
 def _ratio(number: float) -> str:
@@ -47,48 +49,36 @@ def _start(text: str) -> str:
 class LoadOptions(RecordedOptions):
     """Where the autoscaler and its load come from, and what its pods are like."""
 
-    autoscaler: str = _load(
-        FlagType.TEXT,
-        "",
+    autoscaler: str = _load_text(
         "File with a HorizontalPodAutoscaler (autoscaling/v2) or a FastPathAutoscaler, YAML or JSON; other "
         "objects in it are skipped. -: standard input.",
         metavar="file",
         check=checks.is_given,
     )
-    load: tuple[str, ...] = _load(
-        FlagType.ARRAY,
-        "",
+    load: tuple[str, ...] = _load_list(
         "CSV file with the header seconds,load: the total demand on all pods, in the unit of the metric. A "
         "value holds until the next row. With several metrics NAME=FILE, once for each.",
         metavar="file",
         check=lambda files: "" if all(files) else "expected a file, or NAME=FILE",
     )
-    schedule: tuple[str, ...] = _load(
-        FlagType.ARRAY,
-        "",
+    schedule: tuple[str, ...] = _load_list(
         "File with FastPathSchedules of the autoscaler, YAML or JSON; can be repeated. fast has their floors "
         "and ceilings, boost their floors, and an HPA without boost none.",
         metavar="file",
         check=lambda files: "" if all(files) else "expected a file",
     )
-    start: str = _load(
-        FlagType.TEXT,
-        "",
+    start: str = _load_text(
         "When the load of --load begins, such as 2026-11-27T07:00:00Z: windows of --schedule, and days of a "
         "forecast, are local times. No effect without a schedule or a forecast.",
         metavar="time",
         check=_start,
     )
-    request: str = _load(
-        FlagType.TEXT,
-        "",
+    request: str = _load_text(
         "What one pod requests of the resource, such as 500m; a target of type Utilization needs it.",
         metavar="quantity",
         check=_request,
     )
-    pod_start: str = _cluster(
-        FlagType.TEXT,
-        "",
+    pod_start: str = _cluster_text(
         "Time from a written count to Ready pods, rounded up to seconds: a duration such as 20s, or a file "
         "with one on each line, which are drawn at random. Required.",
         metavar="duration|file",

@@ -20,9 +20,9 @@ from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.model import quantity, timestamps
+from adapter.model.apiservices import ServiceReference
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant
-from adapter.prometheus import range_query
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
@@ -38,12 +38,13 @@ from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options, rules_files
+from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.prometheus import PrometheusReader
 from fastpath_tools.live.sources import remember_series
 from fastpath_tools.loads import autoscaler as autoscalers
 from fastpath_tools.loads.autoscaler import GivenAutoscaler
 from fastpath_tools.loads.history_cache import ChunkCache
-from fastpath_tools.loads.live import LiveReader
+from fastpath_tools.loads.live import find_autoscaler, find_rules
 from fastpath_tools.loads.load_options import LoadOptions
 from fastpath_tools.loads.recorded_options import seconds_of
 from fastpath_tools.loads.sources import Recorded
@@ -51,7 +52,6 @@ from fastpath_tools.loads.sources import Recorded
 _SETTLED = 600
 """After how many seconds the history does not change any more."""
 
-_SMALLEST_CHUNK = 100
 _ADVICE = ": give the rules file that does with --config"
 _RULED = frozenset({"Pods", "Object", "External"})
 """The types of metrics that rules make."""
@@ -88,8 +88,10 @@ async def _read(options: LoadOptions) -> Recorded:
     async with AsyncExitStack() as stack:
         live = None
         if options.name:
-            connecting = cluster_options.connect(options, clock, problems)
-            live = LiveReader(await stack.enter_async_context(connecting), clock)
+            connecting = cluster_options.connect(options)
+            # the service matters only to questions that are not asked here
+            service = ServiceReference(cluster_options.NAMESPACE, cluster_options.SERVICE)
+            live = LiveCluster(await stack.enter_async_context(connecting), clock, service, "")
         source = await _source(options, live)
         found = _metrics(options, source)
         settings = providers.prometheus_settings(options)
@@ -109,7 +111,7 @@ async def _read(options: LoadOptions) -> Recorded:
     return Recorded(source.given, loads, Instant(grid.start * SECOND), notes)
 
 
-async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
+async def _source(options: LoadOptions, live: LiveCluster | None) -> Source:
     given = RulesConfig()
     if options.config:
         parsed = rules_files.parse(options.config)
@@ -120,10 +122,10 @@ async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
         read = autoscalers.read_autoscaler(options.autoscaler)
         namespace = options.namespace or read.autoscaler.metadata.namespace
         return Source(read, namespace, given, rules_files.assumed_catalogue(given)[0])
-    named = await live.autoscaler(options.namespace, options.name)
+    named = await find_autoscaler(live, options.namespace, options.name)
     autoscaler = autoscalers.prepared(named.autoscaler)
     kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED
-    rules = given if options.config or not kinds else await live.rules(kinds)
+    rules = given if options.config or not kinds else await find_rules(live, kinds)
     named = named._replace(autoscaler=autoscaler)
     return Source(named, options.namespace, rules, await live.catalogue())
 
@@ -206,7 +208,7 @@ class HistoryReader:
             known = self._cache.read(query, chunk)
             if known is None:
                 try:
-                    known = await self._ask(query, chunk)
+                    known = await self._ranges.read(query, chunk.start, chunk.end - chunk.step, chunk.step)
                 except PrometheusError as error:
                     raise _unanswered(error, resumes=bool(self._options.cache)) from error
                 if chunk.end <= self._settled:
@@ -214,18 +216,6 @@ class HistoryReader:
             values |= known
             self._advance(chunk.points)
         return values
-
-    async def _ask(self, query: str, chunk: Grid) -> Values:
-        """Ask for a chunk, and for its halves if it is too much for Prometheus."""
-        start, end, step = chunk
-        try:
-            return await self._ranges.read(query, start, end - step, step)
-        except PrometheusError as error:
-            if not range_query.is_too_much(error) or chunk.points < 2 * _SMALLEST_CHUNK:
-                raise
-        middle = start + chunk.points // 2 * step
-        first = await self._ask(query, Grid(start, middle, step))
-        return {**first, **await self._ask(query, Grid(middle, end, step))}
 
     def _nothing(self, name: str, queries: HistoryQueries) -> InputError:
         start, end = (timestamps.write_instant(at * SECOND) for at in (self._grid.start, self._grid.end))

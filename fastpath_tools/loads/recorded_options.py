@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.config import checks
-from adapter.config.option_fields import option
+from adapter.config.option_fields import list_option, option, text_option
 from adapter.config.options import PrometheusOptions
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import timestamps
-from fastpath_tools.live.cluster_options import KubeconfigOptions
+from fastpath_tools.live.cluster_options import KubeconfigOptions, prometheus_url
 
 _recorded = partial(option, group="Recorded load")
-_live = partial(option, group="Live cluster", metavar="name")
+_recorded_list = partial(list_option, group="Recorded load")
+_recorded_text = partial(text_option, group="Recorded load")
+_live_text = partial(text_option, group="Live cluster", metavar="name")
 
 MOST_SECONDS = 366 * 24 * 3600
 
@@ -63,15 +65,9 @@ def _pattern(text: str) -> str:
 class RecordedOptions(PrometheusOptions, KubeconfigOptions):
     """Where a load was recorded. Names that `doctor` has too mean the same."""
 
-    prometheus_url: str = option(
-        FlagType.TEXT,
-        "",
+    prometheus_url: str = prometheus_url(
         "Read the load from this Prometheus or compatible engine, with the query of the rule that makes the "
-        "metric.",
-        group="Prometheus",
-        metavar="url",
-        check=checks.prometheus_url,
-        secret=True,
+        "metric."
     )
     prometheus_timeout: float = option(
         FlagType.DURATION,
@@ -87,12 +83,8 @@ class RecordedOptions(PrometheusOptions, KubeconfigOptions):
         metavar="duration",
         check=_length,
     )
-    until: str = _recorded(
-        FlagType.TEXT,
-        "",
-        "When the load ends, such as 2026-01-31T12:00:00Z; without it now.",
-        metavar="time",
-        check=_time,
+    until: str = _recorded_text(
+        "When the load ends, such as 2026-01-31T12:00:00Z; without it now.", metavar="time", check=_time
     )
     step: str = _recorded(
         FlagType.TEXT,
@@ -101,46 +93,31 @@ class RecordedOptions(PrometheusOptions, KubeconfigOptions):
         metavar="duration",
         check=_step,
     )
-    config: tuple[str, ...] = _recorded(
-        FlagType.ARRAY,
-        "",
+    config: tuple[str, ...] = _recorded_list(
         "Rules file, values of the chart, or a folder of them; can be repeated. With --name the rules are "
         "read from the cluster without it.",
         metavar="path",
         check=checks.rules_paths,
     )
-    cache: str = _recorded(
-        FlagType.TEXT,
-        "",
-        "Folder for what was read from Prometheus: a later run reads only what is missing.",
-        metavar="folder",
+    cache: str = _recorded_text(
+        "Folder for what was read from Prometheus: a later run reads only what is missing.", metavar="folder"
     )
-    pods: str = _recorded(
-        FlagType.TEXT,
-        "",
+    pods: str = _recorded_text(
         "Regular expression of the names of the target's pods; without it the names that a Deployment, "
         "StatefulSet or ReplicaSet gives them.",
         metavar="regex",
         check=_pattern,
     )
-    ready_query: str = _recorded(
-        FlagType.TEXT,
-        "",
+    ready_query: str = _recorded_text(
         "Query for the number of ready pods, for targets of type Value; without it the metric "
         "kube_pod_status_ready of kube-state-metrics.",
         metavar="promql",
     )
-    name: str = _live(
-        FlagType.TEXT,
-        "",
+    name: str = _live_text(
         "Read this HorizontalPodAutoscaler or FastPathAutoscaler of a cluster, in place of --autoscaler. "
-        "Nothing has to be installed in the cluster, and nothing is changed.",
+        "Nothing has to be installed in the cluster, and nothing is changed."
     )
-    namespace: str = _live(
-        FlagType.TEXT,
-        "",
-        "Namespace of the autoscaler; without it that of the file, else default.",
-    )
+    namespace: str = _live_text("Namespace of the autoscaler; without it that of the file, else default.")
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)

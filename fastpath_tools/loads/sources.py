@@ -8,14 +8,14 @@ from adapter.cli import command_line
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
 from adapter.model import quantity, timestamps
-from adapter.model.schedules.documents import ScheduleTarget
+from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate import load as loads
 from adapter.simulate import metrics
 from adapter.simulate.engine import EPOCH
 from adapter.simulate.load import Load
-from fastpath_tools.loads import schedules
+from fastpath_tools import schedule_files
 from fastpath_tools.loads.autoscaler import GivenAutoscaler, read_autoscaler
 from fastpath_tools.loads.load_options import LoadOptions
 
@@ -54,9 +54,22 @@ def read_schedules(options: LoadOptions, recorded: Recorded) -> tuple[Sequence[S
     if not options.schedule or recorded.start is None:
         return (), EPOCH
     given, meta = recorded.given, recorded.given.autoscaler.metadata
-    target = ScheduleTarget(given.kind, meta.name)
-    found = schedules.read(options.schedule, target, options.namespace or meta.namespace)
-    return found, recorded.start // SECOND * SECOND
+    target, namespace = ScheduleTarget(given.kind, meta.name), options.namespace or meta.namespace
+    found = schedule_files.read_schedules(options.schedule, namespace)
+    expected = f"expected the target {target.kind} {namespace}/{target.name}, which is simulated"
+    wrong = [
+        Fault("--schedule", each.schedule.name, f"{expected}; it has {_targets(each)}")
+        for each in found
+        if target not in each.targets or each.metadata.namespace != namespace
+    ]
+    if wrong:
+        raise InputError(wrong)
+    return [each.schedule for each in found], recorded.start // SECOND * SECOND
+
+
+def _targets(schedule: FastPathSchedule) -> str:
+    namespace = schedule.metadata.namespace
+    return ", ".join(f"{each.kind} {namespace}/{each.name}" for each in schedule.targets)
 
 
 def read_loads(files: Sequence[str], names: Sequence[str]) -> dict[str, Load]:

@@ -58,7 +58,6 @@ class BudgetVerdict(NamedTuple):
 
 
 def judge(limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures) -> tuple[BudgetVerdict, ...]:
-    """Compare the last policy with the first, limit by limit."""
     return tuple(_judge(limit, first, last) for limit in limits)
 
 

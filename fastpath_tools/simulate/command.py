@@ -13,7 +13,7 @@ from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
-from fastpath_tools.simulate import budget, inputs, picture, replay, report, running, suggestions
+from fastpath_tools.simulate import budget, inputs, picture, recorded_replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
 from fastpath_tools.simulate.picture import Panel
@@ -25,16 +25,14 @@ OVER_BUDGET = 3
 """The exit status when a limit of --budget is not kept."""
 
 
-def main(arguments: Sequence[str]) -> int:
+@command_line.verb(COMMAND)
+def main(options: SimulateOptions) -> int:
     """Simulate and print; 0 if it is done, OVER_BUDGET if a limit is not kept. InputError for bad input.
 
     With --replay 1 if a decision comes out differently.
     """
-    options = command_line.read(COMMAND, arguments)
-    if options is None:
-        return 0
     if options.replay:
-        return replay.run(options.replay, options.output)
+        return recorded_replay.run(options.replay, options.output)
     if options.forecast:
         verbs.require("numpy")
     given = inputs.read_inputs(options)

@@ -19,7 +19,7 @@ from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, SimulatedPolicy, read_policy
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads import forecasts
-from fastpath_tools.loads.autoscaler import _NAMESPACE
+from fastpath_tools.loads.autoscaler import NAMESPACE
 from fastpath_tools.loads.sources import Recorded, read_recorded, read_schedules
 from fastpath_tools.loads.start_ups import read_start_ups
 from fastpath_tools.simulate import schedules, suggest
@@ -39,8 +39,6 @@ class PolicyVariant(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What a simulation runs with."""
-
     scenario: Scenario
     variants: Sequence[PolicyVariant]
     notes: Sequence[str] = ()
@@ -90,15 +88,6 @@ def _with_forecasts(
     return found
 
 
-# -- the autoscaler ------------------------------------------------------------------------------------------
-
-
-# -- loads ---------------------------------------------------------------------------------------------------
-
-
-# -- pods ----------------------------------------------------------------------------------------------------
-
-
 # -- policies ------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +133,7 @@ def read_behavior(file: str, autoscaler: FastPathAutoscaler) -> HorizontalPodAut
         expected = "expected a behavior with scaleUp and scaleDown"
         raise InputError([Fault("", autoscaler_documents.shown(tree), expected, source.name, 1)])
     try:
-        whole = autoscaler_documents.read_document(_with_behavior(tree, autoscaler), _NAMESPACE)
+        whole = autoscaler_documents.read_document(_with_behavior(tree, autoscaler), NAMESPACE)
     except InputError as error:
         raise InputError(list(_below(error, place, document, source.name))) from None
     assert whole.spec.behavior is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.option_fields import Command, option
+from adapter.config.option_fields import Command, list_option, option, switch, text_option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from fastpath_tools.loads.load_options import LoadOptions
@@ -22,6 +22,8 @@ TEXT, JSON, MARKDOWN, SVG = "text", "json", "markdown", "svg"
 _MOST_PHASES = 1000
 
 _policy = partial(option, group="Policies")
+_policy_switch = partial(switch, group="Policies")
+_policy_list = partial(list_option, group="Policies")
 
 
 def _phases(count: int) -> str:
@@ -38,9 +40,7 @@ class SimulateOptions(LoadOptions):
         choices=(CARRY, DROP),
         group="Pods",
     )
-    policy: tuple[str, ...] = _policy(
-        FlagType.ARRAY,
-        "",
+    policy: tuple[str, ...] = _policy_list(
         "Autoscaler to simulate, as NAME[:key=value,...]. native: the HPA and its controller (scrape=15s, "
         "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s); boost: the HPA with "
         "raises of the fast-scaler (keys of native, fastScrape=1s, fastWindow=5s, tick=1s); "
@@ -56,25 +56,17 @@ class SimulateOptions(LoadOptions):
         check=_phases,
     )
     seed: int = _policy(
-        FlagType.INT,
-        "0",
-        "Seed of the drawn phases and start-up times. The same seed gives the same output.",
+        FlagType.INT, "0", "Seed of the drawn phases and start-up times. The same seed gives the same output."
     )
-    suggest: bool = _policy(
-        FlagType.BOOL,
-        "false",
+    suggest: bool = _policy_switch(
         "Sweep mode, target, stabilization window and scaling policies, and print the Pareto front of "
-        "shortage and pod seconds, compared to the first policy.",
+        "shortage and pod seconds, compared to the first policy."
     )
-    forecast: bool = _policy(
-        FlagType.BOOL,
-        "false",
+    forecast: bool = _policy_switch(
         "Run fast and boost also with the floors that a forecast would have had, as the autoscaler asks for "
-        "it. A verdict needs 7 days of load.",
+        "it. A verdict needs 7 days of load."
     )
-    budget: str = option(
-        FlagType.TEXT,
-        "",
+    budget: str = text_option(
         "What the last policy may need, compared to the first, such as shortage<=5%,pods<=110%: at most 5 % "
         "of its shortage and 110 % of its pod seconds. The exit status is 3 if it needs more.",
         group="Output",
@@ -88,9 +80,7 @@ class SimulateOptions(LoadOptions):
         SVG,
         help_="text, json, markdown for a pull request, or svg, a picture of the first phase.",
     )
-    replay: str = option(
-        FlagType.TEXT,
-        "",
+    replay: str = text_option(
         "Make the decisions of a live scaler again and compare the counts. The file is what `fastpath "
         "explain -o json` printed of a scaler with --journal-records.",
         group="Replay",

@@ -1,8 +1,7 @@
 """Replay: the recorded decisions of a live scaler, made again from the same inputs.
 
-The source is what `fastpath explain -o json` prints of a scaler with `--journal-records`, or lines of JSON
-with a document of `fastpath evaluate` under `case` and the result under `expected`. The same version gives
-the same counts; another one may not, and then the first step in which the two differ says why.
+The source is what `fastpath explain -o json` prints of a scaler with `--journal-records`. The same version
+gives the same counts; another one may not, and then the first step in which the two differ says why.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,14 +9,42 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import decision, evaluate_document, prepared_spec, record
+from adapter.autoscaler.decide import record
 from adapter.autoscaler.decide.decision import Decision
+from adapter.cli import command_line
 from adapter.errors import Fault, InputError
+from adapter.model import visible
+from adapter.rules.wording import counted
 
 _NO_RECORDS = (
     "its decisions have no records: run the scaler with --journal-records, and export its journal again"
 )
 _NO_JOURNAL = "expected what `fastpath explain NAMESPACE/NAME -o json` prints"
+
+
+def run(file: str, output: str) -> int:
+    """Print what a replay of an export comes to; 1 if a decision comes out differently. InputError."""
+    source = command_line.read_source(file)
+    done = replay(source.text, source.name)
+    if output == "json":
+        command_line.show(command_line.to_json(done.document()))
+    else:
+        command_line.show(visible.join(render(done)))
+    return 1 if done.differences else 0
+
+
+def render(done: "Replayed") -> list[str]:
+    decisions = counted(done.decisions, "decision", "decisions")
+    lines = [f"{decisions} made again: {done.differences or 'none'} different"]
+    if done.without_inputs:
+        what = counted(done.without_inputs, "entry has", "entries have")
+        lines.append(f"{what} no record: the decision looked at nothing")
+    if (first := done.first) is not None:
+        lines += ["", f"first difference, {first}"]
+        if first.recorded or first.now:
+            lines.append(f"  recorded: {first.recorded or 'no such step'}")
+            lines.append(f"  now:      {first.now or 'no such step'}")
+    return lines
 
 
 class RecordedDecision(NamedTuple):
@@ -101,12 +128,6 @@ def _compare(made: RecordedDecision) -> Difference | None:
 
 def _decisions(text: str, source: str) -> Iterator[RecordedDecision | None]:
     """Yield the decisions in the order of the file, None for an entry without a record."""
-    first_line = text.lstrip().split("\n", 1)[0]
-    if first_line.startswith('{"case"'):
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield _evaluated(line, source, number)
-        return
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -132,21 +153,3 @@ def _entry(entry: object, place: str, source: str) -> RecordedDecision | None:
     trace = tuple(map(str, entry.get("trace") or ()))
     seen = made.inputs.observation.replicas
     return RecordedDecision(str(entry.get("time") or place), seen, made.replicas, made.rescale, trace, again)
-
-
-def _evaluated(line: str, source: str, number: int) -> RecordedDecision:
-    try:
-        tree = msgspec.json.decode(line)
-        case, expected = tree["case"], tree["expected"]
-        replicas, rescale = int(expected["desiredReplicas"]), bool(expected["rescaled"])
-    except (msgspec.DecodeError, RecursionError, LookupError, TypeError, ValueError) as error:
-        wanted = "expected a JSON object with case and expected, input and result of fastpath evaluate"
-        raise InputError([Fault("", "", wanted, source, number)]) from error
-    document = evaluate_document.read_plain(case, f"{source}:{number}")
-    spec = prepared_spec.prepare(document.hpa, (document.options or _DEFAULTS).settings())
-    seen = evaluate_document.observe(document)
-    made = decision.decide(spec, seen, document.remembered(), document.now)
-    return RecordedDecision(document.name or f"line {number}", seen.replicas, replicas, rescale, (), made)
-
-
-_DEFAULTS = evaluate_document.ControllerOptions()

@@ -69,7 +69,6 @@ class Extent(NamedTuple):
 
     @classmethod
     def after(cls, before: "Extent | None", value: float) -> "Extent":
-        """Return an extent with one more value."""
         if before is None:
             return cls(value, value, value, value)
         return cls(before.first, min(before.low, value), max(before.high, value), value)
@@ -92,7 +91,6 @@ class Column:
     worst: tuple[int, float] | None = None
 
     def add(self, seconds: int, need: float, ready: int, replicas: int, restraint: Restraint) -> None:
-        """Count seconds in which nothing changes."""
         self.seconds += seconds
         self.restraints[restraint] += seconds
         self.ready = Extent.after(self.ready, ready)
@@ -105,7 +103,6 @@ class Column:
 
     @property
     def restraint(self) -> Restraint:
-        """The restraint of most of its seconds."""
         return max(self.restraints, key=lambda restraint: (self.restraints[restraint], restraint.value))
 
 
@@ -123,7 +120,6 @@ class Recording:
         """What a boosted HPA reads a floor of: a schedule, or a raise."""
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
-        """Record seconds in which nothing changes."""
         restraint = self._floor or self._restraint
         count, end = len(self.columns), second + seconds
         while second < end:

@@ -15,7 +15,7 @@ from fastpath_tools.simulate import daily
 from fastpath_tools.simulate.budget import BudgetVerdict
 from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.results import PolicyFigures
-from fastpath_tools.tables import duration, markdown_table, share, text_table
+from fastpath_tools.tables import duration, page, share
 
 
 class SimulationReport(NamedTuple):
@@ -35,7 +35,6 @@ class SimulationReport(NamedTuple):
 
 
 def to_json(report: SimulationReport) -> str:
-    """Return the figures as JSON."""
     policies = [outcome.document() for outcome in report.outcomes]
     document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
     if report.forecasts:
@@ -50,23 +49,20 @@ def to_json(report: SimulationReport) -> str:
 
 
 def to_text(report: SimulationReport) -> str:
-    """Return the figures as a table for a terminal."""
-    lines = [f"{report.name}: {describe_loads(report.loads)}", report.setting, ""]
-    lines += text_table(_rows(report))
-    if notes := [*_notes(report), *(_verdict(verdict) for verdict in report.verdicts)]:
-        lines += ["", *notes]
-    return visible.join(lines)
+    notes = [*_notes(report), *map(_verdict, report.verdicts)]
+    return visible.join(_page(report, notes, markdown=False))
 
 
 def to_markdown(report: SimulationReport) -> str:
-    """Return the figures as a section for a pull request."""
-    lines = [f"### Simulation of `{report.name}`", "", f"{describe_loads(report.loads)}."]
-    lines += [report.setting, "", *markdown_table(_rows(report))]
-    if notes := _notes(report):
-        lines += ["", *(f"- {note}." for note in notes)]
+    lines = _page(report, _notes(report), markdown=True)
     if report.verdicts:
         lines += ["", *(f"- **{_verdict(verdict)}.**" for verdict in report.verdicts)]
     return visible.join(lines)
+
+
+def _page(report: SimulationReport, notes: Sequence[str], *, markdown: bool) -> list[str]:
+    about = (describe_loads(report.loads), report.setting)
+    return page("Simulation of", report.name, about, _rows(report), notes, markdown=markdown)
 
 
 def _rows(report: SimulationReport) -> list[list[str]]:

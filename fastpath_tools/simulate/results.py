@@ -41,12 +41,10 @@ class PolicyFigures:
         return int(mean) if name in _COUNTS and mean == int(mean) else float(mean)
 
     def spread(self, name: str) -> tuple[float, float]:
-        """Return the least and the greatest of a figure."""
         values = [value if name in _COUNTS else round(float(value), _DIGITS) for value in self._values(name)]
         return min(values), max(values)
 
     def document(self) -> dict[str, object]:
-        """Return the figures as JSON has them."""
         return {
             "policy": self.policy,
             **{name: self.mean(name) for name in FIGURES},

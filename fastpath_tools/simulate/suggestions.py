@@ -33,8 +33,6 @@ _MODES = {NATIVE: "the HPA", BOOST: "the boosted HPA", FAST: "the fast-scaler"}
 
 
 class Tried(NamedTuple):
-    """A point of the grid and what it came to."""
-
     suggestion: Suggestion
     figures: PolicyFigures
 
@@ -48,7 +46,6 @@ class Front(NamedTuple):
 
 
 def sweep(given: Inputs) -> Front:
-    """Run the grid."""
     paces = {name: read_policy(name) for name in suggest.MODES}
     for each in reversed(given.variants):
         if each.policy.name in paces:
@@ -79,18 +76,15 @@ def render(given: Inputs, output: str) -> str:
     if output == JSON:
         return _to_json(given, front)
     name, loads = given.scenario.autoscaler.metadata.name, given.scenario.loads
-    rows, described = _rows(given, front), wording.describe_loads(loads)
+    about = (wording.describe_loads(loads), f"{_heading(front)}.")
     said = [*_sentences(front), *wording.load_notes(loads), *given.notes]
-    if output == MARKDOWN:
-        lines = [f"### Suggestions for `{name}`", "", f"{described}.", f"{_heading(front)}.", ""]
-        lines += [*tables.markdown_table(rows), "", *(f"- {sentence}." for sentence in said)]
-    else:
-        lines = [f"{name}: {described}", f"{_heading(front)}.", "", *tables.text_table(rows), "", *said]
+    is_markdown = output == MARKDOWN
+    lines = tables.page("Suggestions for", name, about, _rows(given, front), said, markdown=is_markdown)
     for pick in filter(None, (_pick(front, percent) for percent in _ROOM)):
         if change := _change(given, pick.suggestion):
             text = command_line.to_yaml(change).splitlines()
             lines += ["", f"What {_described(pick.suggestion)} changes in the autoscaler:", ""]
-            lines += ["```yaml", *text, "```"] if output == MARKDOWN else text
+            lines += ["```yaml", *text, "```"] if is_markdown else text
         break
     return visible.join(lines)
 

@@ -23,14 +23,11 @@ class Past:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int]] = []
         self.failing = ""
-        self.most = 10**9
 
     def read(self, promql: str, start: int, end: int, step: int) -> dict[int, float]:
         self.asked.append((promql, (start - START) // STEP, (end - START) // STEP))
         if promql == self.failing:
             raise PrometheusError("unreachable", "Connection refused")
-        if (end - start) // step + 1 > self.most:
-            raise PrometheusError("query", "query processing would load too many samples into memory")
         factor = 10 if promql == "B" else 1
         return {at: float(factor * ((at - START) // STEP)) for at in range(start, end + 1, step)}
 
@@ -77,15 +74,6 @@ def test_an_older_begin_or_another_query_reads_all_again() -> None:
     past.asked.clear()
     kept.update("x", renamed, START, START + 120 * STEP, START, past.read)
     assert [each[0] for each in past.asked] == ["A2", "B"]
-
-
-def test_what_is_too_much_is_asked_for_in_halves() -> None:
-    kept, past = Histories(), Past()
-    past.most = 300
-    assert update(kept, past, 0, 1000) == {"a": (1, 1000), "b": (10, 10000)}
-    past.most = 50
-    with pytest.raises(PrometheusError):
-        update(Histories(), past, 0, 1000)
 
 
 def test_negative_values_and_missing_ones_are_unknown() -> None:

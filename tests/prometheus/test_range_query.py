@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from adapter.errors import PrometheusError
 from adapter.prometheus import connection
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.range_query import RangeReader
+from adapter.prometheus.range_query import SMALLEST_RANGE, RangeReader
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -51,6 +52,29 @@ async def test_a_long_query_is_posted(scripted: Scripted) -> None:
     query = f"sum(up{{pod=~'{'x' * 9000}'}})"
     assert await (await reader(scripted.url)).read(query, 100, 145, 15) == {}
     assert (scripted.seen[0].method, scripted.seen[0].form["query"]) == ("POST", query)
+
+
+@pytest.mark.parametrize(("most", "asked"), [(1000, 1), (300, 7), (150, 15)])
+async def test_a_range_that_is_too_much_is_read_in_halves(most: int, asked: int, scripted: Scripted) -> None:
+    async def respond(request: web.Request) -> web.StreamResponse:
+        start, end, step = (int(request.query[name]) for name in ("start", "end", "step"))
+        if (end - start) // step + 1 > most:
+            text = "query processing would load too many samples into memory"
+            return web.json_response({"status": "error", "errorType": "execution", "error": text}, status=422)
+        return web.Response(text=matrix([[at, str(at)] for at in range(start, end + 1, step)]))
+
+    scripted.respond = respond
+    found = await (await reader(scripted.url)).read("sum(up)", 0, 14_985, 15)
+    assert found == {at: float(at) for at in range(0, 15_000, 15)}
+    assert len(scripted.seen) == asked
+
+
+async def test_a_range_that_is_too_much_and_short_is_an_error(scripted: Scripted) -> None:
+    scripted.answer(422, '{"status":"error","errorType":"execution","error":"too many samples"}')
+    with pytest.raises(PrometheusError, match="too many samples") as raised:
+        await (await reader(scripted.url)).read("sum(up)", 0, (4 * SMALLEST_RANGE - 1) * 15, 15)
+    assert raised.value.url == f"{scripted.url}/api/v1/query_range"
+    assert len(scripted.seen) == 3
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ the command as people run it.
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter
+from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa, register
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
@@ -44,50 +44,11 @@ externalRules:
   resources: {namespaced: false}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
 """
-REQUESTS: dict[str, Any] = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "http_requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
 QUEUE: dict[str, Any] = {
     "type": "External",
     "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "5"}},
 }
-CPU: dict[str, Any] = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
-}
-HANDSHAKE: dict[str, Any] = {
-    "type": "External",
-    "external": {
-        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    },
-}
 GROUPS = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
-
-
-def hpa(*metrics: dict[str, Any], mode: str = "") -> dict[str, Any]:
-    annotations = {"annotations": {"fastpath.io/mode": mode}} if mode else {}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop", **annotations},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 2,
-            "maxReplicas": 8,
-            "metrics": list(metrics),
-        },
-        "status": {
-            "conditions": [
-                {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
-                {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"},
-            ]
-        },
-    }
 
 
 class Engine(Protocol):
@@ -132,19 +93,6 @@ def install(cluster: Cluster, port: int) -> None:
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": spec})
     for name in GROUPS:
         register(cluster, name, {**metadata, "port": port})
-
-
-def register(cluster: Cluster, name: str, service: dict[str, Any]) -> None:
-    version, _, group = name.partition(".")
-    cluster.create(
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": name},
-            "spec": {"group": group, "version": version, "insecureSkipTLSVerify": True, "service": service},
-            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
-        }
-    )
 
 
 @pytest.fixture
@@ -207,28 +155,6 @@ async def metrics_server(cluster: Cluster, authority: Authority) -> AsyncIterato
         await server.close()
 
 
-class Doctor:
-    """Runs the command in a thread, beside the cluster."""
-
-    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kubeconfig = kubeconfig
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str) -> tuple[int, str]:
-        self._capsys.readouterr()
-        status = await asyncio.to_thread(
-            main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
-        )
-        return status, self._capsys.readouterr().out
-
-    async def hops(self, *arguments: str) -> dict[str, Any]:
-        """Return the hops of shop/web by name."""
-        _, out = await self("shop/web", "-o", "json", *arguments)
-        found = json.loads(out)
-        [metric] = found["metrics"]
-        return {each["hop"]: each for each in [*found["before"], *metric["hops"], *found["after"]]}
-
-
 @pytest.fixture
 def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     return Doctor(cluster.kubeconfig(tmp_path / "mine"), capsys)
@@ -237,9 +163,9 @@ def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 async def test_the_whole_chain(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
-    cluster.create(hpa(REQUESTS))
+    cluster.create(hpa("web", REQUESTS))
     async with installed(tmp_path, cluster, prometheus):
-        status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        status, text, _ = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert status == 0, text
         lines = text.splitlines()
         assert lines[0] == "shop/web scales Deployment web: 2 replicas, 2 to 8; not boosted"
@@ -273,13 +199,13 @@ async def test_the_whole_chain(
 async def test_a_queue_that_is_scraped_slowly(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
-    cluster.create(hpa(QUEUE))
+    cluster.create(hpa("web", QUEUE))
     async with installed(tmp_path, cluster, prometheus):
         hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
         assert hops["scrape"]["mostSeconds"] == pytest.approx(30, abs=2)
         assert hops["scrape"]["state"] == "warning"
         assert hops["window"]["finding"] == "the latest sample"
-        _, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        _, text, _ = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert "change:    scrape the series of externalRules[0] every 5 s" in text
 
 
@@ -314,11 +240,11 @@ async def test_an_engine_that_hides_the_newest_samples(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
     """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless it is set."""
-    cluster.create(hpa(QUEUE))
+    cluster.create(hpa("web", QUEUE))
     async with installed(tmp_path, cluster, prometheus), hiding_the_newest(prometheus, 30.0) as url:
         hops = await doctor.hops(f"--prometheus-url={url}")
         assert hops["engine"]["usualSeconds"] == pytest.approx(30, abs=1)
-        _, text = await doctor("shop/web", f"--prometheus-url={url}")
+        _, text, _ = await doctor("shop/web", f"--prometheus-url={url}")
         assert "change:    give --prometheus-query-param=nocache=1 to Fastpath" in text
         assert "engine" not in await doctor.hops(
             f"--prometheus-url={url}", "--prometheus-query-param=nocache=1"
@@ -337,7 +263,7 @@ async def test_a_real_victoriametrics(
     pods = [pod["metadata"]["name"] for pod in cluster.list("Pod", "shop")]
     await asyncio.to_thread(write, victoriametrics, pods)
     url, now = f"--prometheus-url={victoriametrics.url}", "--prometheus-query-param=nocache=1"
-    cluster.create(hpa(REQUESTS))
+    cluster.create(hpa("web", REQUESTS))
 
     async def run(*arguments: str) -> str:
         capsys.readouterr()
@@ -374,7 +300,7 @@ async def test_a_young_series_in_a_real_victoriametrics(
         victoriametrics.write, *(Written(labels, 5, CLOCK.wall() - age) for age in range(10, -1, -1))
     )
     url, now = f"--prometheus-url={victoriametrics.url}", "--prometheus-query-param=nocache=1"
-    cluster.create(hpa(QUEUE))
+    cluster.create(hpa("web", QUEUE))
     async with installed(tmp_path, cluster, victoriametrics, now):
         scrape = (await doctor.hops(url))["scrape"]
         assert scrape["state"] == "fault"
@@ -401,7 +327,7 @@ async def test_boosted_and_then_fastpath_stops(
     own: dict[str, Any],
     stuck: str,
 ) -> None:
-    cluster.create(hpa(own, HANDSHAKE, mode="boost"))
+    cluster.create(hpa("web", own, HANDSHAKE, mode="boost"))
     lease = {
         "holderIdentity": "fastpath-0_1",
         "leaseDurationSeconds": 15,
@@ -416,7 +342,7 @@ async def test_boosted_and_then_fastpath_stops(
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
             assert hops["boost"]["finding"] == "the handshake works; no floor is set"
             assert hops["decision"]["mostSeconds"] == (1 if own is QUEUE else 15)
-        status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        status, text, _ = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert status == 1
         assert f"diagnosis: Fastpath is stopped or unreachable: {stuck}" in text
         assert "fastpath boost --remove" in text
@@ -428,7 +354,7 @@ async def test_boosted_and_then_fastpath_stops(
 async def test_a_prometheus_that_does_not_answer_is_said(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
-    cluster.create(hpa(REQUESTS))
+    cluster.create(hpa("web", REQUESTS))
     async with installed(tmp_path, cluster, prometheus):
         await asyncio.to_thread(prometheus.kill)
         hops = await doctor.hops(f"--prometheus-url={prometheus.url}")

@@ -305,8 +305,12 @@ async def scaler() -> AsyncIterator[Scaler]:
     await runner.cleanup()
 
 
+async def read(options: explain.ExplainOptions) -> dict[str, Any]:
+    return await scaler_access.fetch(options, options.namespace)
+
+
 async def ask(url: str) -> dict[str, Any]:
-    return await explain.fetch(parse(["shop/web", f"--server={url}"]))
+    return await read(parse(["shop/web", f"--server={url}"]))
 
 
 async def test_a_server_is_asked(scaler: Scaler) -> None:
@@ -356,18 +360,18 @@ async def test_the_certificate_is_checked_for_the_name_that_is_given(
 ) -> None:
     flags = ["shop/web", f"--server={secure}", f"--ca-file={authority.file}"]
     named = parse([*flags, "--tls-server-name=fastpath.fastpath.svc"])
-    assert (await explain.fetch(named))["name"] == "web"
+    assert (await read(named))["name"] == "web"
 
     with pytest.raises(RunError, match="--tls-server-name gives the name to check") as raised:
-        await explain.fetch(parse(flags))
+        await read(parse(flags))
     assert "object at" not in str(raised.value)
     with pytest.raises(RunError, match="is not accepted: Hostname mismatch"):
-        await explain.fetch(parse([*flags, "--tls-server-name=other.svc"]))
+        await read(parse([*flags, "--tls-server-name=other.svc"]))
 
 
 async def test_an_unknown_authority_names_the_flag(secure: str) -> None:
     with pytest.raises(RunError, match="; --ca-file gives the certificates to trust, such as apiserver"):
-        await explain.fetch(parse(["shop/web", f"--server={secure}"]))
+        await read(parse(["shop/web", f"--server={secure}"]))
 
 
 async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
@@ -420,7 +424,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
         lease(cluster, "scaler-1_0123", "fastpath-scaler-2-of-3")
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         options = parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
-        document = await explain.fetch(options)
+        document = await read(options)
 
     assert document["name"] == "web"
     assert (tmp_path / "arguments").read_text().split() == [
@@ -442,10 +446,10 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(
             RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'
         ):
-            await explain.fetch(parse(["shop/web"]))
+            await read(parse(["shop/web"]))
         monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
         with pytest.raises(RunError, match="kubectl is not installed: forward port 10254 of Pod scaler-1"):
-            await explain.fetch(parse(["shop/web"]))
+            await read(parse(["shop/web"]))
 
 
 @pytest.mark.integration
@@ -469,7 +473,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
         async with limited(4):
             with pytest.raises(RunError, match=f"port 10254 of Pod scaler-1 cannot be forwarded: {said}"):
-                await explain.fetch(parse(["shop/web"]))
+                await read(parse(["shop/web"]))
 
 
 @pytest.mark.parametrize(
@@ -485,9 +489,9 @@ async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) ->
             lease(cluster, holder)
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         with pytest.raises(RunError, match=f"no leader: {why}"):
-            await explain.fetch(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
+            await read(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
         with pytest.raises(InputError, match="--shard"):
-            await explain.fetch(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]))
+            await read(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]))
 
 
 async def test_the_whole_command_in_words_and_as_json(

@@ -12,7 +12,7 @@ import yaml
 
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
-from fastpath_tools.convert import keda_notes
+from fastpath_tools.convert import keda
 from tests.support import crd_schedules, structural
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
@@ -153,9 +153,8 @@ def test_a_change_of_the_clock(convert: Any) -> None:
         "trigger 1 (5 replicas, Europe/Berlin): active 10.5 h a week, as KEDA is",
         # 02:30 does not exist: the next end comes before the next start from Saturday's end on
         (
-            "trigger 1 (5 replicas, Europe/Berlin): the clock is set forward on Sun 2027-03-28: "
-            "KEDA is active "
-            "Sat 04:00+01:00 to Sun 03:00+02:00; the schedule is not"
+            "trigger 1 (5 replicas, Europe/Berlin): the clock is set: KEDA is active "
+            "Sat 2027-03-27 04:00+01:00 to Sun 2027-03-28 03:00+02:00; the schedule is not"
         ),
     ]
 
@@ -326,7 +325,7 @@ def test_the_example_of_the_guide(convert: Any) -> None:
 
 def test_the_guide_names_each_field_of_a_scaled_object_that_has_a_note() -> None:
     text = GUIDE.read_text()
-    names = {path.rpartition("/" if "/" in path else ".")[2] for path in keda_notes.READ}
+    names = {path.rpartition("/" if "/" in path else ".")[2] for path in keda.READ}
     assert [name for name in sorted(names) if name not in text] == []
 
 

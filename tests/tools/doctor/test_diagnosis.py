@@ -32,22 +32,12 @@ from fastpath_tools.live.facts import (
     TargetFacts,
     Unread,
 )
+from tests.support.doctor import CPU, HANDSHAKE
 
 NOW = 1_000_000 * SECOND
 LOAD: dict[str, Any] = {
     "type": "Pods",
     "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
-}
-CPU: dict[str, Any] = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
-}
-HANDSHAKE: dict[str, Any] = {
-    "type": "External",
-    "external": {
-        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    },
 }
 WELL = [
     {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
@@ -276,19 +266,15 @@ def test_young_series_and_an_unread_rule_are_no_guess() -> None:
     assert hop(unread, "window").took is None
 
 
-def test_an_engine_that_hides_the_newest_may_hide_all_there_is() -> None:
-    found = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
-    assert found.diagnosis.startswith(
-        "Prometheus has no sample now (queries do not see the last 30 s) for rules[0]: "
-    )
-
-
 def test_an_engine_that_hides_the_newest() -> None:
     found = examine(facts(delay=30.0))
     assert times(found, "engine") == (30.0, 30.0)
     assert found.change == (
         "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset (saves 30 s)"
     )
+    empty = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
+    unseen = "Prometheus has no sample now (queries do not see the last 30 s) for rules[0]: "
+    assert empty.diagnosis.startswith(unseen)
     for delay in (0.0, 0.3, Unread("give --prometheus-url")):
         assert not [each for each in examine(facts(delay=delay)).hops() if each.name == "engine"]
     direct = boosted(load(source=SOURCE._replace(scraped=ScrapeConfig(Access("8080"), 5.0))))._replace(
@@ -380,6 +366,7 @@ def test_boost_without_knowing_who_serves() -> None:
 
 # -- boosting ------------------------------------------------------------------------------------------------
 
+REMOVE = "remove the handshake with fastpath boost --remove"
 GONE = AnswerFacts(0, 1.0, error="503 ServiceUnavailable", status=503)
 
 
@@ -391,27 +378,11 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     assert found.diagnosis == (
         "Fastpath is stopped or unreachable: the HPA scales up but not down (503 ServiceUnavailable)"
     )
-    assert (
-        found.change
-        == "start Fastpath or make it reachable again, or remove the handshake with fastpath boost --remove"
-    )
+    assert found.change == f"start Fastpath or make it reachable again, or {REMOVE}"
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
     alone = examine(boosted(load(answer=GONE), floor=floor))
     assert "the HPA does not scale" in alone.diagnosis
-
-
-def test_a_group_without_a_server_is_no_stopped_fastpath() -> None:
-    floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), Serving("external.metrics.k8s.io", ""), GONE)
-    cpu = MetricFacts("cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), GOOD)
-    found = examine(boosted(cpu, floor=floor))
-    assert found.diagnosis == (
-        "no APIService is registered for external.metrics.k8s.io, so fastpath_replicas has no value: "
-        "the HPA scales up but not down"
-    )
-    assert found.change == (
-        "register Fastpath for external.metrics.k8s.io, or remove the handshake with fastpath boost --remove"
-    )
 
 
 def test_the_handshake_stays_when_the_annotation_goes() -> None:
@@ -526,20 +497,37 @@ def test_beside_another_autoscaler_nothing_is_raised() -> None:
     assert times(examine(boosted()._replace(hpa=document)), "decision") == (7.5, 15.0)
 
 
-def test_an_external_api_of_another_adapter() -> None:
-    keda = Serving("external.metrics.k8s.io", "KEDA")
-    floor = MetricFacts("f", spec_of(HANDSHAKE), keda, AnswerFacts(0, 0.1, error="404", status=404))
-    found = examine(boosted(floor=floor))
-    assert "served by KEDA, not by Fastpath" in found.diagnosis
-    assert found.change == "use the other handshake: fastpath boost --handshake object HPA.yaml"
-
-
-def test_a_custom_api_of_another_adapter() -> None:
-    other = Serving("custom.metrics.k8s.io", "prometheus-adapter")
-    itself = model.handshake("web", model.OBJECT)
-    floor = MetricFacts("f", itself, other, AnswerFacts(0, 0.1, error="404", status=404))
-    found = examine(boosted(floor=floor))
-    assert found.change == "use the other handshake: fastpath boost --handshake external HPA.yaml"
+@pytest.mark.parametrize(
+    ("metric", "serving", "text", "change"),
+    [
+        (
+            spec_of(HANDSHAKE),
+            Serving("external.metrics.k8s.io", ""),
+            "no APIService is registered for external.metrics.k8s.io, so fastpath_replicas has no value: ",
+            f"register Fastpath for external.metrics.k8s.io, or {REMOVE}",
+        ),
+        (
+            spec_of(HANDSHAKE),
+            Serving("external.metrics.k8s.io", "KEDA"),
+            "external.metrics.k8s.io is served by KEDA, not by Fastpath",
+            "use the other handshake: fastpath boost --handshake object HPA.yaml",
+        ),
+        (
+            model.handshake("web", model.OBJECT),
+            Serving("custom.metrics.k8s.io", "prometheus-adapter"),
+            "custom.metrics.k8s.io is served by prometheus-adapter, not by Fastpath",
+            "use the other handshake: fastpath boost --handshake external HPA.yaml",
+        ),
+    ],
+)
+def test_a_floor_that_fastpath_does_not_serve(
+    metric: MetricSpec, serving: Serving, text: str, change: str
+) -> None:
+    cpu = MetricFacts("cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), GOOD)
+    found = examine(boosted(cpu, floor=MetricFacts("f", metric, serving, GONE)))
+    assert found.diagnosis.startswith(text)
+    assert found.diagnosis.endswith("the HPA scales up but not down")
+    assert found.change == change
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:

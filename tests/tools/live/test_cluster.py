@@ -1,12 +1,10 @@
 """`fastpath doctor` against the sandbox cluster over HTTP, with a metrics server behind APIServices."""
 
-import asyncio
-import base64
 import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +12,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.autoscaler import ready_store
-from adapter.cli import main
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.objects import timestamp
@@ -22,7 +19,8 @@ from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_tools.live.cluster import option_of
 from fastpath_tools.live.sources import selectors_of
-from tests.support import crd
+from tests.support import crd, doctor
+from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa
 from tests.support.tls import Authority
 
 pytestmark = pytest.mark.timeout(20)
@@ -45,17 +43,6 @@ externalRules:
   resources: {overrides: {namespace: {resource: namespace}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
 """
-REQUESTS: dict[str, Any] = {
-    "type": "Pods",
-    "pods": {
-        "metric": {"name": "http_requests_per_second"},
-        "target": {"type": "AverageValue", "averageValue": "10"},
-    },
-}
-CPU: dict[str, Any] = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
-}
 QUEUE: dict[str, Any] = {
     "type": "External",
     "external": {
@@ -79,50 +66,11 @@ TENANTS: dict[str, Any] = {
         "target": {"type": "Value", "value": "100"},
     },
 }
-HANDSHAKE: dict[str, Any] = {
-    "type": "External",
-    "external": {
-        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    },
-}
 GROUPS = {
     "v1beta2.custom.metrics.k8s.io": "fastpath",
     "v1beta1.external.metrics.k8s.io": "fastpath",
     "v1beta1.metrics.k8s.io": "metrics-server",
 }
-
-
-class Finished(NamedTuple):
-    """What a run came to."""
-
-    status: int
-    out: str
-    err: str
-
-    def hops(self) -> dict[str, Any]:
-        """Return the hops of a JSON document by name; of several metrics the last one's."""
-        found = json.loads(self.out)
-        listed = [
-            *found["before"],
-            *(hop for each in found["metrics"] for hop in each["hops"]),
-            *found["after"],
-        ]
-        return {each["hop"]: each for each in listed}
-
-
-class Verb:
-    """Runs the verb in a thread, beside the cluster."""
-
-    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kubeconfig = kubeconfig
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str) -> Finished:
-        status = await asyncio.to_thread(
-            main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
-        )
-        return Finished(status, *self._capsys.readouterr())
 
 
 class Behind:
@@ -192,7 +140,6 @@ async def server(cluster: Cluster, authority: Authority) -> AsyncIterator[Behind
 def register(
     cluster: Cluster, name: str, namespace: str, service: str, port: int, authority: Authority
 ) -> None:
-    version, _, group = name.partition(".")
     known = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in cluster.list("Service")}
     if (namespace, service) not in known:
         spec = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": service}}
@@ -204,50 +151,13 @@ def register(
                 "spec": spec,
             }
         )
-    cluster.create(
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": name},
-            "spec": {
-                "group": group,
-                "version": version,
-                "service": {"namespace": namespace, "name": service, "port": port},
-                "caBundle": base64.b64encode(authority.file.read_bytes()).decode(),
-            },
-            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
-        }
-    )
+    place = {"namespace": namespace, "name": service, "port": port}
+    doctor.register(cluster, name, place, authority.file.read_bytes())
 
 
 @pytest.fixture
-def run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
-    return Verb(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
-
-
-def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {
-            "name": name,
-            "namespace": "shop",
-            **({"annotations": {"fastpath.io/mode": mode}} if mode else {}),
-            **metadata,
-        },
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 2,
-            "maxReplicas": 8,
-            "metrics": list(metrics),
-        },
-        "status": {
-            "conditions": [
-                {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
-                {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"},
-            ]
-        },
-    }
+def run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    return Doctor(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
 
 
 def serve_rules(cluster: Cluster, name: str = "fastpath", *, path: str = "/etc/rules/rules.yaml") -> None:
@@ -301,7 +211,7 @@ def lead(
 
 
 async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
-    cluster: Cluster, server: Behind, run: Verb
+    cluster: Cluster, server: Behind, run: Doctor
 ) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS, CPU, QUEUE, HITS, TENANTS))
@@ -350,14 +260,14 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
     assert scrape["usualSeconds"] is None
 
 
-async def test_nothing_is_changed(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_nothing_is_changed(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS, CPU, HANDSHAKE, mode="boost"))
     await run("shop/web")
     assert {each.method for each in cluster.requests} == {"GET"}
 
 
-async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Verb, tmp_path: Path) -> None:
+async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Doctor, tmp_path: Path) -> None:
     cluster.create(hpa("web", REQUESTS))
     untold = await run("shop/web", "-o", "json")
     assert "give them with --config" in untold.hops()["scrape"]["finding"]
@@ -368,13 +278,13 @@ async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Verb,
 
 
 @pytest.mark.parametrize("path", ["/etc/rules", "/etc/rules/"])
-async def test_a_folder_of_rules(cluster: Cluster, server: Behind, run: Verb, path: str) -> None:
+async def test_a_folder_of_rules(cluster: Cluster, server: Behind, run: Doctor, path: str) -> None:
     serve_rules(cluster, path=path)
     cluster.create(hpa("web", REQUESTS))
     assert (await run("shop/web", "-o", "json")).hops()["window"]["mostSeconds"] == 120.0
 
 
-async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     strange = json.loads(json.dumps(REQUESTS).replace("http_requests_per_second", "strange"))
     cluster.create(hpa("web", strange))
@@ -383,7 +293,7 @@ async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run
     ] == "no rule that was read makes strange for pods"
 
 
-async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
     hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()
@@ -408,7 +318,7 @@ async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behin
 async def test_rules_that_make_no_query(
     cluster: Cluster,
     server: Behind,
-    run: Verb,
+    run: Doctor,
     tmp_path: Path,
     written: str,
     instead: str,
@@ -423,7 +333,9 @@ async def test_rules_that_make_no_query(
     assert (told["state"], told["finding"].startswith(finding)) == ("unknown", True), told
 
 
-async def test_a_rule_that_scrapes_pods(cluster: Cluster, server: Behind, run: Verb, tmp_path: Path) -> None:
+async def test_a_rule_that_scrapes_pods(
+    cluster: Cluster, server: Behind, run: Doctor, tmp_path: Path
+) -> None:
     lead(cluster)
     rules = tmp_path / "rules.yaml"
     direct = "(<<.GroupBy>>)'\n  scrape: {port: metrics, interval: 2s}"
@@ -460,7 +372,7 @@ def test_selectors_of_a_query(query: str, selectors: list[str]) -> None:
     ],
 )
 async def test_the_period_of_the_controller(
-    cluster: Cluster, run: Verb, command: list[str], seconds: float, says: str
+    cluster: Cluster, run: Doctor, command: list[str], seconds: float, says: str
 ) -> None:
     labels = {"component": "kube-controller-manager"}
     metadata = {"name": "kcm", "namespace": "kube-system", "labels": labels}
@@ -482,7 +394,7 @@ async def test_the_period_of_the_controller(
 # -------------
 
 
-async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     lead(cluster)
     server.floor = "6"
@@ -493,7 +405,7 @@ async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     assert finished.status == 0
 
 
-async def test_a_stopped_fastpath(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_stopped_fastpath(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     server.floor = None
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
@@ -508,7 +420,7 @@ async def test_a_stopped_fastpath(cluster: Cluster, server: Behind, run: Verb) -
     assert "Fastpath is stopped or unreachable: the HPA scales up but not down" in table.out
 
 
-async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, run: Doctor) -> None:
     lead(cluster)
     server.floor = "4"
     handshake = {
@@ -532,7 +444,7 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
     assert asked in server.targets
 
 
-async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Doctor) -> None:
     lead(cluster)
     made = cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     uid = made["metadata"]["uid"]
@@ -564,7 +476,7 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     ids=["a ledger", "an empty one", "not a ledger"],
 )
 async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
-    cluster: Cluster, server: Behind, run: Verb, stored: str, finding: str
+    cluster: Cluster, server: Behind, run: Doctor, stored: str, finding: str
 ) -> None:
     uid = cluster.create(hpa("web", CPU))["metadata"]["uid"]
     metadata = {"name": ready_store.NAME, "namespace": "fastpath", "labels": {ready_store.LABEL: "true"}}
@@ -573,7 +485,7 @@ async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
     assert (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"].startswith(finding)
 
 
-async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server: Behind, run: Doctor) -> None:
     cluster.create(hpa("web", CPU))
     pulled = 'Successfully pulled image "web:1" in 9.5s (9.5s including waiting). Image size: 7 bytes.'
     for number, pod in enumerate(cluster.list("Pod", "shop")):
@@ -590,7 +502,7 @@ async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server:
     assert finding.endswith("0 s until Ready, image pulls took 9.5 s in 2 of the pods")
 
 
-async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Doctor) -> None:
     """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     cluster.create(hpa("idle", CPU, mode="advise"))
@@ -609,7 +521,7 @@ async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> 
     assert found["finding"] == "no scaler runs for it: its shard has no Lease in any namespace"
 
 
-async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Doctor) -> None:
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     lead(cluster, name="fastpath-scaler-1-of-2", holder="")
     lead(cluster)
@@ -620,7 +532,7 @@ async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behi
 # ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
+async def test_a_rival_and_an_owner(cluster: Cluster, run: Doctor) -> None:
     cluster.create(hpa("web", CPU))
     owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1"}
     cluster.create(hpa("keda-web", CPU, ownerReferences=[owner]))
@@ -633,7 +545,7 @@ async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
 
 
 async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
-    cluster: Cluster, server: Behind, run: Verb
+    cluster: Cluster, server: Behind, run: Doctor
 ) -> None:
     lead(cluster)
     marked = hpa("web", CPU, HANDSHAKE, mode="boost")
@@ -647,7 +559,7 @@ async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
     assert hops["decision"]["finding"].startswith("the HPA decides every 15 s")
 
 
-async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
     other = hpa("idle", CPU)
@@ -664,7 +576,7 @@ async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run
     assert [each["name"] for each in json.loads((await run("-o", "json")).out)] == ["idle", "web"]
 
 
-async def test_one_that_is_not_there(cluster: Cluster, run: Verb) -> None:
+async def test_one_that_is_not_there(cluster: Cluster, run: Doctor) -> None:
     finished = await run("shop/missing")
     assert (finished.status, finished.out) == (1, "")
     assert finished.err == (
@@ -673,13 +585,13 @@ async def test_one_that_is_not_there(cluster: Cluster, run: Verb) -> None:
 
 
 @pytest.mark.parametrize("place", ["nowhere", "nowhere/web"])
-async def test_a_namespace_that_is_not_there(cluster: Cluster, run: Verb, place: str) -> None:
+async def test_a_namespace_that_is_not_there(cluster: Cluster, run: Doctor, place: str) -> None:
     cluster.create(hpa("web", CPU))
     finished = await run(place)
     assert finished == (1, "", "fastpath doctor: there is no namespace nowhere\n")
 
 
-async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> None:
+async def test_nothing_to_examine_says_where(cluster: Cluster, run: Doctor) -> None:
     none = "there are no HorizontalPodAutoscalers and no FastPathAutoscalers in"
     assert await run() == (0, f"{none} the cluster\n", "")
     assert await run("shop") == (0, f"{none} namespace shop\n", "")
@@ -690,7 +602,7 @@ async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> Non
 
 @pytest.mark.parametrize("place", ["shop", "shop/web"])
 async def test_files_of_rules_are_opened_first(
-    cluster: Cluster, run: Verb, tmp_path: Path, place: str
+    cluster: Cluster, run: Doctor, tmp_path: Path, place: str
 ) -> None:
     finished = await run(place, f"--config={tmp_path}/nofile.yaml")
     assert (finished.status, finished.out) == (2, "")
@@ -738,7 +650,7 @@ def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto",
 
 
 async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
-    cluster: Cluster, server: Behind, run: Verb
+    cluster: Cluster, server: Behind, run: Doctor
 ) -> None:
     serve_rules(cluster)
     lead(cluster)
@@ -764,7 +676,7 @@ async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
 
 
 async def test_beside_a_fast_autoscaler_nothing_is_raised(
-    cluster: Cluster, server: Behind, run: Verb
+    cluster: Cluster, server: Behind, run: Doctor
 ) -> None:
     serve_rules(cluster)
     lead(cluster)
@@ -773,7 +685,7 @@ async def test_beside_a_fast_autoscaler_nothing_is_raised(
     assert (await run("shop/web", "-o", "json")).hops()["decision"]["mostSeconds"] == 15.0
 
 
-async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Verb) -> None:
+async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Doctor) -> None:
     lead(cluster)
     fpa(cluster, "web")
     finished = await run("shop/web")
@@ -790,7 +702,7 @@ async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Ver
     assert {each.method for each in cluster.requests} == {"GET"}
 
 
-async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     lead(cluster)
     cluster.create(deployment("api", "shop", 2))
@@ -848,7 +760,7 @@ async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb
     ],
 )
 async def test_conditions_of_a_fast_autoscaler(
-    cluster: Cluster, run: Verb, condition: dict[str, str], state: str, diagnosis: str
+    cluster: Cluster, run: Doctor, condition: dict[str, str], state: str, diagnosis: str
 ) -> None:
     lead(cluster)
     fpa(cluster, "web", **condition)
@@ -858,7 +770,7 @@ async def test_conditions_of_a_fast_autoscaler(
     assert finished.status == (1 if state == "fault" else 0)
 
 
-async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Verb) -> None:
+async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Doctor) -> None:
     fpa(cluster, "web")
     finished = await run("shop/web")
     assert finished.status == 1
@@ -868,7 +780,7 @@ async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Ver
     assert "diagnosis: the scaler has not set conditions yet" in (await run("shop/web")).out
 
 
-async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, run: Doctor) -> None:
     """Its Lease, its floors and its ready times are where it runs, not where the server is."""
     fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
     lead(cluster, namespace="scaling")
@@ -881,7 +793,7 @@ async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, r
     assert found["diagnosis"].startswith("its conditions report no problem;")
 
 
-async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Verb) -> None:
+async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Doctor) -> None:
     fpa(cluster, "web")
     cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
     cluster.forbid("list", "leases", "")
@@ -894,7 +806,9 @@ async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run
     ) in finished.out.replace("\n", " ").replace("  ", " "), finished.out
 
 
-async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_no_right_to_see_fast_autoscalers_is_said(
+    cluster: Cluster, server: Behind, run: Doctor
+) -> None:
     serve_rules(cluster)
     fpa(cluster, "fast")
     cluster.create(hpa("web", REQUESTS))
@@ -926,7 +840,7 @@ async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server
     ],
 )
 async def test_what_may_not_be_read_is_said(
-    cluster: Cluster, server: Behind, run: Verb, verb: str, resource: str, hop: str, state: str
+    cluster: Cluster, server: Behind, run: Doctor, verb: str, resource: str, hop: str, state: str
 ) -> None:
     serve_rules(cluster)
     lead(cluster)
@@ -937,7 +851,7 @@ async def test_what_may_not_be_read_is_said(
     assert finished.status == 0
 
 
-async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Verb) -> None:
+async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Doctor) -> None:
     cluster.forbid("list", "horizontalpodautoscalers")
     finished = await run()
     assert finished.status == 1
@@ -946,7 +860,7 @@ async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Verb) -> N
     )
 
 
-async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
+async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Doctor) -> None:
     await cluster.down(refuse=False)
     finished = await run("shop/web")
     assert (finished.status, finished.out) == (1, "")
@@ -972,7 +886,7 @@ def test_flags_of_a_command_line(words: list[str], value: str) -> None:
 
 
 async def test_the_version_that_the_hpa_controller_reads(
-    cluster: Cluster, server: Behind, run: Verb, authority: Authority
+    cluster: Cluster, server: Behind, run: Doctor, authority: Authority
 ) -> None:
     """Also where v1 is registered to another server, which has other values."""
     (port,) = {
@@ -996,7 +910,7 @@ async def test_the_version_that_the_hpa_controller_reads(
 
 
 async def test_a_rule_that_scrapes_endpoints(
-    cluster: Cluster, server: Behind, run: Verb, tmp_path: Path
+    cluster: Cluster, server: Behind, run: Doctor, tmp_path: Path
 ) -> None:
     rules = tmp_path / "rules.yaml"
     scrape = "\n  scrape: {service: {namespace: queues, name: exporter}, port: metrics}\n"

@@ -10,12 +10,9 @@ from aiohttp import web
 from adapter.config.option_fields import Command
 from adapter.errors import InputError
 from adapter.model.apiservices import ServiceReference
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_tools import certs, preflight
 from fastpath_tools.live import cluster_options
 from fastpath_tools.live.cluster_options import KubeconfigOptions
-from tests.support.clock import FakeClock
 
 COMMAND = Command(verb="ask", options=KubeconfigOptions, about="Asks.\n")
 
@@ -60,8 +57,7 @@ def write(path: Path, url: str) -> Path:
 
 async def ask(*arguments: str) -> None:
     options, _ = COMMAND.parse(arguments)
-    clock = FakeClock()
-    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+    async with cluster_options.connect(options) as client:
         await client.get("/version")
 
 

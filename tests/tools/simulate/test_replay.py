@@ -167,8 +167,6 @@ async def test_a_journal_without_records_says_how_to_get_them() -> None:
         ('{"journal": {}}', r"journal: expected what `fastpath explain"),
         ('{"journal": [1]}', r"journal\[0\]: expected what `fastpath explain"),
         ('{"journal": [{"record": {"replicas": 1}}]}', r"journal\[0\]\.record: expected the record of a"),
-        ('{"case": 1}\n', r"1: expected a JSON object with case and expected"),
-        ('{"case": {}, "expected": {"desiredReplicas": 1, "rescaled": false}}', "now"),
     ],
 )
 def test_what_is_no_export_is_one_sentence(text: str, expected: str) -> None:
@@ -177,21 +175,6 @@ def test_what_is_no_export_is_one_sentence(text: str, expected: str) -> None:
 
 
 # -- the decisions of Kubernetes' own controller -------------------------------------------------------------
-
-
-def test_kubernetes_own_decisions_replay_without_a_difference() -> None:
-    for file in sorted(DATA.glob("*.jsonl")):
-        done = replay.replay(file.read_text("utf-8"), file.name)
-        assert (done.decisions, done.first) == (len(file.read_text("utf-8").splitlines()), None)
-
-
-def test_a_wrong_expectation_is_a_difference() -> None:
-    line = json.loads((DATA / "hpa-evaluate.jsonl").read_text("utf-8").splitlines()[0])
-    line["expected"]["desiredReplicas"] += 1
-    done = replay.replay(json.dumps(line, separators=(",", ":")), "lines.jsonl")
-    assert done.differences == 1
-    assert done.first is not None
-    assert done.first.before == done.first.after + 1
 
 
 CASES = [line for file in sorted(DATA.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]

@@ -1,0 +1,61 @@
+"""The objects of manifests, also those in a List, and where each stands."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from adapter.config.yaml import documents
+from adapter.config.yaml.documents import YAMLDocument
+from adapter.errors import Fault, InputError
+from adapter.model.autoscaling import documents as autoscaler_documents
+
+NOWHERE = "a-namespace"
+"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`; no result has it."""
+
+
+class ManifestObject(NamedTuple):
+    """An object of a file; `place` is its path in the document with a final dot, or ""."""
+
+    tree: Any
+    place: str
+    document: YAMLDocument
+    source: str
+
+    @property
+    def line(self) -> int:
+        return self.document.line_of(self.place.rstrip("."))
+
+    def located(self, fault: Fault) -> Fault:
+        """Return a fault of the object with file and line."""
+        return documents.located(fault, self.place, self.document, self.source)
+
+    @contextlib.contextmanager
+    def collecting(self, faults: list[Fault]) -> Iterator[None]:
+        """Add the faults of an InputError in the block to `faults`, with file and line."""
+        try:
+            yield
+        except InputError as error:
+            faults += map(self.located, error.faults)
+
+
+def objects_in(text: str, source: str, faults: list[Fault]) -> Iterator[ManifestObject]:
+    """Yield the objects of a text; `faults` grows with those of documents that cannot be read."""
+    for document in documents.read_documents(text, source):
+        if isinstance(document, InputError):
+            faults += document.faults
+            continue
+        for place, tree in autoscaler_documents.documents_in(document.value):
+            yield ManifestObject(tree, place, document, source)
+
+
+def mapping_at(tree: object, *keys: str) -> dict[str, Any]:
+    """Return the mapping at a path of a document, an empty one where it is absent."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else {}
+
+
+def listed_at(tree: object, *keys: str) -> list[Any]:
+    """Return the list at a path of a document, an empty one where it is absent."""
+    found = mapping_at(tree, *keys[:-1]).get(keys[-1])
+    return found if isinstance(found, list) else []

@@ -1,0 +1,101 @@
+"""What tests of `fastpath doctor` put into a cluster, and the command as they run it."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from adapter.cli import main
+from fastpath_sandbox.apiserver.server import Cluster
+
+REQUESTS: dict[str, Any] = {
+    "type": "Pods",
+    "pods": {
+        "metric": {"name": "http_requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+CPU: dict[str, Any] = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+HANDSHAKE: dict[str, Any] = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
+}
+
+
+def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) -> dict[str, Any]:
+    """Return an HPA of Deployment web in namespace shop, with which all is well."""
+    annotations = {"annotations": {"fastpath.io/mode": mode}} if mode else {}
+    conditions = {"AbleToScale": "ReadyForNewScale", "ScalingActive": "ValidMetricFound"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "shop", **annotations, **metadata},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 8,
+            "metrics": list(metrics),
+        },
+        "status": {
+            "conditions": [
+                {"type": kind, "status": "True", "reason": reason} for kind, reason in conditions.items()
+            ]
+        },
+    }
+
+
+def register(cluster: Cluster, name: str, service: dict[str, Any], authority: bytes = b"") -> None:
+    """Create an available APIService; `authority` is its caBundle, without it nothing is verified."""
+    version, _, group = name.partition(".")
+    bundle = {"caBundle": base64.b64encode(authority).decode()}
+    cluster.create(
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": name},
+            "spec": {"group": group, "version": version, "service": service}
+            | (bundle if authority else {"insecureSkipTLSVerify": True}),
+            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
+        }
+    )
+
+
+class Finished(NamedTuple):
+    """What a run came to."""
+
+    status: int
+    out: str
+    err: str
+
+    def hops(self) -> dict[str, Any]:
+        """Return the hops of a JSON document by name; of several metrics the last one's."""
+        found = json.loads(self.out)
+        metrics = (hop for each in found["metrics"] for hop in each["hops"])
+        return {each["hop"]: each for each in (*found["before"], *metrics, *found["after"])}
+
+
+class Doctor:
+    """Runs the command in a thread, beside the cluster."""
+
+    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._kubeconfig = kubeconfig
+        self._capsys = capsys
+
+    async def __call__(self, *arguments: str) -> Finished:
+        self._capsys.readouterr()
+        command = ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
+        status = await asyncio.to_thread(main.main, command)
+        return Finished(status, *self._capsys.readouterr())
+
+    async def hops(self, *arguments: str) -> dict[str, Any]:
+        """Return the hops of shop/web by name."""
+        return (await self("shop/web", "-o", "json", *arguments)).hops()
