@@ -6,14 +6,13 @@ light or dark scheme of the reader.
 
 import itertools
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.sax import saxutils
 
-from adapter.model import timestamps, visible
+from adapter.model import visible
 
 WIDTH, MARGIN = 800, 16
 LEFT, RIGHT = 56, 776
@@ -39,7 +38,6 @@ VIOLET = Color("#8250df", "#bc8cff")
 LAVENDER = Color("#b6a1e8", "#6e5bb0")
 RED = Color("#d1242f", "#f85149")
 GREEN = Color("#2da44e", "#3fb950")
-ORANGE = Color("#bc4c00", "#f0883e")
 AMBER = Color("#e3a008", "#d29922")
 TEAL = Color("#1b7c83", "#39c5cf")
 PINK = Color("#bf4b8a", "#db61a2")
@@ -139,14 +137,6 @@ def ticks(seconds: int) -> range:
     """Return round times from 0 to `seconds`, at most nine."""
     step = next((step for step in _TICKS if seconds / step <= 8), 0) or 86400 * math.ceil(seconds / 8 / 86400)
     return range(0, seconds + 1, step)
-
-
-def duration(seconds: int) -> str:
-    """Return seconds since the start, short: ``0``, ``1m30s``, ``6h``, ``1d12h``."""
-    days, rest = divmod(seconds, 86400)
-    # Go writes every smaller unit too: 6h0m0s.
-    clock = re.sub(r"(?<=\D)0[ms]", "", timestamps.format_go_duration(rest)) if rest else ""
-    return f"{f'{days}d' if days else ''}{clock}" or "0"
 
 
 class Frame(NamedTuple):

@@ -61,3 +61,15 @@ def duration(seconds: float) -> str:
     if seconds >= 2 * 86400:
         return f"{seconds / 86400:.4g}d"
     return timestamps.format_go_duration(round(seconds))
+
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def short_duration(seconds: int, blank: str = "") -> str:
+    """Return whole seconds without the units that are 0: ``0``, ``1m30s``, ``1d12h``."""
+    parts = []
+    for size, unit in _UNITS:
+        number, seconds = divmod(seconds, size)
+        parts += [f"{number}{unit}"] if number else []
+    return blank.join(parts) or "0"

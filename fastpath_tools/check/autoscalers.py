@@ -7,6 +7,7 @@ FastPathSchedules of the same files are read along; `fastpath_tools.check.schedu
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from adapter.errors import Fault
@@ -56,24 +57,23 @@ class CheckedAutoscaler(NamedTuple):
         return self.origin.located(Fault(path, value, f"{name}: {expected}"))
 
 
-class Autoscalers(NamedTuple):
+@dataclass(slots=True)
+class Autoscalers:
     """The autoscalers and schedules of files, and what is wrong with those that cannot be read."""
 
-    given: tuple[CheckedAutoscaler, ...] = ()
-    schedules: tuple[GivenSchedule, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    given: list[CheckedAutoscaler] = field(default_factory=list)
+    schedules: list[GivenSchedule] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
 
-def read(text: str, source: str) -> Autoscalers | None:
-    """Return the autoscalers and schedules of a manifest, None for a text without one.
+def read(text: str, source: str, into: Autoscalers) -> bool:
+    """Add the autoscalers and schedules of a manifest; return False for a text without one.
 
     Other objects are left out.
     """
     if not _KIND.search(text):  # most files are rules, which are parsed elsewhere
-        return None
+        return False
     is_manifest = False
-    given: list[CheckedAutoscaler] = []
-    schedules: list[GivenSchedule] = []
     faults: list[Fault] = []
     for each in manifests.objects_in(text, source, faults):
         is_schedule = isinstance(each.tree, dict) and each.tree.get("kind") == schedule_documents.KIND
@@ -82,11 +82,12 @@ def read(text: str, source: str) -> Autoscalers | None:
         is_manifest = True
         with each.collecting(faults):
             if is_schedule:
-                schedules.append(GivenSchedule(schedule_documents.read_document(each.tree), each))
+                into.schedules.append(GivenSchedule(schedule_documents.read_document(each.tree), each))
             else:
                 autoscaler = autoscaler_documents.read_document(each.tree, NOWHERE, floor_metric=True)
-                given.append(CheckedAutoscaler(autoscaler, each))
-    return Autoscalers(tuple(given), tuple(schedules), tuple(faults)) if is_manifest else None
+                into.given.append(CheckedAutoscaler(autoscaler, each))
+    into.faults += faults if is_manifest else ()
+    return is_manifest
 
 
 class _Asked(NamedTuple):

@@ -17,17 +17,10 @@ _LAST_STEP = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])\Z")
 def parse_with_autoscalers(files: Sequence[str]) -> tuple[Parsed, Autoscalers]:
     """Return what the files say together, and the autoscalers and schedules of those that are manifests."""
     fatal: list[Fault] = []
-    texts, found = [], []
-    for source, text in rules_files.read_texts(files, fatal):
-        read = autoscalers.read(text, source)
-        if read is None:
-            texts.append((source, text))
-        else:
-            found.append(read)
-    given = tuple(one for read in found for one in read.given)
-    schedules = tuple(one for read in found for one in read.schedules)
-    faults = tuple(one for read in found for one in read.faults)
-    return rules_files.combine(texts, fatal), Autoscalers(given, schedules, faults)
+    found = Autoscalers()
+    given = rules_files.read_texts(files, fatal)
+    texts = [(source, text) for source, text in given if not autoscalers.read(text, source, found)]
+    return rules_files.combine(texts, fatal), found
 
 
 def collect_faults(parsed: Parsed, catalogue: Catalogue) -> tuple[Fault, ...]:

@@ -49,19 +49,17 @@ class Summary:
         blocks = [visible.join(_block(report)) for report in self.reports]
         blocks += [visible.join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
         apis = Counter(report.preview.api for report in self.reports)
-        counts = [
-            counted(apis[CUSTOM], "rule", "rules"),
-            counted(apis[EXTERNAL], "external rule", "external rules"),
-        ]
-        if apis[RESOURCE]:
-            counts.append(counted(apis[RESOURCE], "resource query", "resource queries"))
-        if self.autoscaler_count:
-            counts.append(counted(self.autoscaler_count, "autoscaler", "autoscalers"))
-        if self.schedule_count:
-            counts.append(counted(self.schedule_count, "schedule", "schedules"))
-        counts.append(counted(self.warning_count, "warning", "warnings"))
-        if self.faults:
-            counts.append(counted(len(self.faults), "fault", "faults"))
+        numbers = (
+            (apis[CUSTOM], "rule", "rules"),
+            (apis[EXTERNAL], "external rule", "external rules"),
+            (apis[RESOURCE], "resource query", "resource queries"),
+            (self.autoscaler_count, "autoscaler", "autoscalers"),
+            (self.schedule_count, "schedule", "schedules"),
+            (self.warning_count, "warning", "warnings"),
+            (len(self.faults), "fault", "faults"),
+        )
+        always = {"rule", "external rule", "warning"}
+        counts = [counted(*number) for number in numbers if number[0] or number[1] in always]
         return "\n".join([*blocks, ", ".join(counts)]) + "\n"
 
     def document(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.documents import BY_START, FastPathSchedule
 from adapter.model.schedules.windows import Level, Schedule
+from fastpath_tools import tables
 
 _SECOND = timedelta(seconds=1)
 
@@ -84,7 +85,7 @@ def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _
     ]
     text = f"{', '.join(bounds)}  ({', '.join(level.windows)})"
     if has_begin and has_end and local_time.transitions(level.begin + 1, level.end, zone):
-        text += f", lasts {_length(level.end - level.begin)}"
+        text += f", lasts {tables.short_duration(level.end - level.begin, blank=' ')}"
     return _CalendarRow(level.begin, _day(begin), times, text)
 
 
@@ -124,17 +125,6 @@ def _time(instant: int, zone: ZoneInfo) -> str:
     minutes = local_time.offset_at(instant, zone) // 60
     sign = "-" if minutes < 0 else "+"
     return f"{_clock(local)} ({sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d})"
-
-
-def _length(seconds: int) -> str:
-    """Return a length of time such as 9h or 1d 30m."""
-    parts = (
-        (seconds // 86_400, "d"),
-        (seconds // 3600 % 24, "h"),
-        (seconds // 60 % 60, "m"),
-        (seconds % 60, "s"),
-    )
-    return " ".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def _day(local: datetime) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from adapter.simulate.engine import CountChange
 from adapter.simulate.load import LoadSpan
 from adapter.simulate.schedules import ScheduledStretch
-from fastpath_tools import charts
+from fastpath_tools import charts, tables
 from fastpath_tools.charts import AREA, HATCH, LINE, MARK, Frame, Look, Sheet, TrackStep
 from fastpath_tools.simulate.recording import Recording, Restraint
 
@@ -101,7 +101,7 @@ def draw(
         sheet.y += 183
     sheet.y += 14
     sheet.parts += Frame(0, 0, 0, seconds).times(
-        sheet.y, {at: charts.duration(at) for at in charts.ticks(seconds)}
+        sheet.y, {at: tables.short_duration(at) for at in charts.ticks(seconds)}
     )
     columns = [column for panel in panels for column in panel.recording.columns]
     shown = {column.restraint.name.lower() for column in columns}
@@ -145,7 +145,7 @@ def _changes(panel: Panel, frame: Frame) -> Iterator[str]:
         if panel.is_boosted and change.by and kind == "raised":
             kind, by = "boosted", " by boost"
         reason = f": {change.reason}" if change.reason else ""
-        tip = f"{charts.duration(change.second)}: from {change.before} to {change.after}{by}{reason}"
+        tip = f"{tables.short_duration(change.second)}: from {change.before} to {change.after}{by}{reason}"
         marks.setdefault((kind, round(frame.x(change.second))), []).append(tip)
     is_described = len(panel.changes) <= _DESCRIBED
     for (kind, x), tips in marks.items():

@@ -11,10 +11,8 @@ from adapter.cli import command_line
 from adapter.model import visible
 from adapter.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
-from fastpath_tools.simulate import daily
 from fastpath_tools.simulate.budget import BudgetVerdict
-from fastpath_tools.simulate.daily import RolledVerdict
-from fastpath_tools.simulate.results import PolicyFigures
+from fastpath_tools.simulate.results import PolicyFigures, RolledVerdict, describe_verdicts
 from fastpath_tools.tables import duration, page, share
 
 
@@ -82,7 +80,7 @@ def _rows(report: SimulationReport) -> list[list[str]]:
 
 def _notes(report: SimulationReport) -> list[str]:
     notes = [*report.notes, *load_notes(report.loads)]
-    notes += [f"{policy}: {daily.describe(verdicts)}" for policy, verdicts in report.forecasts.items()]
+    notes += [f"{policy}: {describe_verdicts(verdicts)}" for policy, verdicts in report.forecasts.items()]
     outcomes = report.outcomes
     at_max = [(each.policy, each.mean("secondsAtMax")) for each in outcomes]
     if any(seconds for _, seconds in at_max):

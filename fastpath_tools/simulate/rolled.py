@@ -15,8 +15,8 @@ from adapter.simulate import simulation
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads import forecasts
-from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.inputs import PolicyVariant
+from fastpath_tools.simulate.results import RolledVerdict
 
 
 class Rolled(NamedTuple):

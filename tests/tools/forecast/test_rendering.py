@@ -10,8 +10,8 @@ from adapter.model.forecasts.floors import ABSENT, BUDGET, COVERAGE, UNKNOWN
 from adapter.model.forecasts.settings import ADVISE, DAY, FLOOR
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures
 from fastpath_tools.forecast import chart, picture, wording
-from fastpath_tools.simulate import daily
-from fastpath_tools.simulate.daily import RolledVerdict
+from fastpath_tools.simulate import results
+from fastpath_tools.simulate.results import RolledVerdict
 from tests.support import cards
 from tests.support.cards import AT, candidate, card
 
@@ -174,10 +174,10 @@ def test_days_with_the_same_verdict_are_one() -> None:
     short = [RolledVerdict(day * DAY, "", f"{day} of 7 days of history") for day in range(1, 7)]
     later = [RolledVerdict(day * DAY, name, "") for day, name in ((7, "week"), (8, "week"), (9, ""))]
     assert (
-        daily.describe([*short, *later])
+        results.describe_verdicts([*short, *later])
         == "no verdict on days 1 to 7, week on days 8 to 9, no forecast on day 10"
     )
-    assert daily.describe([]) == "no verdict on day 1"
+    assert results.describe_verdicts([]) == "no verdict on day 1"
 
 
 def test_a_verdict_is_a_document() -> None:
