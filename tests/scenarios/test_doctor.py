@@ -346,7 +346,7 @@ async def test_boosted_and_then_fastpath_stops(
         assert status == 1
         assert f"diagnosis: Fastpath is stopped or unreachable: {stuck}" in text
         assert "fastpath boost --remove" in text
-        status, table = await doctor()
+        status, table, _ = await doctor()
         assert status == 1
         assert f"Fastpath is stopped or unreachable: {stuck}" in table
 

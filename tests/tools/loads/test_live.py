@@ -11,8 +11,9 @@ import pytest
 from adapter.cli import main
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.scenarios.test_doctor import QUEUE, REQUESTS, RULES, hpa, install
+from tests.scenarios.test_doctor import QUEUE, RULES, install
 from tests.support import schedules
+from tests.support.doctor import REQUESTS, hpa
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 
@@ -36,7 +37,7 @@ def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
         cluster.create(deployment("web", "shop", 2))
-        cluster.create(hpa(REQUESTS, QUEUE))
+        cluster.create(hpa("web", REQUESTS, QUEUE))
         yield cluster
 
 

@@ -13,6 +13,7 @@ import yaml
 from adapter.cli import main
 from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
+from adapter.prometheus.range_query import RangeReader
 from adapter.simulate.load import Load
 from fastpath_tools.loads import recorded, recorded_options
 from fastpath_tools.loads.sources import Recorded
@@ -231,13 +232,13 @@ def test_what_is_cached_is_not_read_again(run: Run, tmp_path: Path, monkeypatch:
     files[0].unlink()
     files[1].write_bytes(files[1].read_bytes()[:100])
     asked: list[str] = []
-    ask = recorded.HistoryReader._ask
+    read = RangeReader.read
 
-    async def count(self: recorded.HistoryReader, query: str, chunk: Any) -> Any:
-        asked.append(query)
-        return await ask(self, query, chunk)
+    async def count(self: RangeReader, promql: str, *times: int) -> dict[int, float]:
+        asked.append(promql)
+        return await read(self, promql, *times)
 
-    monkeypatch.setattr(recorded.HistoryReader, "_ask", count)
+    monkeypatch.setattr(RangeReader, "read", count)
     again = run(f"cache={folder}", "step=1s").loads["in_flight"]
     assert len(asked) == 2, "the chunk that is gone, and the one that is cut off"
     assert repr(again) == repr(whole), "as values; NaN equals nothing"
