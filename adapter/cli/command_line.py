@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
@@ -84,18 +84,11 @@ def tell(verb: str, sentence: str) -> None:
     print(f"{f'{program()} {verb}'.rstrip()}: {visible.escape(sentence)}", file=sys.stderr)
 
 
-def output(*formats: str, help_: str) -> str:
+def output(*formats: str, help_: str) -> Any:
     """Return the option for the format of the output, the first of `formats` by default."""
-    format_: str = option(
-        FlagType.TEXT,
-        formats[0],
-        help_,
-        metavar="format",
-        shorthand="o",
-        choices=formats,
-        group="Output",
+    return option(
+        FlagType.TEXT, formats[0], help_, metavar="format", shorthand="o", choices=formats, group="Output"
     )
-    return format_
 
 
 def to_yaml(document: object) -> str:
