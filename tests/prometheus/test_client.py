@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -165,13 +166,6 @@ async def test_errors_of_prometheus(
 ) -> None:
     scripted.answer(status, body)
     assert await refused((await open_client(scripted.url)).query("up", WALL)) == error
-
-
-async def test_other_result_types_keep_their_name(scripted: Scripted, open_client: Open) -> None:
-    scripted.answer(200, '{"status":"success","data":{"resultType":"matrix","result":[]}}')
-    with pytest.raises(PrometheusError) as caught:
-        await (await open_client(scripted.url)).query("up[1m]", WALL)
-    assert (caught.value.kind, caught.value.result_type) == ("type", "matrix")
 
 
 async def test_warnings_are_counted_and_carried(
@@ -433,21 +427,6 @@ async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Op
     assert [seen.form["timeout"] for seen in scripted.seen] == ["5", "1.5"]
 
 
-async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> None:
-    ports = set()
-
-    async def respond(request: web.Request) -> web.StreamResponse:
-        assert request.transport is not None
-        ports.add(request.transport.get_extra_info("peername")[1])
-        return web.json_response(EMPTY_VECTOR)
-
-    scripted.respond = respond
-    client = await open_client(scripted.url)
-    for _ in range(3):
-        await client.query("up", WALL)
-    assert len(ports) == 1
-
-
 # -- connections that break ------------------------------------------------------------------------
 
 ANSWER = json.dumps(EMPTY_VECTOR).encode()
@@ -586,23 +565,6 @@ async def test_redirects_are_limited(scripted: Scripted, open_client: Open) -> N
     assert len(scripted.seen) == 10
 
 
-async def test_connection_refused(open_client: Open, unused_port: int) -> None:
-    client = await open_client(f"http://127.0.0.1:{unused_port}")
-    kind, text = await refused(client.query("up", WALL))
-    assert kind == "unreachable"
-    assert text.startswith("cannot connect: ")
-    assert "0x" not in text
-
-
-@pytest.fixture
-async def unused_port() -> int:
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
-
-
 async def test_closed(scripted: Scripted, open_client: Open) -> None:
     client = await open_client(scripted.url)
     await client.close()
@@ -670,7 +632,7 @@ async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> Non
     with pytest.raises(PrometheusError) as caught:
         await client.query("secret", WALL)
     assert str(caught.value).startswith("http://127.0.0.1:1/prom/api/v1/query: cannot connect: ")
-    assert "secret" not in str(caught.value)
+    assert not re.search("secret|0x", str(caught.value))
 
 
 async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open_client: Open) -> None:

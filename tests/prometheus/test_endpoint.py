@@ -8,21 +8,6 @@ from hypothesis import strategies as st
 from adapter.prometheus import endpoint
 from adapter.prometheus.endpoint import PrometheusEndpoint
 
-QUERY = [("query", 'sum(x{a="b c"}[1m])'), ("time", "1700000000.5"), ("timeout", "5")]
-ENCODED = "query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.5&timeout=5"
-
-
-def test_get_is_encoded_as_go_does_and_drops_the_base_urls_query() -> None:
-    request = PrometheusEndpoint("http://p:9090/prom", query="tenant=old").request("/api/v1/query", QUERY)
-    assert request == ("GET", f"http://p:9090/prom/api/v1/query?{ENCODED}", None)
-
-
-def test_post_has_the_parameters_in_the_body_and_keeps_the_base_urls_query() -> None:
-    request = PrometheusEndpoint("http://p:9090", query="tenant=old", verb="POST").request(
-        "/api/v1/query", QUERY
-    )
-    assert request == ("POST", "http://p:9090/api/v1/query?tenant=old", ENCODED.encode())
-
 
 def test_names_are_sorted_and_brackets_encoded() -> None:
     request = PrometheusEndpoint("http://p").request("/api/v1/series", [("start", "1"), ("match[]", "up")])

@@ -96,6 +96,7 @@ class Story:
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         self.cache = QueryCache(self.prometheus, self.clock, self.monitoring)
+        self.query = metric_query()
         self._asking: list[asyncio.Task[object]] = []
 
     def text(self, promql: str, freshness: Freshness = FRESHNESS) -> asyncio.Task[object]:
@@ -110,6 +111,12 @@ class Story:
         freshness: Freshness = FRESHNESS,
     ) -> asyncio.Task[object]:
         return self.start(self.cache.ask_objects(query, Objects(namespace, names), freshness, expected))
+
+    def ask(self, kind: str, freshness: Freshness = RENEWED) -> asyncio.Task[object]:
+        """Ask for a text, or for a pod of one metric."""
+        if kind == "texts":
+            return self.text("x", freshness)
+        return self.objects(self.query, "a", "p", freshness=freshness)
 
     def start(self, asking: Awaitable[object]) -> asyncio.Task[object]:
         async def wait() -> object:
@@ -156,6 +163,11 @@ async def story() -> AsyncIterator[Story]:
         await made.end()
 
 
+@pytest.fixture
+def query(story: Story) -> MetricQuery:
+    return story.query
+
+
 def metric_query(
     template: str = SUM, selector: str = "", series: str = "x", namespace_label: str = "ns"
 ) -> MetricQuery:
@@ -174,6 +186,11 @@ def kind_of(task: asyncio.Task[object]) -> str:
     error = task.result()
     assert isinstance(error, PrometheusError), error
     return error.kind
+
+
+async def failure(task: asyncio.Task[object]) -> str:
+    await task
+    return kind_of(task)
 
 
 def stood_in(answer: object, last: object) -> str:
@@ -200,16 +217,16 @@ async def test_identical_texts_in_flight_share_a_query(story: Story) -> None:
     assert (story.count("query"), story.count("joined")) == (2, 1)
 
 
-async def test_a_text_is_queried_again_after_its_ttl(story: Story) -> None:
-    story.prometheus.reply = lambda _: vector(({}, 1.0))
-    await story.text("a")
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_an_answer_is_queried_again_after_its_ttl(story: Story, kind: str) -> None:
+    story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
+    await story.ask(kind, FRESHNESS)
     story.clock.advance(0.99)
-    await story.text("a")
-    assert story.prometheus.asked == ["a"]
-    assert story.count("cache") == 1
+    await story.ask(kind, FRESHNESS)
+    assert (len(story.prometheus.asked), story.count("cache")) == (1, 1)
     story.clock.advance(0.02)
-    await story.text("a")
-    assert story.prometheus.asked == ["a", "a"]
+    await story.ask(kind, FRESHNESS)
+    assert len(story.prometheus.asked) == 2
 
 
 async def test_the_age_of_an_answer_counts_from_the_sending_of_its_query(story: Story) -> None:
@@ -236,43 +253,17 @@ async def test_a_failed_text_is_shared_and_not_kept(story: Story) -> None:
     assert not isinstance(third.result(), PrometheusError)
 
 
-async def test_a_stale_answer_replaces_a_failure_until_max_age(story: Story) -> None:
-    story.prometheus.reply = lambda _: vector(({}, 1.0))
-    good = await story.text("a")
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_a_stale_answer_replaces_a_failure_until_max_age(story: Story, kind: str) -> None:
+    story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
+    good = await story.ask(kind, FRESHNESS)
     story.prometheus.reply = lambda _: UNREACHABLE
     story.clock.advance(29.9)
-    assert stood_in(await story.text("a"), good) == "unreachable"
+    assert stood_in(await story.ask(kind, FRESHNESS), good) == "unreachable"
     assert story.count("stale") == 1
     story.clock.advance(0.1)
-    failed = story.text("a")
-    await failed
-    assert kind_of(failed) == "unreachable"
-    other = story.text("b")
-    await other
-    assert kind_of(other) == "unreachable"
-
-
-async def test_each_caller_sets_how_old_an_answer_may_be(story: Story) -> None:
-    story.prometheus.reply = lambda _: vector()
-    await story.text("a", Freshness(ttl=10.0, max_age=30.0))
-    story.clock.advance(5.0)
-    await story.text("a", Freshness(ttl=10.0, max_age=30.0))
-    assert len(story.prometheus.asked) == 1
-    story.prometheus.reply = lambda _: UNREACHABLE
-    strict = story.text("a", Freshness(ttl=1.0, max_age=5.0))
-    await strict
-    assert kind_of(strict) == "unreachable"
-
-
-async def test_a_cancelled_caller_cancels_no_other(story: Story) -> None:
-    first, second = story.text("a"), story.text("a")
-    await story.settle()
-    first.cancel()
-    await story.settle()
-    story.prometheus.answer(0, vector(({}, 1.0)))
-    await story.settle()
-    assert first.cancelled()
-    assert not isinstance(second.result(), PrometheusError)
+    assert await failure(story.ask(kind, FRESHNESS)) == "unreachable"
+    assert await failure(story.text("never answered")) == "unreachable"
 
 
 async def test_the_answer_for_a_cancelled_caller_is_cached(story: Story) -> None:
@@ -308,8 +299,7 @@ async def test_one_request_is_sent_as_by_upstream(story: Story) -> None:
     assert {name: group[-1].value for name, group in answer.samples.items()} == {"p.1": 3.0}
 
 
-async def test_identical_questions_in_flight_are_one(story: Story) -> None:
-    query = metric_query()
+async def test_identical_questions_in_flight_are_one(story: Story, query: MetricQuery) -> None:
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "p")
     await story.settle()
     third = story.objects(query, "a", "p")
@@ -320,8 +310,7 @@ async def test_identical_questions_in_flight_are_one(story: Story) -> None:
     assert (story.count("query"), story.count("joined")) == (1, 2)
 
 
-async def test_requests_that_arrive_during_a_query_share_the_next(story: Story) -> None:
-    query = metric_query()
+async def test_requests_that_arrive_during_a_query_share_the_next(story: Story, query: MetricQuery) -> None:
     first = story.objects(query, "a", "p")
     await story.settle()
     others = [story.objects(query, "a", "q"), story.objects(query, "b", "p", "r")]
@@ -333,17 +322,27 @@ async def test_requests_that_arrive_during_a_query_share_the_next(story: Story) 
     assert [names_of(task) for task in (first, *others)] == [{"p"}, set(), {"r"}]
 
 
-async def test_requests_of_one_moment_share_a_query(story: Story) -> None:
-    query = metric_query()
-    asked = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
-    assert await story.settle() == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
-    story.prometheus.answer(0)
+@pytest.mark.parametrize(
+    ("namespace_label", "namespace", "promql"),
+    [
+        pytest.param("ns", "a", 'sum(x{ns="a",pod=~"p|q"}) by (pod)', id="in a namespace"),
+        pytest.param("", None, 'sum(x{pod=~"p|q"}) by (pod)', id="a kind without a namespace"),
+    ],
+)
+async def test_requests_of_one_moment_share_a_query(
+    story: Story, namespace_label: str, namespace: str | None, promql: str
+) -> None:
+    query = metric_query(namespace_label=namespace_label)
+    asked = [story.objects(query, namespace, "p"), story.objects(query, namespace, "q")]
+    assert await story.settle() == [promql]
+    story.prometheus.answer(0, vector(({"pod": "q"}, 1.0)))
     await story.settle()
-    assert [names_of(task) for task in asked] == [{"p"}, {"q"}]
+    assert [names_of(task) for task in asked] == [set(), {"q"}]
 
 
-async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_their_own(story: Story) -> None:
-    query = metric_query()
+async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_their_own(
+    story: Story, query: MetricQuery
+) -> None:
     story.objects(query, "a", "p")
     story.objects(MetricQuery(query.rule, "y", (), "ns", "pod"), "a", "q")
     story.objects(metric_query(selector="code=x"), "a", "q")
@@ -351,29 +350,7 @@ async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_the
     assert len(await story.settle()) == 4
 
 
-async def test_kinds_without_a_namespace(story: Story) -> None:
-    query = metric_query(namespace_label="")
-    asked = [story.objects(query, None, "p"), story.objects(query, None, "q")]
-    assert await story.settle() == ['sum(x{pod=~"p|q"}) by (pod)']
-    story.prometheus.answer(0, vector(({"pod": "q"}, 1.0)))
-    await story.settle()
-    assert [names_of(task) for task in asked] == [set(), {"q"}]
-
-
-async def test_an_answer_lives_for_its_ttl(story: Story) -> None:
-    query = metric_query()
-    story.prometheus.reply = named_objects
-    await story.objects(query, "a", "p")
-    story.clock.advance(0.99)
-    await story.objects(query, "a", "p")
-    assert (len(story.prometheus.asked), story.count("cache")) == (1, 1)
-    story.clock.advance(0.02)
-    await story.objects(query, "a", "p")
-    assert len(story.prometheus.asked) == 2
-
-
-async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: Story) -> None:
-    query = metric_query()
+async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: Story, query: MetricQuery) -> None:
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
     third = story.objects(query, "a", "r")
@@ -402,19 +379,7 @@ async def test_queries_that_cannot_be_merged_are_sent_at_once_and_shared_by_thei
 
 async def test_an_answer_that_is_no_vector_is_an_error(story: Story) -> None:
     story.prometheus.reply = lambda _: scalar(1.0)
-    asked = story.objects(metric_query(TOP), "a", "p")
-    await asked
-    assert kind_of(asked) == "type"
-
-
-async def test_long_lists_are_split(story: Story) -> None:
-    names = [f"pod-with-a-rather-long-name-{number}" for number in range(1000)]
-    asked = story.objects(metric_query(), "a", *names)
-    assert 1 < len(await story.settle()) < 5
-    for number in range(len(story.prometheus.asked)):
-        story.prometheus.answer(number)
-    await story.settle()
-    assert names_of(asked) == set(names)
+    assert await failure(story.objects(metric_query(TOP), "a", "p")) == "type"
 
 
 # --- a busy batch ---------------------------------------------------------------------------------
@@ -430,15 +395,13 @@ async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expec
     story.prometheus.asked.clear()
 
 
-async def test_an_idle_batch_prefetches_nothing(story: Story) -> None:
-    query = metric_query()
-    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
-    story.objects(query, "a", "p")
+async def test_an_idle_batch_neither_prefetches_nor_sweeps(story: Story, query: MetricQuery) -> None:
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=2)
+    story.objects(query, "a", "p", expected=2)
     assert await story.settle() == ['sum(x{ns="a",pod="p"}) by (pod)']
 
 
-async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None:
-    query = metric_query()
+async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story, query: MetricQuery) -> None:
     await ask_in_turn(
         story, query, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r")))
     )
@@ -454,14 +417,6 @@ async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None
     await brought
     assert names_of(brought) == {"q"}
     assert len(story.prometheus.asked) == 2
-
-
-async def test_fresh_answers_are_not_prefetched(story: Story) -> None:
-    query = metric_query()
-    story.prometheus.reply = named_objects
-    await story.objects(query, "a", "p")
-    await story.objects(query, "a", "q")
-    assert story.prometheus.asked[1:] == ['sum(x{ns="a",pod="q"}) by (pod)']
 
 
 @pytest.mark.parametrize(("passed", "names"), [(3, '=~"s|due"'), (2, '="s"')], ids=["reached", "given up"])
@@ -491,8 +446,9 @@ async def test_only_one_namespace_is_prefetched_where_namespaces_cannot_share(st
     assert promql.startswith('x{ns="b",pod=~"t|q"}')
 
 
-async def test_a_request_is_prefetched_for_thirty_seconds_after_its_last_repetition(story: Story) -> None:
-    query = metric_query()
+async def test_a_request_is_prefetched_for_thirty_seconds_after_its_last_repetition(
+    story: Story, query: MetricQuery
+) -> None:
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
     story.clock.advance(batching.RECENT_SECONDS - 1.5)
     story.objects(query, "a", "s")
@@ -500,22 +456,6 @@ async def test_a_request_is_prefetched_for_thirty_seconds_after_its_last_repetit
     story.prometheus.answer(0)
     story.objects(query, "a", "t")
     assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"t|q"}) by (pod)']
-
-
-async def test_a_prefetch_answers_requests_that_arrived_meanwhile(story: Story) -> None:
-    query = metric_query()
-    await ask_in_turn(story, query, Objects("a", ("p",)))
-    story.objects(query, "a", "s")
-    await story.settle()
-    story.prometheus.answer(0)
-    story.objects(query, "a", "t")
-    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"t|p"}) by (pod)']
-    meanwhile = story.objects(query, "a", "p")
-    await story.settle()
-    story.prometheus.answer(1)
-    await story.settle()
-    assert names_of(meanwhile) == {"p"}
-    assert len(story.prometheus.asked) == 2
 
 
 # --- sweeps ---------------------------------------------------------------------------------------
@@ -557,43 +497,24 @@ async def test_sweep_only_where_it_is_worth_it(
     assert (sent == [SWEEP]) is swept
 
 
-async def test_an_idle_batch_does_not_sweep(story: Story) -> None:
-    query = metric_query()
-    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=2)
-    story.objects(query, "a", "s")
-    assert SWEEP not in await story.settle()
-
-
-async def test_a_sweep_answers_every_question_for_its_ttl(story: Story) -> None:
-    query = metric_query()
+async def test_a_sweep_answers_every_question_for_its_ttl(story: Story, query: MetricQuery) -> None:
     assert await make_busy(story, query, 4) == [SWEEP]
     meanwhile = story.objects(query, "b", "p", "missing")
     await story.settle()
-    story.prometheus.answer(1)
-    await story.settle()
-    assert names_of(meanwhile) == {"p"}  # it came while the sweep was on its way
-    later = story.objects(query, "a", "q")
-    await later
-    assert names_of(later) == {"q"}
-    assert story.count("sweep") == 1
-    assert len(story.prometheus.asked) == 2
-    story.clock.advance(1.1)
-    story.objects(query, "a", "q")
-    assert len(await story.settle()) == 3
-
-
-async def test_an_answer_from_a_sweep_is_as_old_as_the_sweep(story: Story) -> None:
-    query = metric_query()
-    await make_busy(story, query, 4)
     swept_at = story.clock.monotonic()
     story.prometheus.answer(1)
     await story.settle()
+    assert names_of(meanwhile) == {"p"}  # it came while the sweep was on its way
     story.clock.advance(0.9)
-    later = story.objects(query, "b", "p")
+    later = story.objects(query, "a", "q")
     await later
-    answer = later.result()
-    assert isinstance(answer, ObjectAnswer)
-    assert answer.asked == swept_at
+    assert names_of(later) == {"q"}
+    assert later.result().asked == swept_at, "an answer from a sweep is as old as the sweep"  # type: ignore[attr-defined]
+    assert story.count("sweep") == 1
+    assert len(story.prometheus.asked) == 2
+    story.clock.advance(0.2)
+    story.objects(query, "a", "q")
+    assert len(await story.settle()) == 3
 
 
 async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,8 +535,7 @@ async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: py
 # --- when merging goes wrong ----------------------------------------------------------------------
 
 
-async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> None:
-    query = metric_query()
+async def test_two_samples_for_one_object_end_merging_for_good(story: Story, query: MetricQuery) -> None:
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
     story.prometheus.answer(
@@ -639,22 +559,9 @@ async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> 
     assert len(await story.settle()) == 6  # at once: there is nothing to wait for
 
 
-async def test_two_samples_for_a_single_object_are_returned_as_upstream(story: Story) -> None:
-    query = metric_query()
-    asked = story.objects(query, "a", "p")
-    await story.settle()
-    story.prometheus.answer(0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
-    await story.settle()
-    answer = asked.result()
-    assert isinstance(answer, ObjectAnswer)
-    assert answer.samples["p"][-1].value == 2.0
-    assert len(story.prometheus.asked) == 1
-
-
 async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_minute(
-    story: Story,
+    story: Story, query: MetricQuery
 ) -> None:
-    query = metric_query()
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
     story.prometheus.answer(0, REFUSED)
@@ -678,8 +585,9 @@ async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_min
     assert (await story.settle())[5:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
 
 
-async def test_pending_requests_are_sent_separately_too_when_merging_ends(story: Story) -> None:
-    query = metric_query()
+async def test_pending_requests_are_sent_separately_too_when_merging_ends(
+    story: Story, query: MetricQuery
+) -> None:
     for name in ("p", "q"):
         story.objects(query, "a", name)
     await story.settle()
@@ -708,8 +616,7 @@ async def test_a_pause_of_one_rule_does_not_affect_another(story: Story) -> None
     assert (await story.settle())[3:] == ['sum(y{ns="a",pod=~"p|q"}) by (pod)']
 
 
-async def test_an_answer_of_another_type_after_merging_ended(story: Story) -> None:
-    query = metric_query()
+async def test_an_answer_of_another_type_after_merging_ended(story: Story, query: MetricQuery) -> None:
     for name in ("p", "q"):
         story.objects(query, "a", name)
     await story.settle()
@@ -724,8 +631,9 @@ async def test_an_answer_of_another_type_after_merging_ended(story: Story) -> No
     assert kind_of(late) == "type"
 
 
-async def test_a_pause_that_begins_while_requests_of_another_batch_are_pending(story: Story) -> None:
-    query = metric_query()
+async def test_a_pause_that_begins_while_requests_of_another_batch_are_pending(
+    story: Story, query: MetricQuery
+) -> None:
     other = MetricQuery(query.rule, "y", (), "ns", "pod")
     story.objects(other, "a", "p")
     for name in ("p", "q"):
@@ -756,8 +664,9 @@ async def test_a_single_failed_request_is_not_sent_twice(story: Story) -> None:
     assert kind_of(asked) == "query"
 
 
-async def test_an_unreachable_server_is_not_queried_for_each_request(story: Story) -> None:
-    query = metric_query()
+async def test_an_unreachable_server_is_not_queried_for_each_request(
+    story: Story, query: MetricQuery
+) -> None:
     asked = [story.objects(query, "a", name) for name in ("p", "q")]
     await story.settle()
     story.prometheus.answer(0, UNREACHABLE)
@@ -766,23 +675,6 @@ async def test_an_unreachable_server_is_not_queried_for_each_request(story: Stor
     story.objects(query, "a", "p")
     story.objects(query, "a", "q")
     assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']  # and merged as before
-
-
-async def test_a_stale_answer_about_objects_replaces_a_failure(story: Story) -> None:
-    query = metric_query()
-    story.prometheus.reply = named_objects
-    good = await story.objects(query, "a", "p")
-    story.prometheus.reply = lambda _: PrometheusError("status", "HTTP status 503")
-    story.clock.advance(29.0)
-    old, new = story.objects(query, "a", "p"), story.objects(query, "a", "q")
-    assert stood_in(await old, good) == "status"
-    await new
-    assert kind_of(new) == "status"
-    assert story.count("stale") == 1
-    story.clock.advance(1.0)  # asked alone now, after the merged failure
-    late = story.objects(query, "a", "p")
-    await late
-    assert kind_of(late) == "status"
 
 
 # --- asking ahead ---------------------------------------------------------------------------------
@@ -798,93 +690,72 @@ def number_of(task: asyncio.Task[object]) -> float:
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind: str) -> None:
-    query = metric_query()
-
-    def ask(freshness: Freshness = RENEWED) -> asyncio.Task[object]:
-        return (
-            story.text("x", freshness)
-            if kind == "texts"
-            else story.objects(query, "a", "p", freshness=freshness)
-        )
 
     def answer(number: int) -> None:
         story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
 
-    ask()
+    story.ask(kind)
     await story.settle()
     answer(0)
     await story.settle()
     story.clock.advance(0.89)
-    young = ask()
+    young = story.ask(kind)
     assert len(await story.settle()) == 1
     assert number_of(young) == 0
     story.clock.advance(0.02)
-    strict = ask(FRESHNESS)
+    strict = story.ask(kind, FRESHNESS)
     assert len(await story.settle()) == 1, "who does not want it causes no query"
     assert number_of(strict) == 0
-    many = [ask() for _ in range(3)]
+    many = [story.ask(kind) for _ in range(3)]
     assert len(await story.settle()) == 2, "all the same, one query"
     assert [number_of(task) for task in many] == [0, 0, 0], "the refresh does not delay them"
     assert story.count("cache") == 5
     story.clock.advance(0.09)
-    joined = ask()
+    joined = story.ask(kind)
     assert len(await story.settle()) == 2
     assert not joined.done(), "the old answer has ended"
     answer(1)
     await story.settle()
-    after = ask()
+    after = story.ask(kind)
     await story.settle()
     assert [number_of(joined), number_of(after)] == [1, 1]
     assert len(story.prometheus.asked) == 2
     assert (story.count("query"), story.count("joined")) == (1, 1)
     story.clock.advance(0.9)  # the new answer is of when it was asked for, 0.91 s in
-    ask()
+    story.ask(kind)
     assert len(await story.settle()) == 3
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_a_failed_refresh_fails_no_request(story: Story, kind: str) -> None:
-    query = metric_query()
-
-    def ask() -> asyncio.Task[object]:
-        return (
-            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
-        )
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
-    await ask()
+    await story.ask(kind)
     story.prometheus.reply = lambda _: PrometheusError("status", "HTTP status 503")
     story.clock.advance(0.95)
     for sent in (2, 3):
-        near = ask()
+        near = story.ask(kind)
         assert len(await story.settle()) == sent, "the next request tries again"
         assert number_of(near) == 7
     story.clock.advance(0.05)
-    assert stood_in(await ask(), near.result()) == "status"
+    assert stood_in(await story.ask(kind), near.result()) == "status"
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_no_refresh_starts_while_too_much_is_pending(
     story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = metric_query()
-
-    def ask() -> asyncio.Task[object]:
-        return (
-            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
-        )
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
-    await ask()
+    await story.ask(kind)
     story.clock.advance(0.95)
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
-    near = ask()
+    near = story.ask(kind)
     assert len(await story.settle()) == 1
     assert number_of(near) == 7
 
 
-async def test_a_refresh_prefetches_other_requests(story: Story) -> None:
-    query = metric_query()
+async def test_a_refresh_prefetches_other_requests(story: Story, query: MetricQuery) -> None:
     story.prometheus.reply = named_objects
     for name in ("p", "q", "r"):
         await story.objects(query, "a", name, freshness=RENEWED)
@@ -897,8 +768,9 @@ async def test_a_refresh_prefetches_other_requests(story: Story) -> None:
     assert len(await story.settle()) == 4
 
 
-async def test_no_refresh_starts_while_a_query_of_its_batch_is_in_flight(story: Story) -> None:
-    query = metric_query()
+async def test_no_refresh_starts_while_a_query_of_its_batch_is_in_flight(
+    story: Story, query: MetricQuery
+) -> None:
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p", freshness=RENEWED)
     story.prometheus.reply = None
@@ -910,26 +782,6 @@ async def test_no_refresh_starts_while_a_query_of_its_batch_is_in_flight(story: 
     story.prometheus.answer(1)
     await fresh
     assert len(await story.settle()) == 2
-
-
-async def test_a_sweep_near_the_end_of_its_ttl_is_refreshed(story: Story) -> None:
-    query = metric_query()
-    await make_busy(story, query, 4)
-    story.prometheus.answer(1)
-    await story.settle()
-    story.clock.advance(0.95)
-    first = story.objects(query, "b", "p", freshness=RENEWED)
-    await first
-    assert story.count("sweep") == 1
-    second = story.objects(query, "a", "q", freshness=RENEWED)
-    await second
-    assert (await story.settle())[2:] == [SWEEP]
-    story.prometheus.answer(2)
-    await story.settle()
-    story.clock.advance(0.5)
-    for namespace, name in (("a", "q"), ("b", "p"), ("b", "q")):
-        await story.objects(query, namespace, name, freshness=RENEWED)
-    assert len(await story.settle()) == 3
 
 
 @pytest.mark.parametrize("ttl", [1.0, 60.0])
@@ -984,8 +836,9 @@ async def test_requests_that_wait_take_precedence_over_refreshes(
 
 
 @pytest.mark.parametrize("took", [0.5, 0.95])
-async def test_a_request_during_a_query_gets_what_the_query_prefetched(story: Story, took: float) -> None:
-    query = metric_query()
+async def test_a_request_during_a_query_gets_what_the_query_prefetched(
+    story: Story, query: MetricQuery, took: float
+) -> None:
     story.prometheus.reply = named_objects
     for name in ("p", "q"):
         await story.objects(query, "a", name, freshness=RENEWED)
@@ -1004,9 +857,10 @@ async def test_a_request_during_a_query_gets_what_the_query_prefetched(story: St
     assert [names_of(task) for task in (first, second)] == [{"p"}, {"q"}]
 
 
-async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story: Story) -> None:
+async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(
+    story: Story, query: MetricQuery
+) -> None:
     """The scaler asks so, in one batch with autoscalers that take older answers."""
-    query = metric_query()
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p", freshness=RENEWED)
     story.clock.advance(0.8)
@@ -1020,32 +874,20 @@ async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
 async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(story: Story, kind: str) -> None:
-    query = metric_query()
-
-    def ask(freshness: Freshness) -> asyncio.Task[object]:
-        return (
-            story.text("x", freshness)
-            if kind == "texts"
-            else story.objects(query, "a", "p", freshness=freshness)
-        )
 
     numbers = iter((1.0, 2.0))
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, next(numbers)))
-    await ask(FRESHNESS)
+    await story.ask(kind, FRESHNESS)
     story.clock.advance(0.5)
-    newer = ask(Freshness(0.25, 0.25))
+    newer = story.ask(kind, Freshness(0.25, 0.25))
     await newer
     assert number_of(newer) == 2
     story.prometheus.reply = lambda _: UNREACHABLE
     story.clock.advance(29.4)
-    assert stood_in(await ask(FRESHNESS), newer.result()) == "unreachable"
-    strict = ask(Freshness(0.25, 0.25))
-    await strict
-    assert kind_of(strict) == "unreachable"
+    assert stood_in(await story.ask(kind, FRESHNESS), newer.result()) == "unreachable"
+    assert await failure(story.ask(kind, Freshness(0.25, 0.25))) == "unreachable"
     story.clock.advance(0.2)  # 30.1 s after the one that was to be kept so long
-    gone = ask(FRESHNESS)
-    await gone
-    assert kind_of(gone) == "unreachable"
+    assert await failure(story.ask(kind, FRESHNESS)) == "unreachable"
 
 
 # --- slow queries ---------------------------------------------------------------------------------
@@ -1071,46 +913,29 @@ def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: 
 
 @pytest.mark.parametrize("kind", ["texts", "alone", "objects", "sweep"])
 async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: Story, kind: str) -> None:
-    query = metric_query(TOP if kind == "alone" else SUM)
-
-    def ask() -> asyncio.Task[object]:
-        if kind == "texts":
-            return story.text("x", RENEWED)
-        return story.objects(query, "a", "p", freshness=RENEWED)
-
+    story.query = query = metric_query(TOP if kind == "alone" else SUM)
     if kind == "sweep":
         assert await make_busy(story, query, 4) == [SWEEP]
         sent = 2
     else:
-        ask()
+        story.ask(kind)
         sent = len(await story.settle())
     story.clock.advance(3.0)
     story.prometheus.answer(sent - 1, named_objects(SUM))
     await story.settle()
     for _ in range(28):
         story.clock.advance(0.1)
-        await ask()
+        await story.ask(kind)
         assert len(await story.settle()) == sent
     story.clock.advance(0.15)
-    await ask()  # at once, and it is asked ahead
+    await story.ask(kind)  # at once, and it is asked ahead
     assert len(await story.settle()) == sent + 1
     story.clock.advance(0.1)
-    waiting = ask()
+    waiting = story.ask(kind)
     assert len(await story.settle()) == sent + 1  # one at a time
     assert not waiting.done()
     story.prometheus.answer(sent, named_objects(SUM))
     await waiting
-
-
-async def test_a_question_that_came_during_a_slow_sweep_is_answered_by_it(story: Story) -> None:
-    query = metric_query()
-    assert await make_busy(story, query, 4) == [SWEEP]
-    meanwhile = story.objects(query, "b", "p")
-    await story.settle()
-    story.clock.advance(3.0)
-    story.prometheus.answer(1)
-    assert len(await story.settle()) == 2
-    assert names_of(meanwhile) == {"p"}
 
 
 async def test_a_caller_without_ttl_does_not_get_a_slow_answer(story: Story) -> None:
@@ -1131,17 +956,13 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
     """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
-    story, query, freshness = Story(), metric_query(), refresh_ahead(ttl, 30.0)
+    story, freshness = Story(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
     async with story.cache:
         for _ in range(40):
-            asked = (
-                story.text("x", freshness)
-                if kind == "texts"
-                else story.objects(query, "a", "p", freshness=freshness)
-            )
+            asked = story.ask(kind, freshness)
             sent = len(await story.settle())
             if sent > len(begun):
                 assert sent == len(begun) + 1
@@ -1168,8 +989,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
 
 
 @pytest.mark.looptime
-async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
-    query = metric_query()
+async def test_no_request_waits_longer_than_eight_seconds(story: Story, query: MetricQuery) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     first = story.objects(query, "a", "p")
@@ -1509,8 +1329,7 @@ async def test_an_evicted_batch_in_flight_still_completes(story: Story) -> None:
 # --- self-metrics ---------------------------------------------------------------------------------
 
 
-async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
-    query = metric_query()
+async def test_queries_are_counted_by_kind_and_outcome(story: Story, query: MetricQuery) -> None:
     await make_busy(story, query, 4)
     story.prometheus.answer(1, REFUSED)
     await story.settle()
@@ -1559,8 +1378,9 @@ def warned(result: QueryResult, *warnings: str) -> QueryResult:
     return result._replace(warnings=warnings or ("store away",))
 
 
-async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story: Story) -> None:
-    query = metric_query()
+async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(
+    story: Story, query: MetricQuery
+) -> None:
     whole = [story.text("q"), story.objects(query, "a", "p")]
     await story.settle()
     story.prometheus.answer(0, vector(({}, 100.0)))
@@ -1597,10 +1417,9 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story
 
 
 async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
-    story: Story,
+    story: Story, query: MetricQuery
 ) -> None:
     """It is the engine that lacks data, not the query that is too much."""
-    query = metric_query()
     tasks = [
         story.start(
             story.cache.ask_objects(query, Objects("a", (name,)), FRESHNESS, takes_partial=name != "r")
@@ -1619,8 +1438,7 @@ async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
     assert kind_of(tasks[2]) == "partial"
 
 
-async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> None:
-    query = metric_query()
+async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story, query: MetricQuery) -> None:
     assert await make_busy(story, query, 4) == [SWEEP]
     story.prometheus.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
     await story.settle()
@@ -1634,8 +1452,7 @@ async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> Non
     assert [sample.value for sample in answer.samples["q"]] == [1.0]
 
 
-async def test_a_request_sent_separately_has_its_own_partial_answer(story: Story) -> None:
-    query = metric_query()
+async def test_a_request_sent_separately_has_its_own_partial_answer(story: Story, query: MetricQuery) -> None:
     merged = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
     await story.settle()
     story.prometheus.answer(0, REFUSED)

@@ -66,16 +66,12 @@ def test_long_answers_are_split_and_no_piece_is_much_too_long() -> None:
     assert len(rest) < 2 * SIZE + 30
 
 
-def test_what_follows_the_array_is_kept_for_the_end() -> None:
+def test_what_stands_before_and_after_the_array_is_no_hindrance() -> None:
     series = [{"__name__": f"m{number}", "pod": "p"} for number in range(20)]
-    _, rest = cut(response.SERIES, series_body(series, tail=',"warnings":["partial"]'), 50)
-    assert json.loads(rest)["warnings"] == ["partial"]
-
-
-def test_flags_before_the_data_are_no_hindrance() -> None:
-    series = [{"__name__": f"m{number}", "pod": "p"} for number in range(20)]
-    found, _ = cut(response.SERIES, series_body(series, head='"isPartial":false,'), 50)
+    body = series_body(series, head='"isPartial":false,', tail=',"warnings":["partial"]')
+    found, rest = cut(response.SERIES, body, 50)
     assert found
+    assert json.loads(rest)["warnings"] == ["partial"]
 
 
 @pytest.mark.parametrize(
