@@ -579,16 +579,6 @@ async def test_watch_that_is_cut() -> None:
         assert raised.value.reason in {"Broken", "Unreachable"}
 
 
-async def test_watch_that_is_forbidden() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        cluster.forbid("watch", "deployments.apps")
-        with pytest.raises(
-            errors.KubernetesError, match=r"cannot watch deployments\.apps: 403 Forbidden: "
-        ) as raised:
-            await follow(client, what=DEPLOYMENTS)
-        assert raised.value.status == 403
-
-
 @pytest.mark.parametrize(
     "text", [b"hello\n", b'{"type":"ADDED"', b'{"type":"ADDED","object":{"metadata":5}}\n']
 )

@@ -212,15 +212,6 @@ async def test_a_closed_client_writes_nothing() -> None:
     assert caught.value.reason == "Closed"
 
 
-async def test_a_connection_is_used_again_after_a_write() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        cluster.create(deployment("web"))
-        for replicas in (2, 3, 4):
-            body = msgspec.json.encode({"metadata": {"name": "web"}, "spec": {"replicas": replicas}})
-            await client.write("PUT", PATH, body, seconds=1, check=passing)
-        assert cluster.get("deployments", "web")["spec"]["replicas"] == 4
-
-
 async def test_an_answer_that_is_lost_is_an_error_without_status() -> None:
     async with Cluster() as cluster, connected(cluster.url) as client:
         cluster.create(deployment("web"))

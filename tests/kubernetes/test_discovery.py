@@ -116,14 +116,6 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
     assert (len(requests) == 2) is aggregated
 
 
-async def test_both_forms_of_discovery_give_one_catalogue() -> None:
-    async with Cluster() as cluster, connected(cluster) as client:
-        cluster.add_kind(WIDGETS)
-        first = await fetch_catalogue(client)
-        cluster.aggregated_discovery = False
-        assert await fetch_catalogue(client) == first
-
-
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
 async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:

@@ -415,32 +415,22 @@ async def test_a_jump_of_the_clock_is_mended_by_the_next_renewal() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_error_of_the_work_ends_the_election_and_gives_the_lease_back() -> None:
+@pytest.mark.parametrize("error", [None, RuntimeError("a defect")], ids=["by itself", "by an error"])
+async def test_the_end_of_the_work_ends_the_election_and_gives_the_lease_back(
+    error: Exception | None,
+) -> None:
     keeper = Keeper()
 
     async def work(_: LeaseFence) -> None:
         await asyncio.sleep(3)
-        raise RuntimeError("a defect")
+        if error is not None:
+            raise error
 
     leader = Candidate(keeper, "a_1", work)
     leader.start()
     assert leader.task is not None
-    with pytest.raises(RuntimeError, match="a defect"):
-        await leader.task
-    assert keeper.holder == ""
-
-
-@pytest.mark.looptime
-async def test_work_that_ends_by_itself_ends_the_election() -> None:
-    keeper = Keeper()
-
-    async def work(_: LeaseFence) -> None:
-        await asyncio.sleep(3)
-
-    leader = Candidate(keeper, "a_1", work)
-    leader.start()
-    assert leader.task is not None
-    await leader.task
+    await asyncio.wait([leader.task])
+    assert leader.task.exception() is error
     assert keeper.holder == ""
 
 

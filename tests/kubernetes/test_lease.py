@@ -74,15 +74,6 @@ async def test_fields_of_others_in_a_lease_stay() -> None:
         assert after["spec"]["strategy"] == "OldestEmulationVersion"
 
 
-async def test_a_deleted_lease_cannot_be_replaced() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        made = await store.create(MINE, 1)
-        cluster.delete("leases", "fastpath")
-        with pytest.raises(KubernetesError) as caught:
-            await store.replace(made, LATER, 1)
-        assert caught.value.status == 404
-
-
 async def test_a_change_is_heard_of() -> None:
     async with Cluster() as cluster, store_of(cluster.url) as store:
         made = await store.create(MINE, 1)
@@ -143,14 +134,6 @@ async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
     async with TestServer(app) as server, store_of(str(server.make_url("")).rstrip("/")) as store:
         with pytest.raises(KubernetesError, match="the response is not a Lease object"):
             await store.fetch(1)
-
-
-async def test_a_refused_lease_is_an_error() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        cluster.forbid("get", "leases")
-        with pytest.raises(KubernetesError) as caught:
-            await store.fetch(1)
-        assert caught.value.status == 403
 
 
 def test_times_are_those_of_the_api() -> None:
@@ -218,12 +201,6 @@ def test_a_jump_of_the_clock_shuts_until_the_next_renewal(
 def test_a_slewed_clock_is_no_jump(clock: FakeClock, fence: LeaseFence) -> None:
     clock.set_wall(clock.wall() + 2.4)
     assert fence.check() == 10.0
-
-
-def test_a_machine_that_slept_has_not_kept_its_lease(clock: FakeClock, fence: LeaseFence) -> None:
-    """Its monotonic clock stood still, the time of day did not."""
-    clock.set_wall(clock.wall() + 3600)
-    assert fence.left() == 0
 
 
 def test_a_closed_fence_never_opens_again(clock: FakeClock, fence: LeaseFence) -> None:

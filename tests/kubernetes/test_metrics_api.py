@@ -467,15 +467,6 @@ async def test_a_new_version_is_read_within_a_minute(authority: Authority) -> No
         assert await read(aggregation) == ["v1"]
 
 
-async def test_a_version_that_was_deregistered_is_left_at_once(authority: Authority) -> None:
-    async with reading(authority, BETA, STABLE) as aggregation:
-        assert await read(aggregation) == ["v1"]
-        aggregation.cluster.delete("APIService", STABLE)
-        assert await read(aggregation) == ["v1beta1"], "v1 did not reach the adapter"
-        assert await read(aggregation) == ["v1beta1"]
-        assert aggregation.looks == 2
-
-
 async def test_many_reads_of_a_deregistered_version_share_one_look(authority: Authority) -> None:
     async with reading(authority, BETA, STABLE) as aggregation:
         await read(aggregation)

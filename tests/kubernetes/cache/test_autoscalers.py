@@ -307,16 +307,6 @@ async def test_while_objects_may_not_be_listed_the_answer_is_unknown() -> None:
             assert rivals.of(ours("web")) is None
 
 
-async def test_others_stay_known_while_the_api_server_is_away() -> None:
-    async with Cluster() as cluster:
-        cluster.create(hpa("a"))
-        async with opposing(cluster) as rivals:
-            await until(lambda: rivals.synced and cluster.open_watches)
-            await cluster.down()
-            await until(lambda: rivals.status()[0].last_error)
-            assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",)
-
-
 @pytest.mark.parametrize(
     ("reference", "key"),
     [

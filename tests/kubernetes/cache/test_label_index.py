@@ -1,6 +1,5 @@
 """The index answers as a scan over all objects would, in the API server's order."""
 
-import itertools
 from collections.abc import Mapping
 
 import pytest
@@ -118,47 +117,6 @@ def test_many_matches_are_walked_in_order(
             store.put(namespace, name, labels)
         for asked in (None, *NAMESPACES):
             assert store.names(asked, selector) == scan(objects, asked, selector)
-
-
-def test_emptied_index_keeps_nothing() -> None:
-    store = LabelIndex()
-    for name, labels in itertools.product(NAMES, ({"app": "a", "env": "b"}, {"app": "a"})):
-        store.put("a", name, labels | {"name": name})
-    for name in NAMES:
-        store.remove("a", name)
-    assert len(store) == 0
-    assert store._namespaces == {}
-
-
-def test_relabelled_away_leaves_no_trace_in_the_index() -> None:
-    store = LabelIndex()
-    store.put("a", "x", {"app": "old"})
-    store.put("a", "x", {"app": "new"})
-    (namespace,) = store._namespaces.values()
-    assert list(namespace.index["app"]) == ["new"]
-    assert len(namespace.label_sets) == 1
-
-
-def test_list_order_is_that_of_keys() -> None:
-    store = LabelIndex()
-    for namespace, name in [
-        ("a", "x"),
-        ("a-b", "x-other"),
-        ("ab", "z"),
-        ("a", "a.b"),
-        ("a", "a-b"),
-        ("a", "a"),
-    ]:
-        store.put(namespace, name, None)
-    # "a-b/..." stands before "a/...", and "a-b" before "a.b"
-    assert store.names(None, EVERYTHING) == ("x-other", "a", "a-b", "a.b", "x", "z")
-
-
-def test_same_name_in_two_namespaces_comes_twice() -> None:
-    store = LabelIndex()
-    store.put("a", "x", {})
-    store.put("b", "x", {})
-    assert store.names(None, EVERYTHING) == ("x", "x")
 
 
 def test_unchanged_answers_are_not_computed_again() -> None:

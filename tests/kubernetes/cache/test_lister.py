@@ -152,6 +152,7 @@ async def test_objects_with_their_labels() -> None:
                 LabeledObject("default", "a", {"app": "web", "tier": "x"}),
                 LabeledObject("default", "b", {"app": "web"}),
             )
+            # by namespace and name, which is not the order of the API server's lists
             everywhere = await cache.lister.select(PODS, None, EVERYTHING)
             assert [(each.namespace, each.name) for each in everywhere] == [
                 ("default", "a"),
@@ -166,17 +167,6 @@ async def test_objects_with_their_labels() -> None:
             assert await cache.lister.find(PODS, "default", "d") is None
             assert await cache.lister.find(PODS, "nowhere", "b") is None
             assert cache.lister.count(PODS) == 4
-
-
-async def test_namespaces_sort_by_their_name_where_objects_are_described() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("a", "a"))
-        cluster.create(pod("a", "a-b"))
-        async with caching(cluster, PODS) as cache:
-            found = await cache.lister.select(PODS, None, EVERYTHING)
-            assert [each.namespace for each in found] == ["a", "a-b"], (
-                "not the order of the API server's lists"
-            )
 
 
 async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
@@ -270,44 +260,6 @@ async def test_another_version_of_a_kind_starts_again() -> None:
 
 
 # -- the watch and its ends ----------------------------------------------------------------------------------
-
-
-async def test_a_cut_watch_goes_on_where_it_ended() -> None:
-    async with Cluster(bookmark_interval=0.01) as cluster, caching(cluster, PODS) as cache:
-        await until(lambda: cluster.open_watches)
-        cluster.create(pod("a"))
-        await cache.until_names("a")
-        cluster.cut_watches()
-        cluster.create(pod("b"))
-        await cache.until_names("a", "b")
-        assert verbs(cluster) == ["list", "watch", "watch"]
-        assert cache.faults.active() == {}
-        assert (
-            sum(
-                sample.value
-                for family in cache.monitoring.registry.collect()
-                for sample in family.samples
-                if sample.name == "fastpath_informer_errors_total"
-            )
-            == 1
-        )
-
-
-async def test_a_bookmark_moves_the_version() -> None:
-    async with Cluster(bookmark_interval=0.02, log_size=5) as cluster, caching(cluster, PODS) as cache:
-        await until(lambda: cluster.open_watches)
-        for number in range(
-            20
-        ):  # nothing of this concerns pods; without bookmarks the version would be forgotten
-            cluster.create({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": f"c{number}"}})
-        version = str(cluster.store.version)
-        await until(lambda: next(iter(cache.lister._reflectors.values()))._version == version)
-        cluster.compact()
-        cluster.cut_watches()
-        cluster.create(pod("a"))
-        await cache.until_names("a")
-        assert verbs(cluster)[:3] == ["list", "watch", "watch"]
-        assert verbs(cluster).count("list") == 1
 
 
 @pytest.mark.parametrize("as_status", [True, False], ids=["HTTP 410", "ERROR line"])
@@ -535,28 +487,3 @@ async def test_a_reflector_that_breaks_is_not_passed_over(monkeypatch: pytest.Mo
         with pytest.raises(ExceptionGroup) as raised:
             await other.run()
         assert raised.group_contains(TypeError)
-
-
-async def test_leaving_ends_all_tasks() -> None:
-    async with Cluster() as cluster:
-        async with caching(cluster, PODS, NODES):
-            await until(lambda: cluster.open_watches == 2)
-            tasks = {task.get_name() for task in asyncio.all_tasks()}
-            assert {"reflector of pods", "reflector of nodes"} <= tasks
-        left = {task.get_name() for task in asyncio.all_tasks()}
-        assert not {"reflector of pods", "reflector of nodes"} & left
-        await until(lambda: not cluster.open_watches)
-
-
-async def test_what_went_while_a_gateway_stood_between_is_gone() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("a"))
-        cluster.create(pod("b"))
-        async with caching(cluster, PODS) as cache:
-            await cache.until_names("a", "b")
-            await until(lambda: cluster.open_watches)
-            cluster.fail(504, "watch", "pods", 2)
-            cluster.cut_watches()
-            cluster.delete("pods", "b")
-            cluster.create(pod("c"))
-            await cache.until_names("a", "c")

@@ -579,19 +579,6 @@ async def test_rights_in_one_namespace_only() -> None:
         assert [status.objects for status in watched.targets.status()] == [1]
 
 
-async def test_targets_stay_while_the_api_server_is_away() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web", replicas=2))
-        before = await watched.until_found()
-        await until(lambda: cluster.open_watches)
-        await cluster.down()
-        await until(lambda: watched.targets.status()[0].last_error)
-        assert watched.web() == before
-        cluster.scale("deployments", "web", 3, manager="me")
-        await cluster.up()
-        await until(lambda: watched.web().replicas == 3)
-
-
 # -- the writer of the count --------------------------------------------------------------------------------
 
 

@@ -85,12 +85,6 @@ async def test_a_repeated_event_is_counted(office: Office) -> None:
     assert len(office.events()) == 1
 
 
-async def test_two_events_of_one_moment_have_two_names(office: Office) -> None:
-    office.say("one")
-    office.say("two")
-    await until(lambda: len(office.events()) == 2)
-
-
 async def test_look_alikes_become_one(office: Office) -> None:
     for number in range(14):
         office.say(f"took {number}")
