@@ -84,25 +84,6 @@ async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) ->
     assert (await connection.read_answer()).status == 200
 
 
-async def test_the_oldest_stranger_makes_room(serve: ServerFactory, tmp_path: Path) -> None:
-    clients, clock = Signer("kubernetes"), ShiftedClock()
-    believed = TrustStore(ProblemLog(Monitoring(), clock))
-    believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, clients.pem))
-    served = await serve(believed=believed, clock=clock, most_connections=4)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.load_cert_chain(clients.issue("alice").write(tmp_path))
-    alice = await served.connect(context)
-    assert (await alice.request("/version")).status == 200
-    strangers = [await served.connect() for _ in range(3)]
-    assert (await strangers[0].request("/livez")).status == 200
-    flood = [await served.connect() for _ in range(2)]
-    assert [await ended(each) for each in strangers[:2]] == [True, True]
-    for each in (alice, strangers[2], *flood):
-        assert (await each.request("/livez")).status == 200
-    assert len(behind(served)) == 4
-
-
 async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactory) -> None:
     served = await serve(most_connections=2)
     release, busy = asyncio.Event(), [await served.connect() for _ in range(2)]
@@ -155,6 +136,19 @@ def certified(serve: ServerFactory, tmp_path: Path) -> Certified:
 
 
 AS_BOB = {"X-Remote-User": "bob"}
+
+
+async def test_the_oldest_stranger_makes_room(certified: Certified) -> None:
+    served = await certified.start(most_connections=4)
+    alice = await served.connect(certified.alice)
+    assert (await alice.request("/version")).status == 200
+    strangers = [await served.connect() for _ in range(3)]
+    assert (await strangers[0].request("/livez")).status == 200
+    flood = [await served.connect() for _ in range(2)]
+    assert [await ended(each) for each in strangers[:2]] == [True, True]
+    for each in (alice, strangers[2], *flood):
+        assert (await each.request("/livez")).status == 200
+    assert len(behind(served)) == 4
 
 
 async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
@@ -624,13 +618,3 @@ async def test_who_has_not_asked_yet_is_heard_at_the_end(serve: ServerFactory) -
     answer = await connection.request("/livez")
     assert (answer.status, answer.headers["connection"]) == (200, "close")
     await stopping
-
-
-async def test_idle_connections_do_not_hold_up_the_end(serve: ServerFactory) -> None:
-    served = await serve()
-    idle = [await served.connect() for _ in range(5)]
-    for each in idle:
-        assert (await each.request("/livez")).status == 200
-    async with asyncio.timeout(0.5):
-        await served.server.stop()
-    assert [await ended(each) for each in idle] == [True] * 5

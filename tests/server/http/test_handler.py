@@ -32,7 +32,7 @@ from adapter.server.http.budgets import Charge
 from adapter.server.http.handler import HandlerLimits
 from adapter.server.http.negotiation import Representation
 from adapter.telemetry import metrics
-from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
+from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
 CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
 EXTERNAL = f"/apis/{EXTERNAL_GROUP}/v1beta1"
@@ -80,13 +80,6 @@ async def test_custom_metrics(served: Served) -> None:
             label_selectors.parse_selector("verb=GET"),
         )
     ]
-
-
-async def test_custom_metrics_in_the_older_version(served: Served) -> None:
-    served.provider.items = (pod_value("web-1", 1500),)
-    answer = await served.get(PODS.replace("v1beta2", "v1beta1"))
-    assert answer.json["apiVersion"] == "custom.metrics.k8s.io/v1beta1"
-    assert answer.json["items"][0]["metricName"] == "http_requests"
 
 
 async def test_external_metrics(served: Served) -> None:
@@ -266,13 +259,6 @@ async def test_an_unknown_path_comes_before_the_method(served: Served) -> None:
     assert (await served.get(f"{CUSTOM}/nodes", "POST")).status == 404
 
 
-async def test_a_group_that_is_not_served(serve: ServerFactory) -> None:
-    served = await serve(groups=[CUSTOM_GROUP])
-    assert (await served.get(f"{EXTERNAL}/namespaces/ns/m")).status == 404
-    assert (await served.get(EXTERNAL)).status == 404
-    assert (await served.get(CUSTOM)).status == 200
-
-
 @pytest.mark.parametrize("target", [PODS, "/readyz", "/apis", "/metrics"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_other_methods(served: Served, target: str, method: str) -> None:
@@ -362,11 +348,6 @@ async def test_a_fresh_answer_is_kept(served: Served) -> None:
     served.clock.advance(0.001)
     assert (await served.get(PODS)).json["items"][0]["value"] == "2", "asked again once it is not fresh"
     assert len(served.provider.questions) == 2
-
-
-async def test_an_answer_that_is_not_fresh_is_not_kept(served: Served) -> None:
-    served.provider.fresh_until = served.clock.monotonic()
-    assert [await asked(served), await asked(served)] == [1, 2]
 
 
 async def test_a_new_generation_ends_what_is_kept(served: Served) -> None:
@@ -689,24 +670,6 @@ async def test_a_failure_without_a_waiting_request_is_not_logged(serve: ServerFa
     )
 
 
-async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
-    """And what was dropped is asked again, with the same answer."""
-    served = await serve(limits=HandlerLimits(kept_bytes=100_000))
-    served.provider.fresh_until = served.clock.monotonic() + 1000.0
-    served.provider.items = (pod_value("web-1", 1500),)
-    connection = await served.connect()
-    answered = {
-        (await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)
-    }
-    assert len(answered) == 1
-    assert len(served.handler._cache) < 25
-    found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
-    assert found is not None
-    assert 0.9 < float(found[1]) <= 1.0
-    assert (await connection.request(f"{PODS}?labelSelector=n%3D0")).text in answered
-    assert len(served.provider.questions) == 301
-
-
 async def test_a_large_body_is_refused_unread(served: Served) -> None:
     connection = await served.connect()
     answer = await connection.request(PODS, headers={"Content-Length": "1000000000"})
@@ -717,11 +680,6 @@ async def test_a_large_body_is_refused_unread(served: Served) -> None:
 async def test_a_small_body_is_ignored(served: Served) -> None:
     answer = await served.get(PODS, headers={"Content-Length": "2"}, body=b"{}")
     assert answer.status == 200
-
-
-async def test_many_long_headers(served: Served) -> None:
-    headers = {f"X-Remote-Group-{number}": "g" * 100 for number in range(80)} | {"X-Token": "t" * 20_000}
-    assert (await served.get(PODS, headers=headers)).status == 200
 
 
 # --- documents
@@ -819,15 +777,6 @@ async def test_self_metrics(served: Served) -> None:
 
 
 # --- connections
-
-
-async def test_many_requests_on_one_connection(served: Served) -> None:
-    connection: Connection = await served.connect()
-    served.provider.items = (pod_value("web-1", 1500),)
-    statuses = [
-        (await connection.request(target)).status for target in (PODS, "/nothing", CUSTOM, PODS, "/readyz")
-    ]
-    assert statuses == [200, 404, 200, 200, 200]
 
 
 async def test_a_group_served_later(serve: ServerFactory) -> None:
