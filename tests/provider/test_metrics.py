@@ -189,12 +189,6 @@ async def test_values_of_objects_are_as_old_as_the_ages_that_were_there_before_t
         assert (await here.provider.custom(question)).fresh_until == begun + 0.9
 
 
-async def test_without_the_option_no_age_is_asked_for() -> None:
-    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
-        await custom(here, "/namespaces/web/pods/a/hits")
-        assert len(here.querier.asked) == 1
-
-
 # --- invalid values --
 
 
@@ -293,13 +287,6 @@ async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCapt
 
         here.querier.answer = lambda _: WHOLE
         assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-
-
-async def test_without_a_whole_answer_before_there_is_none() -> None:
-    async with world(RULES + EXTERNAL, answer=lambda _: PART, lists=SERIES, names=("a", "b")) as here:
-        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
-            with pytest.raises(InternalError, match=UNFETCHED):
-                await asked
 
 
 async def test_a_rule_may_accept_warnings() -> None:
@@ -401,17 +388,6 @@ async def test_a_scalar_is_no_answer_about_objects() -> None:
     rules = RULES.replace("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "scalar(hits)")
     async with world(rules, answer=lambda _: scalar(1.0), lists=SERIES) as here:
         with pytest.raises(InternalError, match=UNFETCHED):
-            await custom(here, "/namespaces/web/pods/a/hits")
-
-
-async def test_an_answer_stands_in_until_it_is_too_old() -> None:
-    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
-        here.querier.answer = lambda _: UNREACHABLE
-        here.clock.advance(29.0)
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
-        here.clock.advance(1.0)
-        with pytest.raises(InternalError):
             await custom(here, "/namespaces/web/pods/a/hits")
 
 

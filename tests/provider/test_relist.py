@@ -129,21 +129,6 @@ async def test_a_failed_list_voids_only_the_refresh_of_its_own_rules() -> None:
         assert discovery.relister.status() == "2 custom and 1 external metrics, 1 series lists failing"
 
 
-async def test_a_list_that_failed_is_asked_for_again_sooner_and_alone() -> None:
-    async with running() as discovery:
-        discovery.lister.lists["s"] = FAILED
-        await discovery.relist()
-        await asyncio.sleep(2 + 4)
-        assert discovery.asked()[2:] == [("s",), ("s",)]
-        discovery.lister.lists["s"] = info("c", count=7)
-        await asyncio.sleep(8)
-        assert discovery.custom() == ["a", "b", "c"]
-        assert discovery.metric("series") == 8, "those of the other list are counted still"
-        assert discovery.relister.status() == "3 custom and 2 external metrics"
-        await asyncio.sleep(INTERVAL - 15)
-        assert len(discovery.asked()) == 5, "what is well waits for the interval"
-
-
 async def test_a_failed_first_attempt_is_an_attempt() -> None:
     discovery = Discovery()
     discovery.lister.lists = {"s": FAILED, "t": FAILED}
@@ -191,10 +176,12 @@ async def test_only_what_failed_is_asked_again_soon_and_ever_less_often() -> Non
         assert discovery.asked()[asked:] == [("s",)]
         await asyncio.sleep(4)
         assert discovery.asked()[asked:] == [("s",)] * 2
-        discovery.lister.lists["s"] = info("new")
+        discovery.lister.lists["s"] = info("new", count=7)
         await asyncio.sleep(8)
         assert discovery.asked()[asked:] == [("s",)] * 3
         assert discovery.custom() == ["a", "b", "new"]
+        assert discovery.metric("series") == 8, "those of the other list are counted still"
+        assert discovery.relister.status() == "3 custom and 2 external metrics"
         await asyncio.sleep(begun + INTERVAL - 1 - asyncio.get_running_loop().time())
         assert len(discovery.asked()) == asked + 3
 

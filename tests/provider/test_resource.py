@@ -1,6 +1,5 @@
 """Cpu and memory: prometheus-adapter's answers row by row, deliberate differences, and costs."""
 
-import asyncio
 import gc
 import json
 import math
@@ -17,7 +16,7 @@ from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryR
 from adapter.model.resources import Catalogue
 from adapter.prometheus import query_cache
 from adapter.server.api import encoding
-from tests.support.waiting import other_work, until
+from tests.support.waiting import other_work
 from tests.support.world import (
     FakeResources,
     Outcome,
@@ -204,6 +203,9 @@ async def test_lists_are_sorted_by_namespace_then_name() -> None:
             ("shop", "pod3"),
         ]
         assert document["kind"] == "PodMetricsList"
+        assert here.querier.asked[1] == (
+            'sum by (pod, container, namespace) (container_memory_working_set_bytes{namespace!="",pod!=""})'
+        ), "all pods are one sweep"
 
 
 # --- which objects
@@ -387,21 +389,6 @@ async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() ->
 # --- what asking costs
 
 
-async def test_equal_questions_share_queries_and_answers_live_for_the_ttl() -> None:
-    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
-        here.querier.gate.clear()
-        asking = [asyncio.create_task(ask(here, "/namespaces/somens/pods")) for _ in range(10)]
-        await until(lambda: len(here.querier.asked) == 2)
-        here.querier.gate.set()
-        await asyncio.gather(*asking)
-        assert len(here.querier.asked) == 2
-        await ask(here, "/namespaces/somens/pods")
-        assert len(here.querier.asked) == 2
-        here.clock.advance(1.5)
-        await ask(here, "/namespaces/somens/pods")
-        assert len(here.querier.asked) == 4
-
-
 async def test_namespaces_share_a_query() -> None:
     running = [
         *pods("pod1", "pod2", namespace="other"),
@@ -415,15 +402,6 @@ async def test_namespaces_share_a_query() -> None:
             f"sum by (pod, container, namespace) (rate(container_cpu_usage_seconds_total{{{chosen}}}[1m]))",
             f"sum by (pod, container, namespace) (container_memory_working_set_bytes{{{chosen}}})",
         ]
-
-
-async def test_all_pods_are_one_sweep() -> None:
-    running = [*pods("pod1", "pod2", namespace="other"), *pods("pod3", namespace="shop")]
-    async with world(RULES, answer=usage(), running=running) as here:
-        assert list(shown(await ask(here, "/pods"))) == ["pod1", "pod2", "pod3"]
-        assert here.querier.asked[1] == (
-            'sum by (pod, container, namespace) (container_memory_working_set_bytes{namespace!="",pod!=""})'
-        )
 
 
 UNMERGEABLE = yaml.safe_dump(
@@ -479,6 +457,8 @@ async def test_the_last_answer_stands_in_while_prometheus_is_away() -> None:
         here.clock.advance(29)
         again = await ask(here, "/namespaces/somens/pods/pod1")
         assert again["timestamp"] == first["timestamp"], "it keeps its age"
+        question = resource_question("/namespaces/somens/pods/pod1")
+        assert (await here.resource_provider.resource(question)).stands_in
         here.clock.advance(2)
         assert (await refused(here, "/namespaces/somens/pods/pod1"))[0] == 404
         assert (await ask(here, "/namespaces/somens/pods"))["items"] == []
@@ -487,16 +467,6 @@ async def test_the_last_answer_stands_in_while_prometheus_is_away() -> None:
         here.clock.advance(1)
         await ask(here, "/namespaces/somens/pods/pod1")
         assert here.metric("fastpath_faults_active", fault="prometheus") == 0
-
-
-async def test_an_answer_says_whether_it_stands_in() -> None:
-    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
-        assert not (await here.resource_provider.resource(resource_question("/pods"))).stands_in
-        here.querier.answer = lambda _: PrometheusError("unreachable", "refused")
-        here.clock.advance(20)
-        again = await here.resource_provider.resource(resource_question("/pods"))
-        assert again.stands_in
-        assert len(again.items) == 1
 
 
 def warned(part: str) -> Callable[[str], Outcome]:

@@ -95,19 +95,6 @@ def test_every_row_is_there() -> None:
     assert [row["id"] for row in EVERY] == list(range(1, 44))
 
 
-async def test_nan_as_upstream_where_the_rule_says_zero() -> None:
-    row = next(row for row in ROWS if row["id"] == 20)
-    got = await _ask(row | {"rule": row["rule"] | {"onNaN": "zero"}})
-    assert (got["status"], got["items"]) == (200, [["a", "0"]])
-
-
-@pytest.mark.parametrize("value", ["+Inf", "-Inf"])
-async def test_an_infinity_is_absent_even_where_nan_is_zero(value: str) -> None:
-    row = next(row for row in ROWS if row["id"] == 21)
-    got = await _ask(row | {"rule": row["rule"] | {"onNaN": "zero"}, "result": [[{"pod": "a"}, value]]})
-    assert got["status"] == 404
-
-
 BODIES = {
     "core kind has /v1": (
         6,
