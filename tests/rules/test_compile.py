@@ -231,17 +231,9 @@ def test_resource_rules_that_are_written_as_before_are_the_same(
     assert (now.resource is None) == (after is None)
 
 
-def test_no_rules() -> None:
-    assert compile_text("").selectors() == ()
-
-
 def test_rules_are_never_equal() -> None:
     text = "rules: [{seriesQuery: a}]"
     assert compile_rule(text) != compile_rule(text)
-
-
-def test_a_rule_without_a_query_loads() -> None:
-    assert compile_rule("rules: [{seriesQuery: a}]").query.text == ""
 
 
 def test_age() -> None:

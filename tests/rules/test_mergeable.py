@@ -127,10 +127,6 @@ def test_joined(text: str, expected: str) -> None:
     promql.parse(verdict.joined)
 
 
-def test_objects_without_a_namespace_have_nothing_to_join() -> None:
-    assert analyse("sum(x{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "node", "") == Separability()
-
-
 def test_the_verdict_is_about_one_kind_of_object() -> None:
     query = "sum(x{<<.LabelMatchers>>}) by (service)"
     assert analyse(query, "service").separable

@@ -197,11 +197,6 @@ def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
     assert memory["s"][1].series.count == 5
 
 
-def test_selectors_are_remembered_apart() -> None:
-    memory = registry.remember(registry.remember({}, "s", SEEN), "t", [info("c")])
-    assert set(memory) == {"s", "t"}
-
-
 def test_a_reserved_name_is_in_no_api() -> None:
     rules = f"[{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: s, {TEMPLATE}, name: {{as: 'b'}}}}]"
     text = f"rules: {rules}\nexternalRules: {rules}"

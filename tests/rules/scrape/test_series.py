@@ -92,21 +92,20 @@ def test_a_rate_is_the_increase_that_the_counter_counted(steps: list[float], int
     assert rate == pytest.approx((value - steps[0]) / window)
 
 
-def test_a_gauge_keeps_its_last_sample_only() -> None:
-    series = PodSeries()
-    for time in range(3):
-        scrape(series, f"x {time * 10}", time, keep=0)
-
-    assert shown(series) == [({}, [(2, 20)])]
-    assert (series.scrapes, series.time) == (3, 2)
-
-
-def test_samples_of_the_window_are_kept_and_no_others() -> None:
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        pytest.param(3, [(4, 4), (5, 5), (6, 6), (7, 7)], id="a window"),
+        pytest.param(0, [(7, 7)], id="a gauge keeps its last sample"),
+    ],
+)
+def test_samples_of_the_window_are_kept_and_no_others(keep: float, kept: list[tuple[float, float]]) -> None:
     series = PodSeries()
     for time in range(8):
-        scrape(series, f"x {time}", time, keep=3)
+        scrape(series, f"x {time}", time, keep=keep)
 
-    assert shown(series) == [({}, [(4, 4), (5, 5), (6, 6), (7, 7)])]
+    assert shown(series) == [({}, kept)]
+    assert (series.scrapes, series.time) == (8, 7)
 
 
 def test_a_series_is_known_by_its_labels_however_they_are_written() -> None:

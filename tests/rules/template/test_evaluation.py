@@ -129,8 +129,3 @@ def test_and_and_or_leave_the_rest_unevaluated() -> None:
     assert template.parse("<<or `x` (index .GroupBySlice 9)>>").render(VARIABLES) == "x"
     with pytest.raises(errors.TemplateError):
         template.parse("<<and `x` (index .GroupBySlice 9)>>").render(VARIABLES)
-
-
-def test_rendering_twice_is_the_same() -> None:
-    parsed = template.parse("<<range $i, $x := .GroupBySlice>><<with $x := $i>><<$x>><<end>><<$x>><<end>>")
-    assert parsed.render(VARIABLES) == parsed.render(VARIABLES) == "pod1container"
