@@ -87,7 +87,7 @@ def _render_status(
     changes: tuple[PastChange, ...],
     credited: tuple[BacklogCredit, ...],
 ) -> Mapping[str, object]:
-    metrics = fastpath_autoscaler.as_hpa(autoscaler).spec.metrics or ()
+    metrics = fastpath_autoscaler.with_defaults(autoscaler).spec.metrics or ()
     targets = statuses.describe_targets(metrics, status.current_metrics or ())
     full = fastpath_autoscaler.full_status(status, changes, targets, credited)
     return fastpath_autoscaler.status_to_plain(full)

@@ -365,7 +365,7 @@ class BoostedHPAs:
         if controller is None or not self._adopted:
             return
         boost = Boost(
-            mode=boosted.autoscaler.spec.mode,
+            mode=boosted.annotations.mode,
             fault=asked.fault,
             hold=boosted.annotations.hold,
             shown=asked.shown,

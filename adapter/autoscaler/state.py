@@ -35,11 +35,11 @@ from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
+    FastPathAutoscalerSpec,
     FastPathAutoscalerStatus,
     PastChange,
 )
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
@@ -50,7 +50,7 @@ from adapter.model.timestamps import SECOND
 _RAISE_SECONDS = 2
 """The longest time from a boundary to the pods that are created for it: a decision, a write, a controller."""
 
-_NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
+_NO_SPEC = FastPathAutoscalerSpec(metrics=())
 
 
 class NewerTarget(NamedTuple):
@@ -185,15 +185,14 @@ class AutoscalerState:
 
     def _prepare(self) -> PreparedSpec:
         self.violations = fastpath_autoscaler.validate(self.object)
-        hpa = fastpath_autoscaler.as_hpa(self.object)
+        autoscaler = fastpath_autoscaler.with_defaults(self.object)
         if self.violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
-            hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
+            autoscaler = msgspec.structs.replace(autoscaler, spec=_NO_SPEC)
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         self.period = min(max(self.object.spec.sync_period, least), most) / SECOND
-        self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
-        pending = () if self.violations else self.object.spec.pending_capacity or ()
-        return prepared_spec.prepare(hpa, self._context.settings, pending)
+        self._subscriptions.adopt(autoscaler.spec.metrics or (), self.period)
+        return prepared_spec.prepare(autoscaler, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
 
@@ -324,9 +323,8 @@ class AutoscalerState:
         rivals = self._context.rivals.of(self.object)
         if rivals is None:
             return None
-        spec = self.object.spec
-        readiness = None if spec.forecast is None else self.forecast_floor.readiness
-        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds, readiness)
+        spec, readiness = self.object.spec, self.forecast_floor.readiness
+        return Constraints.of(spec, readiness)._replace(rivals=rivals, boost=self.boost, schedule=self.bounds)
 
     def forecast_document(self) -> dict[str, Any] | None:
         """Return what `debug` shows of the forecast, None without one."""

@@ -245,9 +245,9 @@ class FloorCaches:
         request = hpa.asked
         if request is None:
             return ObservedHPA(hpa.uid, hpa.resource_version, 0, boosts=False)
-        spec = request.boosted.autoscaler.spec
+        boosts = request.boosted.annotations.mode == BOOST and not request.fault
         return ObservedHPA(
-            hpa.uid, hpa.resource_version, spec.max_replicas, spec.mode == BOOST and not request.fault
+            hpa.uid, hpa.resource_version, request.boosted.autoscaler.spec.max_replicas, boosts
         )
 
 

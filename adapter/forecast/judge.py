@@ -79,7 +79,7 @@ class Case(NamedTuple):
 def limits_of(case: Case) -> Limits:
     """Return what the floors of an autoscaler are bound to, before a coverage is chosen."""
     autoscaler = case.scenario.autoscaler
-    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER)
+    spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
     # A floor that comes a few seconds late is better than one that comes a whole step early.
     lead = max(1, math.ceil(case.lead / STEP - 0.1))
     settings = case.settings

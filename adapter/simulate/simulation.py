@@ -19,15 +19,8 @@ from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehavior,
-    MetricSpec,
-    MetricTarget,
-    with_defaults,
-)
-from adapter.model.autoscaling.pending_capacity import PendingCapacity
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
 from adapter.model.quantity import Quantity
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
@@ -138,8 +131,10 @@ def _prepare(
         return draws.choice(scenario.start_ups)
 
     annotations = boost.read_annotations(autoscaler.metadata.annotations)
-    pending = annotations.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
-    native, fast = _specs(autoscaler, pending)
+    if policy.name == BOOST:
+        autoscaler = boost.with_options(autoscaler, annotations)
+    native = prepared_spec.prepare(fastpath_autoscaler.native(autoscaler), Settings())
+    fast = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
     least, most = native.limits
     epoch, schedule = scenario.epoch, build_schedule(scenario, policy)
     bounds = schedule.limits(least, most, epoch)
@@ -170,7 +165,7 @@ def _prepare(
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
-        constraints = Constraints(fallback=autoscaler.spec.fallback)
+        constraints = Constraints.of(autoscaler.spec)._replace(mode=AUTO)  # also for mode Advise
         chains = [chain(ScalerDecider(fast, constraints, first, within, schedule), policy.fast)]
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
 
@@ -200,24 +195,8 @@ def learned_start_up(start_ups: Sequence[int]) -> int:
     return max(1, sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1])
 
 
-def _specs(
-    autoscaler: FastPathAutoscaler, pending: Sequence[PendingCapacity]
-) -> tuple[PreparedSpec, PreparedSpec]:
-    """Return the spec for the HPA controller and that for the fast-scaler, which has pending capacity."""
-    return (
-        prepared_spec.prepare(_native(autoscaler), Settings()),
-        prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER, pending),
-    )
-
-
-def _native(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
-    """Return the HPA with the same spec; without `behavior` the controller uses the legacy algorithm."""
-    spec = with_defaults(fastpath_autoscaler.plain_spec(autoscaler.spec))
-    return HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, spec)
-
-
 def _with_floor(autoscaler: FastPathAutoscaler) -> PreparedSpec:
-    hpa = _native(autoscaler)
+    hpa = fastpath_autoscaler.native(autoscaler)
     floor = boost.handshake(autoscaler.metadata.name, boost.EXTERNAL)
     spec = replace(hpa.spec, metrics=(*(hpa.spec.metrics or ()), floor))
     return prepared_spec.prepare(replace(hpa, spec=spec), Settings())

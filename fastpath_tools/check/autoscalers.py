@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from adapter.errors import Fault
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, as_hpa
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, with_defaults
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.schedules import documents as schedule_documents
 from fastpath_tools import manifests
@@ -118,7 +118,7 @@ def faults_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterato
 
 def _unreachable(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield the targets that a metric cannot exceed by the tolerance, so it never scales up."""
-    spec = as_hpa(given.autoscaler).spec
+    spec = with_defaults(given.autoscaler).spec
     up = None if spec.behavior is None else spec.behavior.scale_up
     tolerance = TOLERANCE if up is None or up.tolerance is None else up.tolerance.approximate()
     for asked in _asked(spec.metrics or ()):
@@ -145,7 +145,7 @@ def _unreachable(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iter
 def warnings_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate."""
     yield from given.faults(boosted.warnings_of(given.tree, given.kind))
-    metrics = as_hpa(given.autoscaler).spec.metrics or ()
+    metrics = with_defaults(given.autoscaler).spec.metrics or ()
     asked = _asked(metrics)
     for each in asked:
         same_api = [rule for rule in rules if rule.external is each.external]

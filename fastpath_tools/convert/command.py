@@ -36,7 +36,7 @@ Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) 
 YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
 metrics and behavior are kept. The annotations of boost for pending capacity and a forecast become
 fields. What the other kind does not have is left out and named on standard error: the metric and
-the other annotations of boost, or syncPeriod, mode, fallback, pendingCapacity and forecast.
+the other annotations of boost, or the fields that only a FastPathAutoscaler has.
 Standard error also names metrics that end with the HorizontalPodAutoscaler, which are those of its
 metric-config.* annotations and those of KEDA, and an owner that makes it again, such as a
 ScaledObject.

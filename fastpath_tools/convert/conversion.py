@@ -1,10 +1,10 @@
 """Conversion of autoscaler documents between HorizontalPodAutoscaler and FastPathAutoscaler.
 
 Target, limits, metrics and behavior mean the same in both kinds and are kept. The annotations of a boosted
-HorizontalPodAutoscaler for pending capacity and a forecast become the fields. What only one kind has is left
-out, and a note names it: the metric and the other annotations of boost in one direction, `syncPeriod`,
-`mode`, `fallback`, `pendingCapacity` and `forecast` in the other. So is metadata that belongs to one object,
-but for what an API server or kubectl sets. Reading and writing YAML is `command`'s.
+HorizontalPodAutoscaler for options of the spec become fields. What only one kind has is left out, and a note
+names it: the metric and the other annotations of boost in one direction, `OWN_FIELDS` in the other. So is
+metadata that belongs to one object, but for what an API server or kubectl sets. Reading and writing YAML is
+`command`'s.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import boost, documents, fastpath_autoscaler, pending_capacity
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FLOOR_METRIC,
     HPA_API_VERSION,
     HPA_KIND,
     KIND,
     LAST_APPLIED,
+    OWN_FIELDS,
     PAUSED,
     FastPathAutoscaler,
 )
@@ -29,7 +30,6 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerBehavior,
     encode_scalar,
 )
-from adapter.model.forecasts import spec as forecast_spec
 from fastpath_tools.manifests import NOWHERE
 
 _KEPT = frozenset({"name", "namespace", "labels", "annotations"})
@@ -40,8 +40,6 @@ selfLink uid
 """
 SERVER_SET = frozenset(_SERVER_FIELDS.split())
 """Metadata that an API server sets; it means nothing for another object."""
-
-_OWN_FIELDS = ("syncPeriod", "mode", "fallback", "pendingCapacity", "forecast")
 
 
 class Converted(NamedTuple):
@@ -66,17 +64,13 @@ def _with_options(
     """Return an autoscaler with the options that annotations of boost ask for; `notes` grow."""
     given = {name: text for name, text in (annotations or {}).items() if text is not None}
     asked = boost.read_annotations(given, read.spec.metrics or ())
-    pending, forecast = asked.pending or None, asked.forecast
-    fields = {pending_capacity.ANNOTATION: pending, forecast_spec.ANNOTATION: forecast}
-    for name, field in (
-        (pending_capacity.ANNOTATION, "pendingCapacity"),
-        (forecast_spec.ANNOTATION, "forecast"),
-    ):
-        if fields[name] is not None:
-            notes.append(f"annotation {name} becomes spec.{field}")
+    fields = {field.name: field.encode_name for field in msgspec.structs.fields(read.spec)}
+    options = {name: option.field for name, option in boost.OPTIONS.items()}
+    kept = {name: fields[field] for name, field in options.items() if asked.options[field] is not None}
+    notes += (f"annotation {name} becomes spec.{field}" for name, field in kept.items())
     notes += asked.faults
-    notes += _annotation_notes(name for name in given if fields.get(name) is None)
-    return replace(read, spec=replace(read.spec, pending_capacity=pending, forecast=forecast))
+    notes += _annotation_notes(name for name in given if name not in kept)
+    return boost.with_options(read, asked)
 
 
 def to_native(tree: dict[str, Any]) -> Converted:
@@ -140,7 +134,7 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
     """Yield what the HorizontalPodAutoscaler lacks, and what its API server may not accept."""
     given = tree["spec"]
     own = [
-        f"spec.{name}: {documents.shown(given[name])}" for name in _OWN_FIELDS if given.get(name) is not None
+        f"spec.{name}: {documents.shown(given[name])}" for name in OWN_FIELDS if given.get(name) is not None
     ]
     if own:
         yield f"left out, a {HPA_KIND} does not have it: {', '.join(own)}"

@@ -19,7 +19,8 @@ _MIDNIGHT = 1_699_920_000
 
 def asked_of(autoscaler: FastPathAutoscaler) -> ForecastSpec | None:
     """Return what an autoscaler asks of a forecast, an HPA in its annotation; None for nothing."""
-    return autoscaler.spec.forecast or boost.read_annotations(autoscaler.metadata.annotations).forecast
+    asked = boost.read_annotations(autoscaler.metadata.annotations)
+    return autoscaler.spec.forecast or boost.with_options(autoscaler, asked).spec.forecast
 
 
 def dated(settings: ForecastSettings, start: Instant | None) -> ForecastSettings:

@@ -19,12 +19,10 @@ from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.pods import PodFacts
-from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
-from tests.support.scaling import NOW, external_metric, hpa
+from tests.support.scaling import NOW, external_metric, hpa, with_pending
 
 TARGET = 10
 """Items of the queue for each pod."""
@@ -100,9 +98,9 @@ class Workload:
 
 def spec_of(throughput: float | None, target: float, **spec: Any) -> PreparedSpec:
     metric = external_metric("jobs", averageValue=str(target))
-    listed = () if throughput is None else (PendingCapacity("jobs", read(str(throughput))),)
     scaler = hpa([metric], maxReplicas=100_000, **spec)
-    return prepare(scaler, msgspec.structs.replace(LIVE, scale_to_zero=True), listed)
+    scaler = with_pending(scaler, **({} if throughput is None else {"jobs": str(throughput)}))
+    return prepare(scaler, msgspec.structs.replace(LIVE, scale_to_zero=True))
 
 
 def simulate(

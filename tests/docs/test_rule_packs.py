@@ -253,7 +253,7 @@ async def test_a_pack_scales_as_computed_by_hand(scraped: PrometheusServer, end:
 
     known = dict.fromkeys(name for each in case.values if isinstance(each, Mapping) for name in each)
     listed = [pod(name) for name in known] or pods(case.replicas)
-    spec = prepare(fastpath_autoscaler.as_hpa(autoscaler), LIVE)
+    spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), LIVE)
     status = FROM_ZERO if case.replicas == 0 else NO_STATUS
     seen = Observation(case.replicas, case.replicas, "app=web", listed, readings, status)
     assert decide(spec, seen, History(), NOW).replicas == case.expected

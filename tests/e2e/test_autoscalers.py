@@ -52,7 +52,7 @@ async def test_what_is_applied_is_what_is_decided_on(cluster: ClusterUnderTest) 
         assert fastpath_autoscaler.validate(each) == []
         assert each.metadata.uid
         same = wanted[each.metadata.name]
-        assert fastpath_autoscaler.as_hpa(each).spec == fastpath_autoscaler.as_hpa(same).spec
+        assert fastpath_autoscaler.with_defaults(each).spec == fastpath_autoscaler.with_defaults(same).spec
         assert (each.spec.sync_period, each.spec.mode, each.spec.fallback) == (
             same.spec.sync_period,
             same.spec.mode,

@@ -19,12 +19,15 @@ from adapter.autoscaler.decide.observation import (
     band,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
     decode_scalar,
+    reshape,
     with_defaults,
 )
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
@@ -92,6 +95,13 @@ def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPod
     }
     made = msgspec.convert(document, HorizontalPodAutoscaler, dec_hook=decode_scalar)
     return msgspec.structs.replace(made, spec=with_defaults(made.spec))
+
+
+def with_pending(scaler: HorizontalPodAutoscaler, **throughputs: str) -> HorizontalPodAutoscaler:
+    """Return an autoscaler with pending capacity: what one pod works off in a second, by metric."""
+    listed = tuple(PendingCapacity(name, read(text)) for name, text in throughputs.items())
+    spec = reshape(scaler.spec, FastPathAutoscalerSpec, pending_capacity=listed or None)
+    return msgspec.structs.replace(scaler, spec=spec)
 
 
 def autoscaler(

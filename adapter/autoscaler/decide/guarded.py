@@ -27,7 +27,7 @@ commits it (`commit`). All are pure functions from one `Memory` to the next.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -46,7 +46,14 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    ADVISE,
+    AUTO,
+    BOOST,
+    PAUSED,
+    Fallback,
+    FastPathAutoscalerSpec,
+)
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
@@ -79,6 +86,12 @@ class Constraints(NamedTuple):
     boost: Boost | None = None
     schedule: ScheduledBounds | None = None
     readiness: Readiness | None = None
+
+    @classmethod
+    def of(cls, spec: FastPathAutoscalerSpec, readiness: Readiness | None = None) -> Self:
+        """Return those of a spec alone; `readiness` counts only if it asks for a forecast."""
+        readiness = None if spec.forecast is None else readiness
+        return cls(spec.mode, fallback=spec.fallback, readiness=readiness)
 
 
 class Memory(msgspec.Struct, frozen=True):

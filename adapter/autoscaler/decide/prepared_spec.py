@@ -8,7 +8,7 @@ impossible: values below zero and numbers that overflow. An overdue value may sc
 if it asks for fewer, it counts as unavailable.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ from adapter.autoscaler.decide.pending import Queue
 from adapter.autoscaler.decide.trace import Step
 from adapter.model import api_selectors
 from adapter.model.autoscaling import pending_capacity
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
@@ -45,7 +46,6 @@ from adapter.model.autoscaling.hpa import (
     PodsMetricStatus,
     ResourceMetricStatus,
 )
-from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import Format, from_milli
 from adapter.model.timestamps import SECOND
 
@@ -156,10 +156,8 @@ class PreparedSpec(msgspec.Struct, frozen=True):
         return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
 
-def prepare(
-    autoscaler: HorizontalPodAutoscaler, settings: Settings, pending: Sequence[PendingCapacity] = ()
-) -> PreparedSpec:
-    """Prepare a valid autoscaler with its defaults filled in, and the metrics with pending capacity."""
+def prepare(autoscaler: HorizontalPodAutoscaler | FastPathAutoscaler, settings: Settings) -> PreparedSpec:
+    """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
     tolerances = [settings.tolerance, settings.tolerance]
@@ -172,7 +170,8 @@ def prepare(
             if rules.tolerance is not None:
                 tolerances[place] = rules.tolerance.approximate()
     metrics = spec.metrics or ()
-    throughputs = {each.metric: each.pod_throughput.milli for each in pending}
+    pending = spec.pending_capacity if isinstance(spec, FastPathAutoscalerSpec) else None
+    throughputs = {each.metric: each.pod_throughput.milli for each in pending or ()}
     prepared = tuple(_prepared(metric, meta.namespace, throughputs) for metric in metrics)
     return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",

@@ -16,18 +16,8 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    HPA_API_VERSION,
-    HPA_KIND,
-    FastPathAutoscaler,
-    Metadata,
-)
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    decode_scalar,
-    encode_scalar,
-    with_defaults,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
 from adapter.model.timestamps import FineInstant, Instant, Span
 
 _NANOSECONDS = (Instant, FineInstant, Span)
@@ -83,13 +73,10 @@ def decide_again(inputs: DecisionInputs) -> Decision:
     """Make a decision from its inputs."""
     autoscaler, memory = inputs.autoscaler, inputs.memory
     if inputs.constraints is None:
-        plain = with_defaults(fastpath_autoscaler.plain_spec(autoscaler.spec))
-        hpa = HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, plain)
-        spec = prepared_spec.prepare(hpa, inputs.settings)
+        spec = prepared_spec.prepare(fastpath_autoscaler.native(autoscaler), inputs.settings)
         observation = replace(inputs.observation, status=memory.status)
         return decision.decide(spec, observation, memory.history, inputs.now)
-    pending = autoscaler.spec.pending_capacity or ()
-    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), inputs.settings, pending)
+    spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), inputs.settings)
     if inputs.most is not None:
         spec = boosting.capped(spec, inputs.most)
     return guarded.decide(spec, inputs.observation, memory, inputs.now, inputs.constraints)

@@ -220,7 +220,7 @@ class ScheduleReporter:
         if asked is None:
             fault = next(iter(hpa.faults), f"it has no annotation {MODE_ANNOTATION}: boost")
             return status.NOT_BOOSTED, fault
-        if asked.fault or asked.boosted.autoscaler.spec.mode != BOOST:
+        if asked.fault or asked.boosted.annotations.mode != BOOST:
             return status.NOT_BOOSTED, asked.fault or f"its annotation {MODE_ANNOTATION} is not boost"
         return "", ""
 

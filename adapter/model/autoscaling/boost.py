@@ -10,10 +10,11 @@ floor is never an input of a decision.
 import contextlib
 import difflib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity
@@ -36,10 +37,9 @@ from adapter.model.autoscaling.hpa import (
     MetricTarget,
     ObjectMetricSource,
     encode_scalar,
+    reshape,
 )
-from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
@@ -47,7 +47,28 @@ from adapter.model.timestamps import SECOND, Span, read_span, write_span
 MODE_ANNOTATION = "fastpath.io/mode"
 HOLD_ANNOTATION = "fastpath.io/hold"
 
-ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, pending_capacity.ANNOTATION, forecast_spec.ANNOTATION)
+
+class _Option(NamedTuple):
+    """A field of a FastPathAutoscaler's spec that an HPA has in an annotation."""
+
+    field: str
+    read: Callable[[str, Sequence[MetricSpec] | None], Any]
+    write: Callable[[Any], str]
+
+
+OPTIONS = {
+    pending_capacity.ANNOTATION: _Option(
+        "pending_capacity", pending_capacity.read_annotation, pending_capacity.write_annotation
+    ),
+    forecast_spec.ANNOTATION: _Option(
+        "forecast", lambda text, _: forecast_spec.read_annotation(text), forecast_spec.write_annotation
+    ),
+}
+"""The annotations of an HPA that stand for fields of a FastPathAutoscaler's spec."""
+
+_NO_OPTIONS: Mapping[str, Any] = {option.field: None for option in OPTIONS.values()}
+
+ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, *OPTIONS)
 
 WORDS = {"advise": ADVISE, "boost": BOOST}
 """The values of the mode annotation."""
@@ -76,14 +97,13 @@ _OWNING_LABELS = {
 class BoostAnnotations(NamedTuple):
     """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold.
 
-    `pending` is empty without a valid pending capacity, `forecast` None without a valid forecast.
+    `options` are the fields of the spec that the annotations stand for; None for one without a valid value.
     """
 
     mode: str
     hold: Span | None
     faults: tuple[str, ...] = ()
-    pending: tuple[PendingCapacity, ...] = ()
-    forecast: ForecastSpec | None = None
+    options: Mapping[str, Any] = _NO_OPTIONS
 
 
 class Handshake(NamedTuple):
@@ -111,7 +131,7 @@ def read_annotations(
 ) -> BoostAnnotations:
     """Read the annotations of an HPA. An invalid value is a fault, and counts as absent.
 
-    So is, if the HPA's `metrics` are given, pending capacity for a metric that cannot have it.
+    So is, if the HPA's `metrics` are given, an option for a metric that cannot have it.
     """
     found = annotations or {}
     faults = []
@@ -128,24 +148,19 @@ def read_annotations(
             bounds = f"a duration from {write_span(least)} to {write_span(greatest)}"
             faults.append(f"annotation {HOLD_ANNOTATION}: {quote(text)}: expected {bounds}, such as 45s")
             hold = None
-    pending: tuple[PendingCapacity, ...] = ()
-    if (text := found.get(pending_capacity.ANNOTATION)) is not None:
-        prefix = f"annotation {pending_capacity.ANNOTATION}"
-        try:
-            pending = pending_capacity.read_annotation(text)
-        except ValueError as error:
-            faults.append(f"{prefix}: {quote(text)}: {error}")
-        if metrics is not None and (violations := list(pending_capacity.check(pending, metrics))):
-            first = violations[0]
-            faults.append(f"{prefix}: {first.value}: {first.detail or first.problem.lower()}")
-            pending = ()
-    forecast: ForecastSpec | None = None
-    if (text := found.get(forecast_spec.ANNOTATION)) is not None:
-        try:
-            forecast = forecast_spec.read_annotation(text)
-        except ValueError as error:
-            faults.append(f"annotation {forecast_spec.ANNOTATION}: {error}")
-    return BoostAnnotations(mode, hold, tuple(faults), pending, forecast)
+    options = {**_NO_OPTIONS}
+    for name, option in OPTIONS.items():
+        if (text := found.get(name)) is not None:
+            try:
+                options[option.field] = option.read(text, metrics)
+            except ValueError as error:
+                faults.append(f"annotation {name}: {error}")
+    return BoostAnnotations(mode, hold, tuple(faults), options)
+
+
+def with_options(autoscaler: FastPathAutoscaler, asked: BoostAnnotations) -> FastPathAutoscaler:
+    """Return an autoscaler with the fields that the annotations of an HPA stand for."""
+    return replace(autoscaler, spec=replace(autoscaler.spec, **asked.options))
 
 
 def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
@@ -249,24 +264,15 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
     if not asked.mode:
         return None
     assert isinstance(meta, Metadata)
-    plain = FastPathAutoscalerSpec(
-        spec.scale_target_ref,
-        spec.min_replicas,
-        spec.max_replicas,
-        metrics,
-        spec.behavior,
-        mode=asked.mode,
-        pending_capacity=asked.pending or None,
-        forecast=asked.forecast,
-    )
-    autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
+    own = reshape(spec, FastPathAutoscalerSpec, metrics=metrics, mode=asked.mode)
+    autoscaler = with_options(FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, own), asked)
     return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
 
 
 def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:
     """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
-    values = repr(asked[:2]) + pending_capacity.write_annotation(asked.pending)
-    if asked.forecast is not None:
-        values += f" {forecast_spec.write_annotation(asked.forecast)}"
+    options = ((option, asked.options[option.field]) for option in OPTIONS.values())
+    written = " ".join("" if value is None else option.write(value) for option, value in options)
+    values = repr(asked[:2]) + written.rstrip()
     return hashlib.blake2b(plain + values.encode(), digest_size=8).hexdigest()

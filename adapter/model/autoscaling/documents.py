@@ -35,7 +35,6 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
-from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -140,10 +139,8 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
 
 
 def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
-    """Yield the violations of `fastpath_autoscaler.validate`, and an unknown time zone, as faults."""
-    violations = fastpath_autoscaler.validate(autoscaler, floor_metric=floor_metric)
-    if (forecast := autoscaler.spec.forecast) is not None:
-        violations += forecast_spec.check_zone(forecast)
+    """Yield the violations of `fastpath_autoscaler.validate_file` as faults."""
+    violations = fastpath_autoscaler.validate_file(autoscaler, floor_metric=floor_metric)
     for path, problem, value, detail in violations:
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 

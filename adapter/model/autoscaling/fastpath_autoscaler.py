@@ -1,8 +1,9 @@
 """FastPathAutoscaler, the object of the scaler: the spec of a HorizontalPodAutoscaler with a few more fields.
 
 Its shape, defaults, validation, and the conversion from and to a HorizontalPodAutoscaler. Status and
-conditions are a HorizontalPodAutoscaler's, and decisions are made from `as_hpa`. The schema in manifests/crd
-says the same.
+conditions are a HorizontalPodAutoscaler's, and decisions are made from `with_defaults`. A field of the spec
+is declared here once: what copies a spec takes its fields from the struct. The schema in manifests/crd says
+the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adapter.model.autoscaling import pending_capacity, validation
+from adapter.model.autoscaling import hpa, pending_capacity, validation
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
@@ -24,7 +25,7 @@ from adapter.model.autoscaling.hpa import (
     ObjectMeta,
     Struct,
     encode_scalar,
-    with_defaults,
+    reshape,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.validation import Violation
@@ -112,6 +113,12 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
     forecast: ForecastSpec | None = None
 
 
+OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
+    len(HorizontalPodAutoscalerSpec.__struct_fields__) :
+]
+"""The fields of a spec that a HorizontalPodAutoscaler does not have, as they are written."""
+
+
 class PastChange(Struct, frozen=True):
     """A change of the target's replicas that policies count: by how many (down is negative), when."""
 
@@ -142,38 +149,35 @@ class FastPathAutoscaler(Struct, frozen=True):
     status: FastPathAutoscalerStatus | None = None
 
 
-def as_hpa(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
-    """Return the HorizontalPodAutoscaler that decisions are made from, its defaults filled in.
+def with_defaults(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
+    """Return the autoscaler that decisions are made from, its defaults filled in.
 
     An absent `behavior` is an empty one: the legacy algorithm limits each decision and not each second, which
     once a second is no limit.
     """
-    plain = plain_spec(autoscaler.spec)
-    if plain.behavior is None:
-        plain = replace(plain, behavior=HorizontalPodAutoscalerBehavior())
-    status = None if autoscaler.status is None else plain_status(autoscaler.status)
-    return HorizontalPodAutoscaler(
-        HPA_API_VERSION, HPA_KIND, autoscaler.metadata, with_defaults(plain), status
-    )
+    spec = autoscaler.spec
+    if spec.behavior is None:
+        spec = replace(spec, behavior=HorizontalPodAutoscalerBehavior())
+    return replace(autoscaler, spec=hpa.with_defaults(spec))
+
+
+def native(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
+    """Return the HorizontalPodAutoscaler with the same spec, its defaults filled in, without a status.
+
+    Without `behavior` its controller uses the legacy algorithm.
+    """
+    spec = hpa.with_defaults(plain_spec(autoscaler.spec))
+    return HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, spec)
 
 
 def plain_spec(spec: FastPathAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
     """Return the fields of a spec that a HorizontalPodAutoscaler has too."""
-    return HorizontalPodAutoscalerSpec(
-        spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
-    )
+    return reshape(spec, HorizontalPodAutoscalerSpec)
 
 
 def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
     """Return the part of a status that decisions are made from."""
-    return HorizontalPodAutoscalerStatus(
-        status.observed_generation,
-        status.last_scale_time,
-        status.current_replicas,
-        status.desired_replicas,
-        status.current_metrics,
-        status.conditions,
-    )
+    return reshape(status, HorizontalPodAutoscalerStatus)
 
 
 def full_status(
@@ -186,16 +190,12 @@ def full_status(
 
     `credited` are what metrics counted less at that decision.
     """
-    return FastPathAutoscalerStatus(
-        status.observed_generation,
-        status.last_scale_time,
-        status.current_replicas,
-        status.desired_replicas,
-        status.current_metrics,
-        status.conditions,
-        tuple(changes) or None,
-        targets,
-        tuple(credited) or None,
+    return reshape(
+        status,
+        FastPathAutoscalerStatus,
+        recent_changes=tuple(changes) or None,
+        targets=targets,
+        pending_capacity=tuple(credited) or None,
     )
 
 
@@ -210,14 +210,9 @@ def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
 
 def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
     """Return the FastPathAutoscaler with the same spec, without a status."""
-    meta, spec = autoscaler.metadata, autoscaler.spec
-    if not isinstance(meta, Metadata):
-        meta = Metadata(meta.name, meta.namespace)
+    meta = reshape(autoscaler.metadata, Metadata)
     return FastPathAutoscaler(
-        metadata=successor_metadata(meta),
-        spec=FastPathAutoscalerSpec(
-            spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
-        ),
+        metadata=successor_metadata(meta), spec=reshape(autoscaler.spec, FastPathAutoscalerSpec)
     )
 
 
@@ -249,14 +244,23 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
     HorizontalPodAutoscaler.
     """
     spec = autoscaler.spec
-    shared = replace(as_hpa(autoscaler), status=None)
+    filled = with_defaults(autoscaler).spec
+    shared = HorizontalPodAutoscaler(metadata=autoscaler.metadata, spec=filled)
     if autoscaler.kind == HPA_KIND:
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
-        shared = replace(shared, spec=replace(shared.spec, min_replicas=least))
+        shared = replace(shared, spec=replace(filled, min_replicas=least))
         return [*validation.validate(shared), *_uncountable(spec)]
     floors = () if floor_metric else _floors(spec)
     return [*validation.validate(shared), *_uncountable(spec), *_counts(spec), *floors, *_own(spec)]
+
+
+def validate_file(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
+    """Return the violations of `validate`, and what is wrong in a file: an unknown time zone."""
+    violations = validate(autoscaler, floor_metric=floor_metric)
+    if (forecast := autoscaler.spec.forecast) is not None:
+        violations += forecast_spec.check_zone(forecast)
+    return violations
 
 
 def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ and null is absence. `validation` checks the values.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,15 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc
     Hidden from the garbage collector: ten thousand autoscalers would keep it busy, and what is frozen
     refers to nothing that refers back.
     """
+
+
+Shape = TypeVar("Shape", bound=Struct)
+
+
+def reshape(value: Struct, shape: type[Shape], **others: Any) -> Shape:
+    """Return a struct of another type with the fields that both have, and with `others`."""
+    shared = {name: getattr(value, name) for name in shape.__struct_fields__ if hasattr(value, name)}
+    return shape(**shared | others)
 
 
 class ObjectMeta(Struct, frozen=True):

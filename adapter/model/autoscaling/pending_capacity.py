@@ -89,9 +89,14 @@ def name_of(metric: MetricSpec) -> str:
     return "" if resource is None else resource.name
 
 
-def read_annotation(text: str) -> tuple[PendingCapacity, ...]:
-    """Read the value of the annotation, such as ``jobs=2,mails=500m``. Raise ValueError with a sentence."""
-    expected = f"expected metrics and what one Ready pod works off in a second, such as {EXAMPLE}"
+def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> tuple[PendingCapacity, ...]:
+    """Read the value of the annotation, such as ``jobs=2,mails=500m``, for a spec with `metrics` if given.
+
+    Raise ValueError with a sentence.
+    """
+    expected = (
+        f"{quote(text)}: expected metrics and what one Ready pod works off in a second, such as {EXAMPLE}"
+    )
     if len(text) > _LONGEST:
         raise ValueError(expected)
     found = []
@@ -104,6 +109,8 @@ def read_annotation(text: str) -> tuple[PendingCapacity, ...]:
         if not name.strip():
             raise ValueError(expected)
         found.append(PendingCapacity(name.strip(), quantity))
+    if metrics is not None and (fault := next(check(found, metrics), None)) is not None:
+        raise ValueError(f"{fault.value}: {fault.detail or fault.problem.lower()}")
     return tuple(found)
 
 

@@ -23,12 +23,12 @@ from adapter.autoscaler.decide.observation import (
 from adapter.autoscaler.decide.pending import HOLD, MOST_SLOTS, MOST_WITHIN, PendingState, Slots
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
-from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.pods import PodFacts
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import LIVE
-from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric
+from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, with_pending
 
 THETA = 60 * SECOND
 FAST = {"scaleUp": {"policies": [{"type": "Pods", "value": 100_000, "periodSeconds": 1}]}}
@@ -40,8 +40,8 @@ def spec_of(
 ) -> PreparedSpec:
     """Return an autoscaler with a target of 10 jobs for each pod; an empty `throughput` is no option."""
     found = metrics or [external_metric("jobs", averageValue="10")]
-    listed = [PendingCapacity(name, read(throughput))] if throughput else []
-    return prepare(hpa(found, **({"behavior": FAST, "minReplicas": 1} | spec)), LIVE, listed)
+    scaler = hpa(found, **({"behavior": FAST, "minReplicas": 1} | spec))
+    return prepare(with_pending(scaler, **({name: throughput} if throughput else {})), LIVE)
 
 
 def ready(count: int) -> list[PodFacts]:
@@ -134,8 +134,8 @@ def test_a_raise_within_the_tolerance_is_none() -> None:
 
 def test_a_scale_down_is_as_without_the_option() -> None:
     settings = msgspec.structs.replace(LIVE, downscale_stabilization=0)
-    listed = [PendingCapacity("jobs", read("1"))]
-    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST), settings, listed)
+    scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST)
+    spec = prepare(with_pending(scaler, jobs="1"), settings)
 
     made = decide(spec, see(120, 20, ready(20)), after(state(100)), NOW)
 
@@ -190,11 +190,8 @@ def test_without_a_value_it_goes_on() -> None:
 def test_at_zero_there_is_none() -> None:
     zero = see(500, 0, [])
     seen = msgspec.structs.replace(zero, status=_to_zero())
-    spec = prepare(
-        hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0),
-        msgspec.structs.replace(LIVE, scale_to_zero=True),
-        [PendingCapacity("jobs", read("1"))],
-    )
+    scaler = hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0)
+    spec = prepare(with_pending(scaler, jobs="1"), msgspec.structs.replace(LIVE, scale_to_zero=True))
 
     made = decide(spec, seen, after(state(400, replicas=0)), NOW)
 
@@ -549,8 +546,9 @@ def test_it_only_withholds_raises(
     metric = external_metric("jobs", averageValue="10")
     scaler = hpa([metric], behavior=FAST, minReplicas=1)
     exact = decide(prepare(scaler, settings), seen, History(), NOW)
-    listed = [PendingCapacity("jobs", read(throughput))]
-    made = decide(prepare(scaler, settings, listed), seen, History(pending=before), NOW)
+    made = decide(
+        prepare(with_pending(scaler, jobs=throughput), settings), seen, History(pending=before), NOW
+    )
 
     assert min(exact.replicas, seen.replicas) <= made.replicas <= max(exact.replicas, seen.replicas)
     assert made.replicas <= exact.replicas

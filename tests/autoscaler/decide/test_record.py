@@ -96,7 +96,7 @@ def recorded(constraints: Constraints) -> DecisionRecord:
     settings = Settings(scale_to_zero=True, strict=True)
     seen = Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",))
     inputs = DecisionInputs(autoscaler, settings, ODD, seen, MEMORY, constraints)
-    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), settings)
+    spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), settings)
     return record.record(inputs, guarded.decide(spec, seen, MEMORY, ODD, constraints))
 
 

@@ -248,14 +248,14 @@ def test_every_change_has_another_digest() -> None:
 
 @given(st.dictionaries(st.sampled_from(model.ANNOTATIONS), st.text()))
 def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
-    mode, hold, faults, pending, forecast = model.read_annotations(annotations)
+    mode, hold, faults, options = model.read_annotations(annotations)
 
     assert mode in {"", ADVISE, BOOST}
     refused = {
         MODE_ANNOTATION: not mode,
         HOLD_ANNOTATION: hold is None,
-        pending_capacity.ANNOTATION: not pending,
-        forecast_spec.ANNOTATION: forecast is None,
+        pending_capacity.ANNOTATION: options["pending_capacity"] is None,
+        forecast_spec.ANNOTATION: options["forecast"] is None,
     }
     assert len(faults) == sum(refused[name] for name in annotations)
 

@@ -11,12 +11,14 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     Metadata,
     PastChange,
-    as_hpa,
     from_hpa,
     full_status,
+    native,
+    plain_status,
     status_to_plain,
     to_plain,
     validate,
+    with_defaults,
 )
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -53,15 +55,13 @@ def test_defaults() -> None:
     assert fallback.after == 60 * SECOND
 
 
-def test_decisions_are_made_from_a_hpa_with_behavior() -> None:
-    status = HorizontalPodAutoscalerStatus(current_replicas=2)
-    hpa = as_hpa(replace(_read(), status=full_status(status, [PastChange(1, FineInstant(5))])))
-    assert (hpa.kind, hpa.metadata.name, hpa.status) == ("HorizontalPodAutoscaler", "web", status)
-    assert type(hpa.status) is HorizontalPodAutoscalerStatus
-    assert type(hpa.spec) is HorizontalPodAutoscalerSpec
-    assert hpa.spec.min_replicas == 1
-    assert hpa.spec.metrics is not None
-    behavior = hpa.spec.behavior
+def test_decisions_are_made_with_a_behavior() -> None:
+    read = _read(mode="Advise")
+    spec = with_defaults(read).spec
+    assert with_defaults(read) == replace(read, spec=spec)
+    assert (spec.min_replicas, spec.mode) == (1, "Advise")
+    assert spec.metrics is not None
+    behavior = spec.behavior
     assert behavior is not None
     assert behavior.scale_up is not None
     assert behavior.scale_up.policies == (
@@ -72,8 +72,24 @@ def test_decisions_are_made_from_a_hpa_with_behavior() -> None:
     assert behavior.scale_down.stabilization_window_seconds is None
 
 
+def test_the_hpa_with_the_same_spec_has_no_field_of_ours() -> None:
+    hpa = native(_read(mode="Advise", syncPeriod="5s", minReplicas=2))
+    assert type(hpa.spec) is HorizontalPodAutoscalerSpec
+    assert (hpa.kind, hpa.metadata.name, hpa.status) == ("HorizontalPodAutoscaler", "web", None)
+    assert (hpa.spec.min_replicas, hpa.spec.behavior) == (2, None)
+
+
+def test_a_status_is_that_of_an_hpa_and_more() -> None:
+    status = HorizontalPodAutoscalerStatus(current_replicas=2)
+    changes = (PastChange(1, FineInstant(5)),)
+    full = full_status(status, changes, "1/2")
+    assert (full.current_replicas, full.recent_changes, full.targets) == (2, changes, "1/2")
+    assert plain_status(full) == status
+    assert type(plain_status(full)) is HorizontalPodAutoscalerStatus
+
+
 def test_a_behavior_that_is_there_is_kept() -> None:
-    behavior = as_hpa(_read(behavior={"scaleDown": {"selectPolicy": "Disabled"}})).spec.behavior
+    behavior = with_defaults(_read(behavior={"scaleDown": {"selectPolicy": "Disabled"}})).spec.behavior
     assert behavior is not None
     assert behavior.scale_down is not None
     assert behavior.scale_down.select_policy == "Disabled"
@@ -95,7 +111,7 @@ def test_from_a_hpa() -> None:
         HorizontalPodAutoscaler(metadata=ObjectMeta("web", "shop"), status=HorizontalPodAutoscalerStatus())
     )
     assert (plain.metadata, plain.status) == (Metadata("web", "shop"), None)
-    assert as_hpa(from_hpa(as_hpa(read))) == as_hpa(read)
+    assert native(from_hpa(native(read))) == native(read)
 
 
 def test_it_is_written_as_it_is_read() -> None:

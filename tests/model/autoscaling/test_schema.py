@@ -276,7 +276,7 @@ def test_the_defaults_are_the_same() -> None:
     stored = structural.defaulted(written, SCHEMA)
     assert stored["spec"].keys() - written["spec"].keys() == {"minReplicas", "metrics", "syncPeriod", "mode"}
     here, there = (documents.read_document(each) for each in (written, stored))
-    assert fastpath_autoscaler.as_hpa(here) == fastpath_autoscaler.as_hpa(there)
+    assert fastpath_autoscaler.native(here) == fastpath_autoscaler.native(there)
     assert (here.spec.sync_period, here.spec.mode, here.spec.fallback, here.spec.forecast) == (
         there.spec.sync_period,
         there.spec.mode,
@@ -684,7 +684,7 @@ def test_a_stored_document_can_be_read_and_decided_on(document: JSON) -> None:
     if not list(structural.problems(stored, SCHEMA)):
         read = documents.decode_object(json.dumps(stored).encode())
         assert fastpath_autoscaler.validate(read) == []
-        prepare(fastpath_autoscaler.as_hpa(read), Settings())
+        prepare(fastpath_autoscaler.with_defaults(read), Settings())
 
 
 KNOWN_DIFFERENCES = {

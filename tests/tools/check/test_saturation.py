@@ -272,7 +272,7 @@ AT_THE_CAP = {name: row for name, row in REACH.items() if row[0] in {GPU, PER_NO
 @pytest.mark.parametrize(("_", "manifest", "reachable"), AT_THE_CAP.values(), ids=AT_THE_CAP)
 def test_decisions_at_the_cap_agree(_: str, manifest: str, reachable: bool) -> None:  # noqa: FBT001
     autoscaler = documents.read_document(yaml.safe_load(manifest))
-    spec = prepare(fastpath_autoscaler.as_hpa(autoscaler), Settings())
+    spec = prepare(fastpath_autoscaler.with_defaults(autoscaler), Settings())
     (metric,) = autoscaler.spec.metrics or ()
     seen = Observation(2, 2, "app=web", pods(2), [READINGS[metric.type]])
     assert (decide(spec, seen, History(), NOW).replicas > 2) is reachable
