@@ -14,6 +14,7 @@ from rich.console import Console
 from adapter.cli import command_line, verbs
 from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
+from adapter.model.forecasts.spec import ANNOTATION, PATH
 from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from fastpath_tools.live.cluster_options import NAMESPACE
@@ -80,8 +81,8 @@ def _fetch(options: ForecastOptions) -> ShownCard:
     place = "/".join(options.key)
     if whole.get("forecast") is None:
         raise RunError(
-            f"{place} has no forecast: set spec.forecast of a FastPathAutoscaler, or the annotation "
-            "fastpath.io/forecast of a boosted HorizontalPodAutoscaler, such as fastpath.io/forecast=Advise"
+            f"{place} has no forecast: set {PATH} of a FastPathAutoscaler, or the annotation "
+            f"{ANNOTATION} of a boosted HorizontalPodAutoscaler, such as {ANNOTATION}=Advise"
         )
     try:
         read = msgspec.convert(whole["forecast"], _LiveForecast)

@@ -14,7 +14,11 @@ package = 5
 [tool.check-budgets.names]
 "functions ending in _of" = 0
 "vague variables" = 1
+[tool.check-budgets.fields]
+any = 1
+time_zone = 2
 """
+_SPEC = "class FastPathAutoscalerSpec:\n    mode: str\n    time_zone: str\n"
 
 
 def check(folder: Path, *arguments: str, **modules: str) -> tuple[int, str, str]:
@@ -57,3 +61,35 @@ def test_what_is_left_is_shown(tmp_path: Path) -> None:
 )
 def test_what_is_beyond_a_budget_fails(tmp_path: Path, modules: dict[str, str], message: str) -> None:
     assert check(tmp_path, **modules) == (1, "", f"{message}\n")
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "show(state.spec.mode)\n",
+        "spec = state.spec\nshow(spec.mode)\n",
+        "def show(spec: FastPathAutoscalerSpec): ...\nshow(spec.mode)\n",
+        "replace(state.spec, mode=1)\n",
+        "FastPathAutoscalerSpec(mode=1)\n",
+        "fault = 'spec.mode is wrong'\n",
+        "def read() -> FastPathAutoscalerSpec: ...\nread('mode')\n",
+    ],
+)
+def test_a_field_that_many_modules_name_fails(tmp_path: Path, reader: str) -> None:
+    line = "modules that name spec.mode (package/one.py, package/two.py): 2, 1 more than the budget of 1\n"
+    assert check(tmp_path, one=_SPEC, two=reader) == (1, "", line)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "show(spec.mode)\n",
+        "show(forecast.mode)\n",
+        "'spec.mode'\n",
+        "fault = 'mode'\n",
+        "show(state.spec.time_zone, 'timeZone')\n",
+    ],
+    ids=["spec of something else", "field of something else", "docstring", "word", "budget of its own"],
+)
+def test_what_names_no_field_too_often(tmp_path: Path, other: str) -> None:
+    assert check(tmp_path, one=_SPEC, two=other) == (0, "", "")
