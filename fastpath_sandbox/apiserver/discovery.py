@@ -69,8 +69,8 @@ def legacy(
         case ["api", version]:
             return _resource_list(kinds, "", version)
         case ["apis", name]:
-            found = {**kinds.groups(), **others}.get(name)
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, found)} if found else None
+            versions = {**kinds.groups(), **others}.get(name)
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
         case ["apis", name, version]:
             if (name, version) in stale:
                 raise status.failure(503)
@@ -84,11 +84,11 @@ def _group(name: str, versions: list[str]) -> JSON:
 
 
 def _resource_list(kinds: KindTable, group: str, version: str) -> JSON | None:
-    found = kinds.of(group, version)
-    if not found:
+    served = kinds.of(group, version)
+    if not served:
         return None
     resources = []
-    for kind in found:
+    for kind in served:
         scope = {"namespaced": kind.namespaced}
         plain = {"name": kind.plural, "singularName": kind.singular, "kind": kind.kind, **scope}
         resources.append(plain | {"verbs": list(kind.verbs)} | _short_forms(kind))
@@ -188,32 +188,32 @@ class Aggregation:
 
     def versions(self) -> dict[str, list[str]]:
         """Return the groups of APIServices and their versions, the preferred one first."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for backend in self._backends():
-            found.setdefault(backend.group, []).append(backend.version)
-        return found
+            groups.setdefault(backend.group, []).append(backend.version)
+        return groups
 
     def backend(self, path: str) -> Backend | None:
         """Return the server of a path, None if this cluster serves it itself."""
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "apis":
             return None
-        return next((each for each in self._backends() if [each.group, each.version] == parts[2:4]), None)
+        return next((api for api in self._backends() if [api.group, api.version] == parts[2:4]), None)
 
     def _backends(self) -> list[Backend]:
         """Return the group-versions of APIServices, the highest priority first."""
-        found = [
+        backends = [
             self._backend(record.document)
             for record in self._store.records(self._apiservices)
             if record.document.get("spec", {}).get("service")
         ]
-        return sorted(found, key=lambda each: (each.priority, each.group, each.version))
+        return sorted(backends, key=lambda backend: (backend.priority, backend.group, backend.version))
 
     def _backend(self, document: JSON) -> Backend:
         spec = document["spec"]
         service = spec["service"]
-        found = self._store.get(self._services, service["namespace"], service["name"])
-        host = found.document.get("spec", {}).get("externalName", "") if found is not None else ""
+        record = self._store.get(self._services, service["namespace"], service["name"])
+        host = record.document.get("spec", {}).get("externalName", "") if record is not None else ""
         is_checked = not spec.get("insecureSkipTLSVerify")
         return Backend(
             spec["group"],
@@ -249,11 +249,11 @@ class Aggregation:
         """Return the groups of APIServices as an aggregated document has them; unreachable ones are stale."""
         groups: dict[str, JSON] = {}
         documents: dict[str, JSON] = {}
-        for each in self._backends():
-            if each.url not in documents:
-                documents[each.url] = await self._read_discovery(each)
-            entry = groups.setdefault(each.group, {"metadata": {"name": each.group}, "versions": []})
-            entry["versions"].append(_version_in(documents[each.url], each))
+        for backend in self._backends():
+            if backend.url not in documents:
+                documents[backend.url] = await self._read_discovery(backend)
+            entry = groups.setdefault(backend.group, {"metadata": {"name": backend.group}, "versions": []})
+            entry["versions"].append(_version_in(documents[backend.url], backend))
         return list(groups.values())
 
     async def _read_discovery(self, backend: Backend) -> JSON:
@@ -263,10 +263,10 @@ class Aggregation:
         headers = CIMultiDict({"Accept": _AGGREGATED} | caller)
         try:
             async with self._ask(backend, "GET", "/apis", headers, _DISCOVERY_TIMEOUT) as answer:
-                found: JSON = msgspec.json.decode(await answer.read()) if answer.status == 200 else {}
+                document: JSON = msgspec.json.decode(await answer.read()) if answer.status == 200 else {}
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             return {}
-        return found
+        return document
 
     def _ask(
         self,

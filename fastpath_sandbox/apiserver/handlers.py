@@ -68,7 +68,7 @@ class ResourceHandlers:
                 return await self._delete(request, target)
         record, created = await self._act(request, target)
         if target.subresource == "scale":
-            return json_response(msgspec.json.encode(scale.scale_of(kind, record)))
+            return json_response(msgspec.json.encode(scale.build_scale(kind, record)))
         return json_response(view.one(record), 201 if created else 200)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record, bool]:
@@ -91,7 +91,7 @@ class ResourceHandlers:
     async def _patch(self, request: web.BaseRequest, target: Target, by: WriteOptions) -> tuple[Record, bool]:
         kind, namespace, name = target.kind, target.namespace, target.name
         media = _media_type(request)
-        change = _change_of(media, await request.read(), kind)
+        change = _build_change(media, await request.read(), kind)
         if target.subresource == "scale":
             return self._objects.rescale(kind, namespace, name, lambda old: _object(change(old)), by), False
         if media == "application/apply-patch+yaml":
@@ -165,9 +165,9 @@ class ResourceHandlers:
             if records is None:
                 raise status.continue_expired()
             return version, records
-        asked = query.get("resourceVersion", "")
-        if asked not in {"", "0"}:
-            version = requests.unsigned("resourceVersion", asked)
+        text = query.get("resourceVersion", "")
+        if text not in {"", "0"}:
+            version = requests.unsigned("resourceVersion", text)
             if version > store.version:
                 raise status.too_large_version(version, store.version)
             if query.get("resourceVersionMatch", "Exact" if limit else "NotOlderThan") == "Exact":
@@ -208,7 +208,7 @@ def _media_type(request: web.BaseRequest) -> str:
     return media
 
 
-def _change_of(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
+def _build_change(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
     """Return the function that applies a patch body."""
     if media == "application/json-patch+json":
         operations = _read_json(body)

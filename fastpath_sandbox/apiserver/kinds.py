@@ -198,13 +198,13 @@ class KindTable:
 
     def groups(self) -> dict[str, list[str]]:
         """Return each named API group and its versions, the preferred first, in the order of discovery."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for kind in self:
-            versions = found.setdefault(kind.group, [])
+            versions = groups.setdefault(kind.group, [])
             if kind.version not in versions:
                 versions.append(kind.version)
-        found.pop("", None)
-        return found
+        groups.pop("", None)
+        return groups
 
     def of(self, group: str, version: str) -> list[Kind]:
         """Return the kinds of a group and version, sorted by plural as in real discovery."""
@@ -269,13 +269,13 @@ def kinds_of_definition(document: JSON) -> list[Kind]:
     """Return the kinds of a definition: at most one, since a second served version is refused."""
     spec = document["spec"]
     names = spec["names"]
-    found = []
+    kinds = []
     for version in spec["versions"]:
         if not version.get("served"):
             continue
         subresources = version.get("subresources") or {}
         scale = subresources.get("scale")
-        found.append(
+        kinds.append(
             Kind(
                 spec["group"],
                 version["name"],
@@ -296,7 +296,7 @@ def kinds_of_definition(document: JSON) -> list[Kind]:
                 ),
             )
         )
-    return found
+    return kinds
 
 
 def definition_status(document: JSON) -> JSON:

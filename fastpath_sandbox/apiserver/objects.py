@@ -98,7 +98,7 @@ class ObjectRegistry:
             document.pop("status", None)
         _check_content(kind, namespace, document)
         _set_defaults(kind, document)
-        scale.note_writer(kind, None, document, by, timestamp(self._now()))
+        scale.record_writer(kind, None, document, by, timestamp(self._now()))
         if by.dry_run:
             return Record(document, self.store.version)
         return self.store.put(kind.key, document)
@@ -169,7 +169,7 @@ class ObjectRegistry:
             _carry_over(kind, current, document)
         if document == old:
             return current
-        scale.note_writer(kind, old, document, by, timestamp(self._now()))
+        scale.record_writer(kind, old, document, by, timestamp(self._now()))
         if by.dry_run:
             return Record(document, current.version)
         if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
@@ -224,7 +224,7 @@ class ObjectRegistry:
     ) -> Record:
         """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
-        document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
+        document = scale.rescaled(kind, record, change(scale.build_scale(kind, record)))
         return self._write(kind, record, document, by._replace(subresource="scale"))
 
     def _need_namespace(self, namespace: str, *, trusted: bool) -> None:
@@ -266,8 +266,8 @@ class ObjectRegistry:
 
 
 def _precondition_failed(kind: Kind, record: Record, field: str, wanted: str) -> status.StatusFailure:
-    name, found = {"uid": "UID"}.get(field, "ResourceVersion"), record.document["metadata"][field]
-    cause = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
+    name, actual = {"uid": "UID"}.get(field, "ResourceVersion"), record.document["metadata"][field]
+    cause = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {actual}"
     return status.conflict(kind, record.name, cause)
 
 

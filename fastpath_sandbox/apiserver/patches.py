@@ -70,7 +70,7 @@ def _strategic_value(field: str, target: Any, value: Any) -> Any:
     return _strategic_list(field, target or [], value) if isinstance(value, list) else value
 
 
-def _key_of(field: str, entries: list[Any]) -> str | None:
+def _merge_key(field: str, entries: list[Any]) -> str | None:
     if field == "ports":
         return (
             "containerPort"
@@ -83,7 +83,7 @@ def _key_of(field: str, entries: list[Any]) -> str | None:
 def _strategic_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
     if field in _PRIMITIVE_SETS:
         return [*target, *(entry for entry in patch if entry not in target)]
-    key = _key_of(field, [*target, *patch])
+    key = _merge_key(field, [*target, *patch])
     if key is None or any(not isinstance(entry, dict) for entry in patch):
         return copy.deepcopy(patch)
     if any(entry.get("$patch") == "replace" for entry in patch):
@@ -107,7 +107,7 @@ def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
     entries = result.get(field)
     if not isinstance(entries, list):
         return
-    key = _key_of(field, entries)
+    key = _merge_key(field, entries)
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
 
     def rank(entry: Any) -> int:

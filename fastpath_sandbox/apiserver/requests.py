@@ -59,7 +59,7 @@ def unsigned(field: str, text: str) -> int:
     return int(text)
 
 
-def target_of(kinds: KindTable, method: str, path: str, query: Mapping[str, str]) -> Target | None:
+def parse_target(kinds: KindTable, method: str, path: str, query: Mapping[str, str]) -> Target | None:
     """Return the target of `path`, or None if it names no served resource."""
     match path.strip("/").split("/"):
         case ["api", version, first, *rest]:

@@ -29,7 +29,7 @@ SANDBOX = WriteOptions()
 """The default for writes from Python."""
 
 
-def scale_of(kind: Kind, record: Record) -> JSON:
+def build_scale(kind: Kind, record: Record) -> JSON:
     """Return the Scale of an object; as upstream, spec omits 0 replicas."""
     document = record.document
     metadata = document["metadata"]
@@ -80,7 +80,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     return document
 
 
-def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: WriteOptions, now: str) -> None:
+def record_writer(kind: Kind, old: JSON | None, document: JSON, writer: WriteOptions, now: str) -> None:
     """Update ``managedFields`` of `document`: the last writer of the replicas is their only owner."""
     if "scale" not in kind.subresources:
         return
@@ -110,10 +110,10 @@ def _steps(path: str) -> list[str]:
 
 
 def _find(document: JSON, path: str) -> Any:
-    found: Any = document
+    node: Any = document
     for step in _steps(path):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
+        node = node.get(step) if isinstance(node, dict) else None
+    return node
 
 
 def _selector_text(kind: Kind, document: JSON) -> str:

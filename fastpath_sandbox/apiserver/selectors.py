@@ -155,10 +155,10 @@ def field_selector(kind: Kind, text: str) -> Predicate:
 
 def _field_test(path: list[str], value: str, *, wanted: bool) -> Predicate:
     def test(record: Record) -> bool:
-        found: Any = record.document
+        node: Any = record.document
         for step in path:
-            found = found.get(step) if isinstance(found, dict) else None
-        return (_text(found) == value) is wanted
+            node = node.get(step) if isinstance(node, dict) else None
+        return (_text(node) == value) is wanted
 
     return test
 

@@ -257,9 +257,9 @@ class Cluster(Listener):
     # The way of a request.
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        target = requests.target_of(self.kinds, request.method, request.path, request.query)
+        target = requests.parse_target(self.kinds, request.method, request.path, request.query)
         user = self._user(request)
-        self.requests.append(_note(request, target, user or ""))
+        self.requests.append(_build_request(request, target, user or ""))
         try:
             if self.faults.unavailable:
                 raise status.failure(503)
@@ -320,14 +320,14 @@ class Cluster(Listener):
                     document["items"] += await self._aggregation.discover()
                 form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
                 return json_response(msgspec.json.encode(document), content_type=form)
-        found = discovery.legacy(
+        legacy = discovery.legacy(
             path,
             self.kinds,
             address=self.address,
             others=self._aggregation.versions(),
             stale=self.faults.stale,
         )
-        return _json(found) if found is not None else _unknown_path()
+        return _json(legacy) if legacy is not None else _unknown_path()
 
 
 def _copy(record: Record) -> JSON:
@@ -357,7 +357,7 @@ def _aggregated_version(accept: str) -> str:
     return ""
 
 
-def _note(request: web.BaseRequest, target: Target | None, user: str) -> Request:
+def _build_request(request: web.BaseRequest, target: Target | None, user: str) -> Request:
     return Request(
         request.method,
         request.path,

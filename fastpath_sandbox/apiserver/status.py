@@ -105,9 +105,9 @@ def expired(message: str) -> StatusFailure:
     return StatusFailure(410, "Expired", message)
 
 
-def too_old(asked: int, kept: int) -> StatusFailure:
+def too_old(version: int, kept: int) -> StatusFailure:
     """410 of a watch that starts before the log."""
-    return expired(f"too old resource version: {asked} ({kept})")
+    return expired(f"too old resource version: {version} ({kept})")
 
 
 def continue_expired() -> StatusFailure:
@@ -170,14 +170,14 @@ def failure(code: int) -> StatusFailure:
     return StatusFailure(code, reason, message)
 
 
-def too_large_version(asked: int, current: int) -> StatusFailure:
+def too_large_version(version: int, current: int) -> StatusFailure:
     """504: a list at a future version."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     return StatusFailure(
-        504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details
+        504, "Timeout", f"Timeout: Too large resource version: {version}, current: {current}", details
     )
 
 

@@ -183,8 +183,8 @@ class Store:
         return _select(past, sorted(past), namespace, after)
 
     def kinds_in(self, namespace: str) -> list[tuple[KindKey, list[Record]]]:
-        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._by_kind))
-        return [(kind, records) for kind, records in found if records]
+        listed = ((kind, list(self.records(kind, namespace))) for kind in list(self._by_kind))
+        return [(kind, records) for kind, records in listed if records]
 
     def changes_since(self, kind: KindKey, version: int) -> list[Change] | None:
         """Return the changes after `version`, or None if some are no longer in the log."""

@@ -37,8 +37,8 @@ class Watches:
         if "sendInitialEvents" in query:  # as in servers without WatchList
             message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
             raise status.forbidden_option("sendInitialEvents", message)
-        asked = query.get("resourceVersion", "")
-        start = None if asked in {"", "0"} else unsigned("resourceVersion", asked)
+        version = query.get("resourceVersion", "")
+        start = None if version in {"", "0"} else unsigned("resourceVersion", version)
         timeout = unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
         bookmarks = self._bookmark_interval if is_true(query.get("allowWatchBookmarks")) else None
         watch = _Watch(self._store, view, predicate)

@@ -72,7 +72,7 @@ class Workloads:
         self._cluster = cluster
         self._startup = startup
         self._address = address
-        self._made = 0
+        self._created = 0
         self._due: dict[str, float] = {}
 
     def step(self, now: float) -> None:
@@ -102,7 +102,7 @@ class Workloads:
         self._write_status("replicasets", current, pods, _Pods([], []))
         before = [self._pods_of(replica_set) for replica_set in old]
         rest = _Pods(
-            [pod for each in before for pod in each.ready], [pod for each in before for pod in each.starting]
+            [pod for part in before for pod in part.ready], [pod for part in before for pod in part.starting]
         )
         self._write_status("deployments", record, pods, rest)
 
@@ -113,11 +113,11 @@ class Workloads:
         name = f"{record.name}-{revision}"
         kind = self._cluster.kinds.find("replicasets")
         owned = [
-            found
-            for key, found in self._cluster.store.dependents(document["metadata"]["uid"])
+            replica_set
+            for key, replica_set in self._cluster.store.dependents(document["metadata"]["uid"])
             if key == kind.key
         ]
-        old = [found for found in owned if found.name != name]
+        old = [replica_set for replica_set in owned if replica_set.name != name]
         current = self._cluster.store.get(kind.key, record.namespace, name)
         if current is None:
             template = document["spec"]["template"]
@@ -153,13 +153,13 @@ class Workloads:
         return _Pods(ready, [pod for pod in pods if pod.document["status"]["phase"] == "Pending"])
 
     def _make_pod(self, replica_set: Record, template: JSON, now: float) -> None:
-        self._made += 1
-        made = self._cluster.create(
+        self._created += 1
+        pod = self._cluster.create(
             {
                 "kind": "Pod",
                 "apiVersion": "v1",
                 "metadata": {
-                    "name": f"{replica_set.name}-{name_suffix(self._made)}",
+                    "name": f"{replica_set.name}-{name_suffix(self._created)}",
                     "namespace": replica_set.namespace,
                     "labels": replica_set.labels,
                     "ownerReferences": [_owner("ReplicaSet", replica_set)],
@@ -169,11 +169,11 @@ class Workloads:
             }
         )
         seconds = self._startup if isinstance(self._startup, int | float) else self._startup()
-        self._due[made["metadata"]["uid"]] = now + seconds
+        self._due[pod["metadata"]["uid"]] = now + seconds
 
     def _placed(self) -> JSON:
         nodes = [record.name for record in self._cluster.store.records(("", "nodes"))]
-        return {"nodeName": nodes[self._made % len(nodes)]} if nodes else {}
+        return {"nodeName": nodes[self._created % len(nodes)]} if nodes else {}
 
     def _start_pods(self, replica_set: Record, now: float) -> None:
         for pod in self._pods_of(replica_set).starting:
@@ -227,7 +227,7 @@ def _owner(kind: str, record: Record) -> JSON:
 
 def _conditions(now: float, before: Sequence[JSON] = ()) -> list[JSON]:
     """Return the conditions of a pod that is scheduled, and of one that is Ready; `before` are its former."""
-    bound = [each for each in before if each["type"] in _ONCE_BOUND]
+    bound = [condition for condition in before if condition["type"] in _ONCE_BOUND]
     return [
         *(bound or [_condition(name, now, holds=True) for name in _ONCE_BOUND]),
         _condition("Ready", now, holds=bool(before)),
@@ -273,13 +273,13 @@ class ScaleWatch:
     def highest(self, namespace: str, name: str, since: float) -> int:
         """Return the highest count written after `since`, 0 without a write."""
         return max(
-            (each.after for each in self._writes.get((namespace, name), ()) if each.time >= since), default=0
+            (step.after for step in self._writes.get((namespace, name), ()) if step.time >= since), default=0
         )
 
     def _changed(self, change: Change) -> None:
         if change.old is None or change.new is None:
             return
-        before, after = (each.document["spec"].get("replicas", 1) for each in (change.old, change.new))
+        before, after = (record.document["spec"].get("replicas", 1) for record in (change.old, change.new))
         if before != after:
             place = change.new.namespace, change.new.name
             self._writes.setdefault(place, []).append(Rescale(self._now(), before, after))

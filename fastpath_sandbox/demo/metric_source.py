@@ -67,17 +67,17 @@ class _JoinedSeries(SeriesSet):
         return [series for world in self._worlds for series in world.named(name)]
 
     def samples(self, series: Series, start: float, end: float) -> list[Point]:
-        return self._of(series).samples(series, start, end)
+        return self._world_with(series).samples(series, start, end)
 
     def has_samples(self, series: Series, start: float, end: float) -> bool:
-        return self._of(series).has_samples(series, start, end)
+        return self._world_with(series).has_samples(series, start, end)
 
     def latest(self, series: Series, now: float, lookback: float) -> Point | None:
-        return self._of(series).latest(series, now, lookback)
+        return self._world_with(series).latest(series, now, lookback)
 
-    def _of(self, series: Series) -> SeriesSet:
+    def _world_with(self, series: Series) -> SeriesSet:
         return next(
-            world for world in self._worlds if any(each is series for each in world.named(series.name))
+            world for world in self._worlds if any(other is series for other in world.named(series.name))
         )
 
 

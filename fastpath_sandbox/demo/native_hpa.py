@@ -133,12 +133,12 @@ class NativeController:
         async with asyncio.TaskGroup() as group:
             while True:
                 listed = await self._list()
-                found = set(following if listed is None else listed)
-                for key in found - following.keys():
-                    following[key] = group.create_task(self._follow(key), name=f"native autoscaler {key}")
-                for key in following.keys() - found:
+                keys = set(following if listed is None else listed)
+                for key in keys - following.keys():
+                    following[key] = group.create_task(self._sync_loop(key), name=f"native autoscaler {key}")
+                for key in following.keys() - keys:
                     following.pop(key).cancel()
-                for key in (self._histories.keys() | self._selectors.keys()) - found:
+                for key in (self._histories.keys() | self._selectors.keys()) - keys:
                     self._histories.pop(key, None)
                     self._selectors.pop(key, None)
                 await asyncio.sleep(min(_LOOK_SECONDS, self._period))
@@ -152,13 +152,13 @@ class NativeController:
             return None
         hpa = msgspec.convert(document, HorizontalPodAutoscaler, dec_hook=decode_scalar)
         hpa = replace(hpa, spec=with_defaults(hpa.spec))
-        made = await self._reconcile(key, hpa)
-        self._histories[key] = made.history
-        if made.status_changed:
-            document["status"] = _plain(made.status)
+        outcome = await self._reconcile(key, hpa)
+        self._histories[key] = outcome.history
+        if outcome.status_changed:
+            document["status"] = _plain(outcome.status)
             with contextlib.suppress(KubernetesError):  # the next sync tries again
                 await self._put(f"{path}/status", document)
-        return made
+        return outcome
 
     async def _list(self) -> list[HPAKey] | None:
         """Return all autoscalers, None if they cannot be read."""
@@ -167,9 +167,9 @@ class NativeController:
         except KubernetesError:
             return None
         listed = msgspec.json.decode(body.content, type=_NamedObjectList, dec_hook=decode_scalar)
-        return [HPAKey(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
+        return [HPAKey(hpa.metadata.namespace, hpa.metadata.name) for hpa in listed.items or ()]
 
-    async def _follow(self, key: HPAKey) -> None:
+    async def _sync_loop(self, key: HPAKey) -> None:
         """Sync one autoscaler, each time a period after the end of the last sync."""
         await asyncio.sleep(self._random() * self._period)
         while True:
@@ -192,18 +192,18 @@ class NativeController:
         )
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
         if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
-            self._note_selector(key, scale.status.selector)
+            self._remember_selector(key, scale.status.selector)
         observation = replace(
             evaluate_document.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
         )
-        made = decision.decide(ready, observation, history, now)
-        if made.rescale:
-            problem = await self._rescale(path, written, made.replicas)
+        outcome = decision.decide(ready, observation, history, now)
+        if outcome.rescale:
+            problem = await self._rescale(path, written, outcome.replicas)
             if problem:
-                made = decision.decide(ready, replace(observation, write_error=problem), history, now)
-        return made
+                outcome = decision.decide(ready, replace(observation, write_error=problem), history, now)
+        return outcome
 
-    def _note_selector(self, key: HPAKey, text: str) -> None:
+    def _remember_selector(self, key: HPAKey, text: str) -> None:
         """Remember the pod selector of an autoscaler.
 
         The controller does so before it reads metrics, and not while the count is beyond the limits.
@@ -244,15 +244,15 @@ class NativeController:
         return problem
 
     def _scale_path(self, namespace: str, target: CrossVersionObjectReference) -> str:
-        found = self._resource_of(target)
-        base = f"/apis/{found.api_version}" if found.group else f"/api/{found.version}"
-        return f"{base}/namespaces/{namespace}/{found.plural}/{target.name}/scale"
+        resource = self._find_resource(target)
+        base = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+        return f"{base}/namespaces/{namespace}/{resource.plural}/{target.name}/scale"
 
-    def _resource_of(self, reference: CrossVersionObjectReference) -> APIResource:
+    def _find_resource(self, reference: CrossVersionObjectReference) -> APIResource:
         group = reference.api_version.rpartition("/")[0]
-        for each in self._catalogue:
-            if (each.kind, each.group) == (reference.kind, group):
-                return each
+        for resource in self._catalogue:
+            if (resource.kind, resource.group) == (reference.kind, group):
+                return resource
         raise KubernetesError(404, "NotFound", f'no matches for kind "{reference.kind}" in group "{group}"')
 
     async def _pods(self, namespace: str, selector: str) -> tuple[Pod, ...]:
@@ -270,7 +270,7 @@ class NativeController:
         """Return the reading of one metric from its own response, as `fastpath evaluate` does."""
         api = _APIS[metric.type]
         try:
-            found = await self._ask(metric, namespace, document.scale.status.selector)
+            metrics = await self._ask(metric, namespace, document.scale.status.selector)
         except (KubernetesError, ValueError) as error:
             return Unavailable("Failed", f"unable to fetch metrics from {api} metrics API: {error}")
         if metric.external is not None:
@@ -278,7 +278,7 @@ class NativeController:
             plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
             metric = replace(metric, external=plain)
         hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
-        (reading,) = evaluate_document.observe(replace(document, hpa=hpa, metrics=found)).readings
+        (reading,) = evaluate_document.observe(replace(document, hpa=hpa, metrics=metrics)).readings
         return reading
 
     async def _ask(self, metric: MetricSpec, namespace: str, selector: str) -> Metrics:
@@ -288,7 +288,7 @@ class NativeController:
             return Metrics(custom=tuple(values))
         if metric.object is not None:
             name = metric.object.metric
-            resource = str(self._resource_of(metric.object.described_object).group_resource)
+            resource = str(self._find_resource(metric.object.described_object).group_resource)
             described = Described(resource, namespace, metric.object.described_object.name)
             return Metrics(custom=tuple(await self._metrics.described(described, name.name, _text(name))))
         if metric.external is not None:
@@ -321,7 +321,7 @@ async def running(
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
         loaded = [await credentials.load_configuration(file, clock, problems) for file in files]
         cluster, metrics = [
-            await stack.enter_async_context(await client.connect(each, random=random)) for each in loaded
+            await stack.enter_async_context(await client.connect(config, random=random)) for config in loaded
         ]
         asking = MetricsAPI(metrics, clock, ("v1beta1",))
         controller = NativeController(cluster, asking, clock, period=period, settings=settings, random=random)

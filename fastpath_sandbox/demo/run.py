@@ -179,7 +179,7 @@ async def _show(
 
 def _render(world: World, seen: ScreenState, now: float) -> RenderableType:
     fast, native = (
-        f"{each.wanted} ({each.ready} ready)" for each in (world.replicas(FAST), world.replicas(NATIVE))
+        f"{app.wanted} ({app.ready} ready)" for app in (world.replicas(FAST), world.replicas(NATIVE))
     )
     title = f"replicas under the same load, now {world.load(now):.0f} requests in flight, 10 to a pod"
     plot = view.chart(seen.moments, LIMITS[1])

@@ -149,12 +149,12 @@ def summary(reactions: Sequence[Reaction]) -> list[str]:
         return ["The load did not step in this time: let the demo run for 60 s or longer."]
     lines = ["From a step of the load to the Scale that is written:"]
     for name, times in (
-        ("fast-scaler", [each.fast for each in reactions]),
-        ("HPA", [each.native for each in reactions]),
+        ("fast-scaler", [reaction.fast for reaction in reactions]),
+        ("HPA", [reaction.native for reaction in reactions]),
     ):
         known = [seconds for seconds in times if seconds is not None]
         if not known:
-            waited = max(each.ago for each in reactions)
+            waited = max(reaction.ago for reaction in reactions)
             lines.append(
                 f"  {name:<13} not yet, {waited:.1f} s after the step; it can take half a minute: --for 60s"
             )
@@ -176,7 +176,7 @@ def render(
     faulty: Sequence[Text],
     reactions: Sequence[Reaction],
 ) -> Group:
-    lines = [reaction_line(each) for each in list(reactions)[-2:]] or [
+    lines = [reaction_line(reaction) for reaction in list(reactions)[-2:]] or [
         Text("the load steps in a moment", "dim")
     ]
     return Group(

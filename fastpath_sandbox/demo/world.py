@@ -115,15 +115,15 @@ class World:
             if pod["status"]["phase"] == "Running":
                 running[pod["metadata"]["name"]] = pod["metadata"]["labels"]["app"], pod["status"]["podIP"]
         for app in self._ready:
-            self._ready[app] = max(1, sum(each == app for each, _ in running.values()))
+            self._ready[app] = max(1, sum(label == app for label, _ in running.values()))
         for name in running.keys() - self._shown.keys():
-            self._show(name, *running[name])
+            self._add_series(name, *running[name])
         for name in self._shown.keys() - running.keys():
-            self._hide(name)
+            self._remove_series(name)
 
     def replicas(self, app: str) -> Replicas:
-        found = self._cluster.get("Deployment", app, NAMESPACE)
-        return Replicas(found.get("status", {}).get("readyReplicas", 0), found["spec"]["replicas"])
+        deployment = self._cluster.get("Deployment", app, NAMESPACE)
+        return Replicas(deployment.get("status", {}).get("readyReplicas", 0), deployment["spec"]["replicas"])
 
     def reaction(self, app: str, step: LoadStep) -> float | None:
         """Return the seconds from a step to the first upward Scale write, None before it."""
@@ -148,8 +148,8 @@ class World:
     def _is_active(self) -> bool:
         status = self._cluster.get("FastPathAutoscaler", FAST, NAMESPACE).get("status", {})
         return any(
-            each["type"] == "ScalingActive" and each["status"] == "True"
-            for each in status.get("conditions", ())
+            condition["type"] == "ScalingActive" and condition["status"] == "True"
+            for condition in status.get("conditions", ())
         )
 
     def _next_address(self, _: int) -> str:
@@ -159,7 +159,7 @@ class World:
         low, high = bounds
         return low + (high - low) * self._random()
 
-    def _show(self, pod: str, app: str, address: str) -> None:
+    def _add_series(self, pod: str, app: str, address: str) -> None:
         """Add a pod's series: at its own address, and where Prometheus scrapes."""
 
         def share(now: float) -> float:
@@ -169,7 +169,7 @@ class World:
         seen = self.slow.add(Series(_METRIC, {"namespace": NAMESPACE, "pod": pod}, share))
         self._shown[pod] = address, [own, seen]
 
-    def _hide(self, pod: str) -> None:
+    def _remove_series(self, pod: str) -> None:
         address, (own, seen) = self._shown.pop(pod)
         self._addresses[address].remove(own)
         self.slow.remove(seen)

@@ -92,21 +92,21 @@ class Prometheus(Listener):
         if request.method == "POST":
             for key, value in (await request.post()).items():
                 parameters.add(key, str(value))
-        asked = RecordedRequest(request.method, path, MultiDictProxy(parameters), dict(request.headers))
-        self.requests.append(asked)
+        recorded = RecordedRequest(request.method, path, MultiDictProxy(parameters), dict(request.headers))
+        self.requests.append(recorded)
         await asyncio.sleep(self.wait)
         if self.fault is not None:
             return web.Response(
                 text=self.fault.body, status=self.fault.status, content_type=self.fault.content_type
             )
-        return self._answer(asked)
+        return self._answer(recorded)
 
-    def _answer(self, asked: RecordedRequest) -> web.Response:
-        endpoint = self._endpoints.get(asked.path)
-        if endpoint is None or asked.method not in {"GET", "POST"}:
+    def _answer(self, request: RecordedRequest) -> web.Response:
+        endpoint = self._endpoints.get(request.path)
+        if endpoint is None or request.method not in {"GET", "POST"}:
             return web.Response(text="404 page not found\n", status=404)
         try:
-            data = endpoint(asked.parameters)
+            data = endpoint(request.parameters)
         except QueryFailure as failure:
             return _json(
                 {"status": "error", "errorType": failure.type, "error": str(failure)},
@@ -135,15 +135,15 @@ class Prometheus(Listener):
         if "match[]" not in parameters:
             raise QueryFailure("bad_data", "no match[] parameter provided")
         start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
-        found: dict[LabelSet, Series] = {}
+        chosen: dict[LabelSet, Series] = {}
         for text in parameters.getall("match[]"):
             try:
                 matchers = promql.parse_selector(text)
             except QueryFailure as failure:
                 raise _invalid("match[]", str(failure)) from None
-            found |= {one.labels: one for one in promql.select(self.series, matchers)}
+            chosen |= {one.labels: one for one in promql.select(self.series, matchers)}
         return [
-            dict(labels) for labels, one in sorted(found.items()) if self.series.has_samples(one, start, end)
+            dict(labels) for labels, one in sorted(chosen.items()) if self.series.has_samples(one, start, end)
         ]
 
 
