@@ -36,7 +36,7 @@ PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
 
 
-class World:
+class ActuatorOnCluster:
     """A cluster with an autoscaler and its target, and the actuator that write about it."""
 
     def __init__(self, desk: Desk) -> None:
@@ -78,9 +78,9 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[ActuatorOnCluster]:
     async with Cluster() as cluster, desk_on(cluster) as desk:
-        made = World(desk)
+        made = ActuatorOnCluster(desk)
         tasks = [asyncio.create_task(made.statuses.run()), asyncio.create_task(made.events.run())]
         yield made
         for task in tasks:
@@ -99,7 +99,7 @@ def status(desired: int) -> HorizontalPodAutoscalerStatus:
     return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
 
 
-async def test_a_scale(world: World) -> None:
+async def test_a_scale(world: ActuatorOnCluster) -> None:
     target = world.target()
     await world.actuator.acquire(target)
     version = await world.actuator.put_scale(target, 5)
@@ -109,7 +109,7 @@ async def test_a_scale(world: World) -> None:
     assert (scale.replicas, scale.selector, scale.resource_version) == (5, "app=web", version)
 
 
-async def test_a_scale_that_is_another_by_now(world: World) -> None:
+async def test_a_scale_that_is_another_by_now(world: ActuatorOnCluster) -> None:
     target = world.target()
     await world.actuator.put_scale(target, 3)
     with pytest.raises(KubernetesError) as caught:
@@ -118,7 +118,7 @@ async def test_a_scale_that_is_another_by_now(world: World) -> None:
     assert (caught.value.status, world.replicas()) == (409, 3)
 
 
-async def test_a_shut_fence_goes_through(world: World) -> None:
+async def test_a_shut_fence_goes_through(world: ActuatorOnCluster) -> None:
     world.desk.gate.passes = 0
     for actuator in (world.actuator, FileActuator(world.desk.writer)):
         with pytest.raises(NotLeadingError):
@@ -128,7 +128,7 @@ async def test_a_shut_fence_goes_through(world: World) -> None:
     assert world.replicas() == 2
 
 
-async def test_a_status_with_what_policies_count(world: World) -> None:
+async def test_a_status_with_what_policies_count(world: ActuatorOnCluster) -> None:
     at = FineInstant(read_instant("2026-11-20T12:00:00Z") + 5_000_000)
     world.actuator.status(world.autoscaler, status(5), (PastChange(3, at),))
     await until(world.status)
@@ -153,7 +153,7 @@ ABLE = "the HPA controller was able to update the target scale to 5"
 
 
 async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ActuatorOnCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next leader decides in upstream's words, and reads ours: that is the same status."""
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)  # a difference of messages alone is due at once
@@ -182,7 +182,7 @@ def measured(utilization: int) -> HorizontalPodAutoscalerStatus:
 
 
 async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to_write(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ActuatorOnCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.actuator.status(world.autoscaler, status(5), ())
     await until(world.status)
@@ -204,7 +204,7 @@ async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to
     assert world.desk.asked("patch", "fastpathautoscalers/status") == patches + 1
 
 
-async def test_events_are_about_the_object(world: World) -> None:
+async def test_events_are_about_the_object(world: ActuatorOnCluster) -> None:
     world.actuator.event(world.autoscaler, RAISED)
     await until(lambda: world.cluster.list("events"))
 
@@ -218,7 +218,7 @@ async def test_events_are_about_the_object(world: World) -> None:
     assert (event["type"], event["reason"], event["message"]) == RAISED
 
 
-async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
+async def test_of_what_is_gone_nothing_is_written(world: ActuatorOnCluster) -> None:
     world.desk.gate.passes = 0
     autoscaler = world.autoscaler
     world.actuator.status(autoscaler, status(5), ())
@@ -230,7 +230,7 @@ async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
 
 
 async def test_autoscalers_in_files_have_neither_status_nor_events(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ActuatorOnCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     actuator, autoscaler = FileActuator(world.desk.writer), world.autoscaler
     caplog.set_level("INFO")

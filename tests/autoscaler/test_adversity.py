@@ -4,7 +4,6 @@ targets that are others now.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,23 +12,11 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from tests.support.controller import Bench, fpa
+from tests.support.controller import QUEUE, Bench, fpa, wanted
 from tests.support.scaling import external_metric, pods, pods_metric
 
 KEY = Key("default", "web")
-QUEUE = [external_metric(averageValue="1")]
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-
-
-def wanted(count: int) -> ExternalReading:
-    return ExternalReading([count * 1000])
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.controller.close()
 
 
 def work_of(bench: Bench) -> AutoscalerState:
@@ -111,9 +98,7 @@ async def test_a_shrink_that_waits_is_not_made_once_its_value_is_gone(bench: Ben
 
 
 async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     assert bench.server.writes == [("web", 7)]
     assert bench.sources.opened[0].reads == 1
 
@@ -178,9 +163,7 @@ async def test_a_cached_reading_names_the_writer_that_a_conflict_met(bench: Benc
 
 
 async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(0)
-    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
-    await bench.step()
+    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
     bench.server.tell("web")
     assert bench.server.writes == [("web", 0)]
     bench.server.set("api", 0)
@@ -198,9 +181,7 @@ async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
 
 
 async def test_a_recreated_target_begins_as_after_a_start(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(10)
-    bench.put(fpa(QUEUE), replicas=10)
-    await bench.step()
+    await bench.begin_with(10, replicas=10)
     bench.server.set("web", 2, uid="another")
     bench.sources.opened[0].reading = wanted(20)
     bench.controller.touch(KEY)
@@ -210,9 +191,7 @@ async def test_a_recreated_target_begins_as_after_a_start(bench: Bench) -> None:
 
 
 async def test_a_zero_of_a_recreated_target_is_not_ours(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(0)
-    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
-    await bench.step()
+    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
     bench.server.tell("web")
     bench.server.set("web", 0, "", uid="another")
     bench.sources.opened[-1].reading = wanted(3)
@@ -236,9 +215,7 @@ async def test_a_recreated_target_is_met_in_a_conflict(bench: Bench) -> None:
 
 
 async def test_a_zero_set_by_another_writer_between_two_looks_is_not_ours(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(0)
-    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
-    await bench.step()
+    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
     bench.server.set("web", 2, "kubectl", told=False)
     bench.server.set("web", 0, "kubectl")
     bench.sources.opened[-1].reading = wanted(3)
@@ -273,9 +250,7 @@ async def test_an_unanswered_zero_of_ours_is_ours_without_managed_fields(bench: 
 
 
 async def test_after_a_zero_of_another_writer_nothing_shrinks_for_one_window(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(5)
-    bench.put(fpa(QUEUE), replicas=5)
-    await bench.step()
+    await bench.begin_with(5, replicas=5)
     bench.server.set("web", 0)
     for _ in range(7):
         await bench.step(60)
@@ -291,9 +266,7 @@ async def test_after_a_zero_of_another_writer_nothing_shrinks_for_one_window(ben
 
 @pytest.mark.parametrize("how", ["paused", "another autoscaler", "wrong spec"])
 async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, how: str) -> None:
-    bench.sources.readings["queue"] = wanted(8)
-    bench.put(fpa(QUEUE), replicas=8)
-    await bench.step()
+    await bench.begin_with(8, replicas=8)
     if how == "another autoscaler":
         bench.rivals.names = ("HorizontalPodAutoscaler/web",)
     else:
@@ -391,9 +364,7 @@ async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(be
 
 
 async def test_a_clock_that_was_set_is_noticed_before_anything_is_decided(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     bench.clock.skew += 600
     bench.controller.touch(KEY)
     await bench.step(0.1)
@@ -482,9 +453,7 @@ async def test_a_decision_without_a_count_has_no_desired_replicas(bench: Bench) 
 
 
 async def test_who_no_longer_leads_shows_no_replicas(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     labels = LABELS
     registry = bench.monitoring.registry
     assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) == 7

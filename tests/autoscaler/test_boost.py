@@ -23,10 +23,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
-from tests.support.controller import LIVE, Bench, fpa
-from tests.support.scaling import NOW, external_metric, pods
+from tests.support.controller import LIVE, QUEUE, Bench, fpa
+from tests.support.scaling import NOW, pods
 
-QUEUE = [external_metric(averageValue="1")]
 KEY = Key("default", "web", is_native=True)
 NATIVE = "kube-controller-manager"
 ON = Boost(BOOST, digest="one")
@@ -94,11 +93,13 @@ class BoostBench(Bench):
             self.pods.pods["app=web"] = pods(20)
         self.controller.put(hpa(boost.mode, **spec), boost, published)
 
-    def want(self, replicas: int) -> None:
-        """Have the metric ask for so many."""
-        self.sources.readings["queue"] = ExternalReading([replicas * 1000])
-        for source in self.sources.opened:
-            source.reading = self.sources.readings["queue"]
+    async def begin_boosted(
+        self, replicas_wanted: int, boost: Boost = ON, *, replicas: int = 4, **spec: Any
+    ) -> None:
+        """Put a boosted autoscaler whose queue asks for so many replicas, and decide it."""
+        self.want(replicas_wanted)
+        self.boost(boost, replicas, **spec)
+        await self.step()
 
     def reasons(self) -> list[str]:
         """Return the reasons of the events so far."""
@@ -122,9 +123,7 @@ def bench() -> BoostBench:
 
 
 async def test_a_raise_is_published_before_it_is_written(bench: BoostBench) -> None:
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
 
     assert bench.log == ["publish 8", "want 8"]
     assert bench.server.writes == [("web", 8)]
@@ -138,9 +137,7 @@ async def test_a_raise_is_published_before_it_is_written(bench: BoostBench) -> N
 
 async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> None:
     bench.floors.fail = KubernetesError(403, "Forbidden", "configmaps is forbidden")
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
 
     assert bench.server.writes == []
     assert bench.floors.entries == {}
@@ -150,9 +147,7 @@ async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> Non
 
 
 async def test_a_raise_that_cannot_be_published_leaves_the_former_floor(bench: BoostBench) -> None:
-    bench.want(6)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(6)
     bench.server.tell("web")
     bench.log.clear()
     bench.floors.fail = KubernetesError(500, "InternalError", "no answer in time")
@@ -175,18 +170,14 @@ async def test_without_floors_nothing_is_raised() -> None:
 
 async def test_who_leads_no_more_writes_nothing(bench: BoostBench) -> None:
     bench.floors.fail = NotLeadingError()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
 
     assert (bench.server.writes, bench.server.events) == ([], [])
 
 
 async def test_what_could_not_be_written_is_taken_back(bench: BoostBench) -> None:
     bench.server.fail = "deployments/scale is forbidden"
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
 
     assert bench.log == ["publish 8", "want None"]
     assert (bench.floors.entries, bench.memory().floor) == ({}, None)
@@ -194,9 +185,7 @@ async def test_what_could_not_be_written_is_taken_back(bench: BoostBench) -> Non
 
 async def test_what_may_have_been_written_is_held(bench: BoostBench) -> None:
     bench.server.lose = True
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
 
     assert bench.floors.replicas() == 8
 
@@ -204,9 +193,7 @@ async def test_what_may_have_been_written_is_held(bench: BoostBench) -> None:
 async def test_no_more_is_written_than_was_published(bench: BoostBench) -> None:
     """What is wanted grows while the floor is on its way; that is the next raise."""
     bench.floors.gate = asyncio.Event()
-    bench.want(6)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(6)
     bench.want(8)
     bench.clock.seconds += 1
     bench.floors.gate.set()
@@ -221,9 +208,7 @@ async def test_no_more_is_written_than_was_published(bench: BoostBench) -> None:
 
 async def test_less_is_written_where_less_is_right_by_then(bench: BoostBench) -> None:
     bench.floors.gate = asyncio.Event()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.want(6)
     bench.clock.seconds += 1
     bench.floors.gate.set()
@@ -235,9 +220,7 @@ async def test_less_is_written_where_less_is_right_by_then(bench: BoostBench) ->
 
 async def test_a_mode_that_ended_meanwhile_writes_nothing(bench: BoostBench) -> None:
     bench.floors.gate = asyncio.Event()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.boost(ON._replace(mode=ADVISE))
     bench.floors.gate.set()
     await bench.step()
@@ -247,9 +230,7 @@ async def test_a_mode_that_ended_meanwhile_writes_nothing(bench: BoostBench) -> 
 
 
 async def test_the_floor_ends_after_its_hold(bench: BoostBench) -> None:
-    bench.want(8)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(shown=4))
     bench.server.tell("web")
     await bench.step(20)
     assert bench.floors.replicas() == 8
@@ -266,9 +247,7 @@ async def test_the_floor_ends_after_its_hold(bench: BoostBench) -> None:
 
 
 async def test_failed_metrics_cut_no_floor_short(bench: BoostBench) -> None:
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.sources.opened[0].reading = Unavailable("Gone", "gone")
     bench.server.tell("web")
     await bench.step(60)
@@ -278,9 +257,7 @@ async def test_failed_metrics_cut_no_floor_short(bench: BoostBench) -> None:
 
 @pytest.mark.parametrize("way", ["advise", "no handshake", "gone", "recreated", "a rival"])
 async def test_the_floor_ends_at_once(bench: BoostBench, way: str) -> None:
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.server.tell("web")
     if way == "advise":
         bench.boost(ON._replace(mode=ADVISE))
@@ -298,9 +275,7 @@ async def test_the_floor_ends_at_once(bench: BoostBench, way: str) -> None:
 
 
 async def test_two_reversals_end_in_advice(bench: BoostBench) -> None:
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.server.set("web", 4, "argocd-controller")
     await bench.step(20)
     assert bench.server.writes == [("web", 8), ("web", 8)], "answered once"
@@ -331,9 +306,7 @@ async def test_a_change_of_the_spec_ends_a_demotion(bench: BoostBench) -> None:
 
 async def test_the_native_controller_repeats_itself(bench: BoostBench) -> None:
     """Its first write was decided on the old count: we raise once more, and count nothing."""
-    bench.want(8)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(shown=4))
     bench.server.set("web", 5, NATIVE)
     await bench.step(20)
 
@@ -410,9 +383,7 @@ async def test_an_autoscaler_of_ours_may_have_the_same_name(bench: BoostBench) -
 
 async def test_a_raise_is_a_decision_of_an_hour_ago_nowhere(bench: BoostBench) -> None:
     """The clock is set while a floor is held: its end moves along."""
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.clock.skew += 3600
     bench.server.tell("web")
     await bench.step(1)

@@ -40,9 +40,7 @@ async def test_raises_towards_a_floor_are_no_reversals() -> None:
     policy.
     """
     bench = BoostBench()
-    bench.want(12)
-    bench.boost(ON._replace(shown=6), replicas=6)
-    await bench.step()
+    await bench.begin_boosted(12, ON._replace(shown=6), replicas=6)
     assert bench.server.writes == [("web", 12)]
     bench.server.tell("web")
     bench.boost(ON._replace(shown=12))
@@ -57,9 +55,7 @@ async def test_raises_towards_a_floor_are_no_reversals() -> None:
 
 async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
     bench = BoostBench()
-    bench.want(6)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(6, ON._replace(shown=4))
     bench.server.tell("web")
     await bench.step(16)
     bench.server.set("web", 4, "argocd", told=False)
@@ -74,9 +70,7 @@ async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
 
 async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:
     bench = BoostBench()
-    bench.want(6)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(6, ON._replace(shown=4))
     bench.server.tell("web")
     bench.server.set("web", 5, NATIVE, told=False)
     bench.want(8)
@@ -128,9 +122,7 @@ def writerlike() -> tuple[BoostBench, LikeTheWriter]:
 async def test_a_first_publication_outlives_its_annotation() -> None:
     bench, floors = writerlike()
     floors.hold = True
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.controller.remove(KEY)  # the annotation goes
     floors.release()
     await bench.step()
@@ -143,9 +135,7 @@ async def test_a_first_publication_outlives_its_annotation() -> None:
 
 async def test_a_floor_comes_back_after_its_annotation_went() -> None:
     bench, floors = writerlike()
-    bench.want(6)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(6)
     bench.server.tell("web")
     await bench.step(16)
     bench.want(10)
@@ -161,9 +151,7 @@ async def test_a_floor_comes_back_after_its_annotation_went() -> None:
 async def test_a_floor_of_another_target() -> None:
     bench = BoostBench()
     bench.floors.gate = asyncio.Event()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.server.set("other", 2)
     bench.want(2)
     bench.controller.put(_retarget(hpa(BOOST), "other"), ON._replace(digest="two"))
@@ -209,9 +197,7 @@ async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
 
 async def test_one_reversal_is_not_published_for_ever() -> None:
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.server.set("web", 4, "argocd")
     bench.want(4)
     await bench.step(1)
@@ -224,9 +210,7 @@ async def test_one_reversal_is_not_published_for_ever() -> None:
 
 async def test_a_floor_above_a_lowered_maximum_is_shown_by_the_maximum() -> None:
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(shown=4))
     bench.server.tell("web")
     await bench.step(1)
     bench.want(6)
@@ -242,9 +226,7 @@ async def test_a_floor_above_a_lowered_maximum_is_shown_by_the_maximum() -> None
 
 async def test_advice_is_not_told_of_failed_metrics() -> None:
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(ON._replace(mode=ADVISE), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(mode=ADVISE))
     bench.sources.opened[0].reading = Unavailable("Gone", "gone")
     for _ in range(30):
         await bench.step(1)
@@ -253,9 +235,7 @@ async def test_advice_is_not_told_of_failed_metrics() -> None:
 
 async def test_advice_needs_no_handshake() -> None:
     bench = BoostBench()
-    bench.want(4)
-    bench.boost(ON._replace(mode=ADVISE, fault="spec.metrics has no fastpath_replicas"), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(4, ON._replace(mode=ADVISE, fault="spec.metrics has no fastpath_replicas"))
     assert bench.reasons() == []
 
 
@@ -296,9 +276,7 @@ async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
     there.
     """
     bench = BoostBench()
-    bench.want(20)
-    bench.boost(ON._replace(shown=10), replicas=10)
-    await bench.step()
+    await bench.begin_boosted(20, ON._replace(shown=10), replicas=10)
     bench.want(19)
     bench.server.set("web", 19, NATIVE)
     bench.boost(ON._replace(shown=19))
@@ -310,9 +288,7 @@ async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
 async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
     """10 are held and a user sets 9 again and again: a tenth below, and more than a tenth to be raised."""
     bench = BoostBench()
-    bench.want(10)
-    bench.boost(replicas=5)
-    await bench.step()
+    await bench.begin_boosted(10, replicas=5)
     for _ in range(20):
         bench.server.set("web", 9, manager="argocd-controller")
         await bench.step(5)
@@ -409,9 +385,7 @@ async def test_no_more_is_held_than_may_have_been_written() -> None:
     bench = BoostBench()
     bench.server.lose = True
     bench.floors.gate = asyncio.Event()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.want(6)
     bench.clock.seconds += 1
     bench.floors.gate.set()
@@ -425,9 +399,7 @@ async def test_nothing_is_held_at_zero() -> None:
     the floor at once.
     """
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(shown=4))
     assert bench.floors.replicas() == 8
     bench.server.tell("web")
     bench.boost(ON._replace(shown=8))
@@ -581,9 +553,7 @@ async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str
     bench = BoostBench()
     if found == "by its own":
         bench.server.lose = True
-        bench.want(8)
-        bench.boost(replicas=4)
-        await bench.step()
+        await bench.begin_boosted(8)
         bench.server.lose = False
         assert not bench.floors.entries["uid-1"].stands
         bench.server.tell("web")
@@ -609,9 +579,7 @@ async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str
 async def test_all_raises_of_a_leader_before_count() -> None:
     """A ramp: the last of several raises is not all that the policies have given leave to."""
     bench = BoostBench()
-    bench.want(6)
-    bench.boost(replicas=4, behavior=SLOW)
-    await bench.step()
+    await bench.begin_boosted(6, behavior=SLOW)
     bench.server.tell("web")
     bench.want(20)
     await bench.step(5)
@@ -629,9 +597,7 @@ async def test_all_raises_of_a_leader_before_count() -> None:
 async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -> None:
     """Without a leader the target was created again, with fewer replicas."""
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     published = bench.floors.entries["uid-1"]
 
     bench.start()
@@ -646,9 +612,7 @@ async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -
 
 async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(ON._replace(shown=4), replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8, ON._replace(shown=4))
     bench.server.tell("web")
     bench.server.set("web", 5, NATIVE)
     await bench.step(1)
@@ -685,9 +649,7 @@ async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period()
 async def test_what_a_lower_maximum_has_ended_is_not_taken_back() -> None:
     """The maximum is 4 for a while, which is not a reversal, and then the leader changes."""
     bench = BoostBench()
-    bench.want(8)
-    bench.boost(replicas=4)
-    await bench.step()
+    await bench.begin_boosted(8)
     bench.server.tell("web")
     bench.boost(ON._replace(shown=8))
     await bench.step(1)

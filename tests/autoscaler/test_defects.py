@@ -11,12 +11,10 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
 from adapter.model.ready_times import ReadyLedger
-from tests.support.controller import Bench, fpa
-from tests.support.scaling import external_metric
+from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.waiting import until
 
 KEY, OTHER = Key("default", "web"), Key("default", "api")
-QUEUE = [external_metric(averageValue="1")]
 
 
 @pytest.fixture

@@ -50,7 +50,6 @@ from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
 
-KEY = Key("default", "web")
 REPLICAS, MOST = 4, 7
 INTERVAL = 5.0
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -115,7 +114,7 @@ CASES = [
 ]
 
 
-class World:
+class FaultyWorkload:
     """A workload of one autoscaler under a load, and the faults between it and its metric."""
 
     def __init__(self, name: str) -> None:
@@ -284,7 +283,7 @@ class _Entry:
 
 
 @contextlib.asynccontextmanager
-async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
+async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controller]:
     world.server.set("web", REPLICAS)
     world.settle()
     controllers: list[Controller] = []
@@ -314,7 +313,7 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
             controller.close()
 
 
-async def live(world: World, seconds: float) -> None:
+async def live(world: FaultyWorkload, seconds: float) -> None:
     """Let time pass, the cluster following twice a second."""
     for _ in range(int(seconds * 2)):
         await asyncio.sleep(0.5)
@@ -323,7 +322,7 @@ async def live(world: World, seconds: float) -> None:
 
 @pytest.mark.parametrize(("fault", "name", "direction"), CASES)
 async def test_faults(fault: str, name: str, direction: str) -> None:
-    world = World(name)
+    world = FaultyWorkload(name)
     wanted = {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
     async with running(world):
         await live(world, 30)
@@ -354,7 +353,7 @@ PER_POD = [name for name, kind in KINDS.items() if kind.per_pod]
 @pytest.mark.parametrize("name", PER_POD)
 async def test_some_pods_without_a_value(name: str, missing: int, direction: str) -> None:
     """Never below what upstream's own repair gives for the same input."""
-    world = World(name)
+    world = FaultyWorkload(name)
     async with running(world):
         await live(world, 30)
         world.missing = [f"web-{number}" for number in range(missing)]
@@ -370,7 +369,7 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
         assert world.replicas == {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
 
 
-def upstream(world: World, missing: int, load: float) -> int:
+def upstream(world: FaultyWorkload, missing: int, load: float) -> int:
     """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
     count = lowest = REPLICAS
     for _ in range(20):
@@ -382,7 +381,7 @@ def upstream(world: World, missing: int, load: float) -> int:
     return lowest
 
 
-def sync_as_upstream(world: World, count: int, missing: int, load: float) -> int:
+def sync_as_upstream(world: FaultyWorkload, count: int, missing: int, load: float) -> int:
     autoscaler = prepare(
         hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
     )
@@ -397,7 +396,7 @@ def sync_as_upstream(world: World, count: int, missing: int, load: float) -> int
 @pytest.mark.parametrize("direction", DIRECTIONS)
 async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
     """The fresh one may raise; while the other has no value nothing shrinks."""
-    world = World("External AverageValue")
+    world = FaultyWorkload("External AverageValue")
     world.kind = Kind(external_metric(averageValue="10"), per_pod=False)
     async with running(world) as controller:
         both = [external_metric(averageValue="10"), pods_metric("10")]
@@ -418,7 +417,7 @@ async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
         assert world.replicas >= {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
 
 
-class Sampled(World):
+class Sampled(FaultyWorkload):
     """A workload whose metric is sampled from time to time, and shows the last sample until the next one."""
 
     def __init__(self, name: str) -> None:
@@ -446,7 +445,7 @@ async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) ->
         assert min(world.counts) == world.replicas == 3
 
 
-class Restarted(World):
+class Restarted(FaultyWorkload):
     """Two series of a sum: after Prometheus lost all data, the second is scraped later than the first."""
 
     LATER = 4.0
@@ -482,7 +481,7 @@ async def test_series_that_are_not_back_yet_do_not_shrink(load: float, samples: 
         assert min(world.counts) == world.replicas == REPLICAS * load
 
 
-class Remembered(World):
+class Remembered(FaultyWorkload):
     """What Prometheus answers is the load at the time that it is asked about."""
 
     def __init__(self, name: str) -> None:

@@ -16,11 +16,10 @@ from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unav
 from adapter.autoscaler.interfaces import Key
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from tests.support.controller import Bench, Server, fpa
-from tests.support.scaling import external_metric, pods
+from tests.support.controller import QUEUE, Bench, Server, fpa
+from tests.support.scaling import pods
 
 KEY = Key("default", "web")
-QUEUE = [external_metric(averageValue="1")]
 BEHAVIOR = {
     "scaleUp": {"policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]},
     "scaleDown": {"stabilizationWindowSeconds": 0},
@@ -63,7 +62,7 @@ STEPS = st.lists(
 class Watched(Server):
     """An API server that looks at each write of ours when it is sent."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "FaultyAutoscaler") -> None:
         super().__init__()
         self.world = world
 
@@ -73,7 +72,7 @@ class Watched(Server):
         return await super().put_scale(target, replicas)
 
 
-class World:
+class FaultyAutoscaler:
     """One autoscaler and its faults."""
 
     def __init__(self) -> None:
@@ -173,7 +172,7 @@ class World:
 @settings(max_examples=max(150, settings.default.max_examples if settings.default else 0), deadline=None)
 def test_no_interleaving_does_harm_or_lasts(steps: list[tuple[Any, ...]]) -> None:
     async def run() -> None:
-        world = World()
+        world = FaultyAutoscaler()
         try:
             for what, *values in steps:
                 await world.step(what, *values)

@@ -1,36 +1,23 @@
 """The loop, stepped by hand: when autoscalers are decided, what is written, what is remembered and told."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.decide.observation import NOT_YET, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange, full_status
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, FineInstant
-from tests.support.controller import Bench, fpa
+from tests.support.controller import QUEUE, Bench, fpa, wanted
 from tests.support.scaling import NOW, external_metric, pods, pods_metric
 from tests.support.waiting import until
 
 KEY = Key("default", "web")
-QUEUE = [external_metric(averageValue="1")]
 GONE = Unavailable("NoMetrics", "nothing")
-
-
-def wanted(count: int) -> ExternalReading:
-    return ExternalReading([count * 1000])
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.controller.close()
 
 
 def condition(bench: Bench, kind: str) -> tuple[str, str]:
@@ -39,11 +26,7 @@ def condition(bench: Bench, kind: str) -> tuple[str, str]:
 
 
 async def test_a_raise_is_written_at_once(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-
-    await bench.step()
-
+    await bench.begin_with(7)
     assert bench.server.writes == [("web", 7)]
     assert [event.reason for event in bench.server.events] == ["SuccessfulRescale"]
     name, status, changes = bench.server.statuses[-1]
@@ -53,10 +36,7 @@ async def test_a_raise_is_written_at_once(bench: Bench) -> None:
 
 async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench) -> None:
     """Until the watch delivers our write, the count is the written one."""
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-
+    await bench.begin_with(30)
     await bench.step(1)
     bench.server.tell("web")
     await bench.step(1)
@@ -65,9 +45,7 @@ async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench
 
 
 async def test_a_period_passes_and_it_is_decided_again(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     source = bench.sources.opened[0]
 
     await bench.step(0.9)
@@ -77,9 +55,7 @@ async def test_a_period_passes_and_it_is_decided_again(bench: Bench) -> None:
 
 
 async def test_something_changes_and_it_is_decided_at_once(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     bench.sources.opened[0].reading = wanted(6)
 
     bench.controller.touch(KEY)
@@ -89,10 +65,7 @@ async def test_something_changes_and_it_is_decided_at_once(bench: Bench) -> None
 
 
 async def test_changes_close_together_are_one(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-
+    await bench.begin_with(4)
     for _ in range(20):
         bench.controller.touch(KEY)
         await bench.step(0.002)
@@ -170,19 +143,13 @@ async def test_the_first_count_of_a_target_is_no_change(
 
 async def test_unknown_rivals_are_waited_for(bench: Bench) -> None:
     bench.rivals.names = None
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-
-    await bench.step()
-
+    await bench.begin_with(7)
     assert bench.server.writes == []
 
 
 async def test_beside_another_autoscaler_nothing_is_written_while_it_is_there(bench: Bench) -> None:
     bench.rivals.names = ("HorizontalPodAutoscaler web",)
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     await bench.step(1)
 
     assert bench.server.writes == []
@@ -222,10 +189,7 @@ async def test_a_conflict_after_which_nothing_is_left_to_write(bench: Bench) -> 
 
 async def test_a_failed_write_is_reported_and_retried_later(bench: Bench) -> None:
     bench.server.fail = "forbidden"
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-
+    await bench.begin_with(7)
     assert condition(bench, "AbleToScale") == ("False", "FailedUpdateScale")
     assert [event.reason for event in bench.server.events] == ["FailedRescale"]
     work = bench.controller.find(KEY)
@@ -260,9 +224,7 @@ async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Ben
 @pytest.mark.parametrize("spec", [{"metrics": [*QUEUE, pods_metric("10")]}, {"maxReplicas": 0}])
 async def test_a_write_that_fails_after_a_spec_change_is_reported(bench: Bench, spec: dict[str, Any]) -> None:
     bench.server.fail, bench.server.gate = "forbidden", asyncio.Event()
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     bench.controller.put(fpa(**{"metrics": QUEUE, **spec}))
     bench.server.gate.set()
     await bench.step()
@@ -274,9 +236,7 @@ async def test_a_write_that_fails_after_a_spec_change_is_reported(bench: Bench, 
 
 async def test_a_write_without_an_answer_counts_when_it_shows(bench: Bench) -> None:
     bench.server.lose = True
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(30)
     bench.server.lose = False
     await bench.step(1)
     bench.server.tell("web")
@@ -323,9 +283,7 @@ async def test_a_new_spec_ends_a_pause(bench: Bench) -> None:
 
 
 async def test_zero_set_by_another_writer_is_a_pause(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(5)
-    bench.put(fpa(QUEUE, minReplicas=0), replicas=5)
-    await bench.step()
+    await bench.begin_with(5, replicas=5, minReplicas=0)
     bench.server.set("web", 0)
     await bench.step(1)
 
@@ -335,9 +293,7 @@ async def test_zero_set_by_another_writer_is_a_pause(bench: Bench) -> None:
 
 async def test_zero_of_our_own_is_left_again(bench: Bench) -> None:
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-    bench.sources.readings["queue"] = wanted(0)
-    bench.put(fpa(QUEUE, minReplicas=0, behavior=behavior), replicas=1)
-    await bench.step()
+    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=behavior)
     bench.server.tell("web")
     assert bench.server.writes == [("web", 0)]
     assert condition(bench, "ScaledToZero") == ("True", "ScaledToZero")
@@ -348,9 +304,7 @@ async def test_zero_of_our_own_is_left_again(bench: Bench) -> None:
 
 
 async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(30)
     bench.server.tell("web")
     _, status, changes = bench.server.statuses[-1]
     bench.controller.close()
@@ -458,9 +412,7 @@ async def test_a_stale_pod_cache_never_shrinks(bench: Bench) -> None:
 
 
 async def test_a_clock_that_is_set_changes_no_age(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(30)
     bench.server.tell("web")
     bench.clock.skew += 3600
     await bench.step(2)
@@ -474,11 +426,7 @@ async def test_a_clock_that_is_set_changes_no_age(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("mode", "reason"), [("Advise", "AdviseOnly"), ("Paused", "ScalingPaused")])
 async def test_modes_that_write_nothing(bench: Bench, mode: str, reason: str) -> None:
-    bench.sources.readings["queue"] = wanted(7)
-    bench.put(fpa(QUEUE, mode=mode), replicas=4)
-
-    await bench.step()
-
+    await bench.begin_with(7, mode=mode)
     assert bench.server.writes == []
     assert reason in {each.reason for each in bench.last().status.conditions}
     assert bench.last().status.desired_replicas == (7 if mode == "Advise" else 4)
@@ -528,9 +476,7 @@ async def test_the_metric_of_boost_is_refused_with_what_to_do(bench: Bench) -> N
 
 
 async def test_another_object_of_the_same_name_keeps_only_scale_events(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(30)
     bench.server.tell("web")
 
     bench.put(fpa(QUEUE, uid="uid-2"))
@@ -541,9 +487,7 @@ async def test_another_object_of_the_same_name_keeps_only_scale_events(bench: Be
 
 
 async def test_what_was_done_to_another_target_is_not_counted(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(100)
-    bench.put(fpa(QUEUE, maxReplicas=100), replicas=60)
-    await bench.step()
+    await bench.begin_with(100, replicas=60, maxReplicas=100)
     bench.server.set("web", 5)  # so many were taken away
     bench.sources.opened[-1].reading = wanted(5)
     await bench.step(1)
@@ -571,9 +515,7 @@ async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(
 
 @pytest.mark.parametrize("why", ["mode", "rival"])
 async def test_what_looks_at_nothing_asks_nothing(bench: Bench, why: str) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     if why == "mode":
         bench.controller.put(fpa(QUEUE, mode="Paused"))
     else:
@@ -607,9 +549,7 @@ async def test_a_question_under_way_reports_nothing(bench: Bench) -> None:
 
 
 async def test_a_question_under_way_does_not_hide_the_change_of_another_writer(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     bench.sources.opened[0].reading = Unavailable(NOT_YET, "no answer yet")
     bench.server.set("web", 6)
     await bench.step(1)
@@ -640,10 +580,7 @@ async def test_who_lets_go_of_all_shows_none(bench: Bench) -> None:
 
 
 async def test_what_is_removed_is_let_go(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-
+    await bench.begin_with(4)
     bench.controller.remove(KEY)
     await bench.step(2)
 
@@ -655,9 +592,7 @@ async def test_what_is_removed_is_let_go(bench: Bench) -> None:
 
 
 async def test_a_new_selector_is_followed_again(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     bench.server.cached["web"] = bench.server.scales["web"]._replace(
         selector="app=other", resource_version="999"
     )
@@ -669,9 +604,7 @@ async def test_a_new_selector_is_followed_again(bench: Bench) -> None:
 
 
 async def test_the_journal_tells_changes_once(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(30)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(30)
     bench.server.tell("web")
     for _ in range(10):
         await bench.step(1)
@@ -698,9 +631,7 @@ async def test_the_loop_runs_by_itself(bench: Bench) -> None:
 
 
 async def test_ages_of_samples_are_measured(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     source = bench.sources.opened[0]
     source.reading, source.sampled, source.span = (
         wanted(7),

@@ -94,24 +94,19 @@ def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> t
 
 
 LENGTHS = [(startup, window) for window in (15, 60, 120) for startup in (5, 20, 60)]
-CASES = [pytest.param(*case, id=f"{case[1]} s, {case[0]} s") for case in LENGTHS]
+CASES = [
+    pytest.param(startup, window, known, id=f"{window} s, {startup} s{'' if known else ', unknown window'}")
+    for known in (True, False)
+    for startup, window in LENGTHS
+    if known or window < 120  # a window longer than the usual one that is assumed cannot be waited out
+]
 NEEDED = BEFORE * FACTOR
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize(("startup", "window"), CASES)
-def test_a_ratio_does_not_compound(startup: int, window: int) -> None:
-    most, last = simulate(startup, window, known=True)
-
-    assert most <= 1.1 * NEEDED
-    assert last >= 0.9 * NEEDED
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize(("startup", "window"), [case for case in LENGTHS if case[1] < 120])
-def test_where_the_window_is_unknown_raises_wait(startup: int, window: int) -> None:
-    """A window longer than the usual one that is assumed cannot be waited out."""
-    most, last = simulate(startup, window, known=False)
+@pytest.mark.parametrize(("startup", "window", "known"), CASES)
+def test_a_ratio_does_not_compound(startup: int, window: int, *, known: bool) -> None:
+    most, last = simulate(startup, window, known=known)
 
     assert most <= 1.1 * NEEDED
     assert last >= 0.9 * NEEDED

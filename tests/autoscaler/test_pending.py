@@ -1,7 +1,5 @@
 """Pending capacity in the loop: start-up times from the ledger, the record in the status, boosted HPAs."""
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 
@@ -21,13 +19,6 @@ JOBS = [external_metric("jobs", averageValue="10")]
 PENDING = [{"metric": "jobs", "podThroughput": "1"}]
 FAST = {"scaleUp": {"policies": [{"type": "Pods", "value": 1000, "periodSeconds": 1}]}}
 MINUTE = PodStart(1_000, 2_000, 30_000, 60_000)
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.controller.close()
 
 
 def autoscaler(*, option: bool = True) -> FastPathAutoscaler:

@@ -30,7 +30,7 @@ NAME = "fastpath-ready-times"
 KEY = Key("default", "web")
 
 
-class Process:
+class ScalerProcess:
     """One process: its caches and its line to the stored ConfigMaps."""
 
     def __init__(self, store: Store) -> None:
@@ -73,7 +73,7 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def leading(
-    process: Process, *, orderly: bool = True, shard: Shard = WHOLE
+    process: ScalerProcess, *, orderly: bool = True, shard: Shard = WHOLE
 ) -> AsyncIterator[ReadyTimesStore]:
     """Run a term; one that does not end in order ends without a last write."""
     ready_times = process.open_term(shard)
@@ -109,14 +109,14 @@ def store() -> Store:
 
 
 @pytest.fixture
-def process(store: Store) -> Process:
-    return Process(store)
+def process(store: Store) -> ScalerProcess:
+    return ScalerProcess(store)
 
 
 # -- a change of leader --------------------------------------------------------------------------------------
 
 
-async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: Process) -> None:
+async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20, 30, 40)
     state = process.controller.find(KEY)
@@ -125,7 +125,7 @@ async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: 
     async with leading(process):
         await asyncio.sleep(1)
 
-    following = Process(store)
+    following = ScalerProcess(store)
     other = await following.put()
     async with leading(following):
         await asyncio.sleep(1)
@@ -139,7 +139,7 @@ async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: 
     assert stored(store) == {"uid-1": [20, 30, 40, 50]}
 
 
-async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: Process) -> None:
+async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: ScalerProcess) -> None:
     await process.put()
     async with leading(process, orderly=False):
         process.start_pods(20)
@@ -149,7 +149,7 @@ async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: 
     assert stored(store) == {"uid-1": [20]}
 
 
-async def test_it_writes_once_a_minute_and_only_what_has_changed(process: Process) -> None:
+async def test_it_writes_once_a_minute_and_only_what_has_changed(process: ScalerProcess) -> None:
     await process.put()
     async with leading(process):
         await asyncio.sleep(PERIOD + 1)
@@ -163,7 +163,7 @@ async def test_it_writes_once_a_minute_and_only_what_has_changed(process: Proces
     assert process.line.gets == 1
 
 
-async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: Process) -> None:
+async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": entry(20, 30)}))
     async with leading(process):
         await asyncio.sleep(PERIOD * 2)
@@ -175,7 +175,7 @@ async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, proces
     assert process.line.writes == []
 
 
-async def test_times_of_another_object_of_that_name_are_dropped(store: Store, process: Process) -> None:
+async def test_times_of_another_object_of_that_name_are_dropped(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": entry(20, 30, target="former")}))
     state = await process.put()
     async with leading(process):
@@ -186,7 +186,7 @@ async def test_times_of_another_object_of_that_name_are_dropped(store: Store, pr
     assert stored(store) == {}
 
 
-async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, process: Process) -> None:
+async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-gone": entry(20)}))
     await process.put()
     process.start_pods(5)
@@ -200,7 +200,7 @@ async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, pro
     assert stored(store) == {}
 
 
-async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Process) -> None:
+async def test_a_target_that_is_replaced_begins_anew(store: Store, process: ScalerProcess) -> None:
     state = await process.put()
     process.start_pods(20)
     async with leading(process):
@@ -213,7 +213,7 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Proc
     assert stored(store) == {"uid-1": [7]}
 
 
-async def test_each_shard_has_its_own(store: Store, process: Process) -> None:
+async def test_each_shard_has_its_own(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20)
     async with leading(process, shard=Shard(2, 3)):
@@ -225,7 +225,7 @@ async def test_each_shard_has_its_own(store: Store, process: Process) -> None:
 # -- faults --------------------------------------------------------------------------------------------------
 
 
-async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: Process) -> None:
+async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: ScalerProcess) -> None:
     foreign = store.post(config_map({"settings": "theirs"}, labelled=False))
     await process.put()
     process.start_pods(20)
@@ -240,7 +240,7 @@ async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, pro
     assert process.reported() == ""
 
 
-async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: Process) -> None:
+async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20)
     async with leading(process):
@@ -253,7 +253,7 @@ async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: Pro
     assert stored(store) == {"uid-1": [20]}
 
 
-async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Process) -> None:
+async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-1": "{", "uid-2": entry(20)}))
     first = await process.put()
     second = await process.put("other", "uid-2")
@@ -267,7 +267,7 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Pr
     assert stored(store) == {"uid-2": [20]}
 
 
-async def test_without_the_right_to_read_nothing_is_written(store: Store, process: Process) -> None:
+async def test_without_the_right_to_read_nothing_is_written(store: Store, process: ScalerProcess) -> None:
     store.post(config_map({"uid-2": entry(20)}))
     await process.put()
     process.start_pods(20)
@@ -283,7 +283,7 @@ async def test_without_the_right_to_read_nothing_is_written(store: Store, proces
     assert stored(store) == {"uid-1": [20], "uid-2": [20]}
 
 
-async def test_a_refused_write_is_reported_and_repeated(store: Store, process: Process) -> None:
+async def test_a_refused_write_is_reported_and_repeated(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20)
     async with leading(process):
@@ -298,7 +298,7 @@ async def test_a_refused_write_is_reported_and_repeated(store: Store, process: P
     assert stored(store) == {"uid-1": [20]}
 
 
-async def test_without_the_lease_nothing_is_written(store: Store, process: Process) -> None:
+async def test_without_the_lease_nothing_is_written(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20)
     async with leading(process):
@@ -309,7 +309,9 @@ async def test_without_the_lease_nothing_is_written(store: Store, process: Proce
     assert process.line.writes == []
 
 
-async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(store: Store, process: Process) -> None:
+async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(
+    store: Store, process: ScalerProcess
+) -> None:
     await process.put()
     process.start_pods(20)
     loop = asyncio.get_running_loop()
@@ -324,7 +326,7 @@ async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(store: Store, p
 
 
 async def test_a_former_leader_cannot_replace_what_a_new_one_has_stored(store: Store) -> None:
-    former, new = Process(store), Process(store)
+    former, new = ScalerProcess(store), ScalerProcess(store)
     for each in (former, new):
         await each.put()
     former.start_pods(20)
@@ -345,7 +347,7 @@ async def test_a_former_leader_cannot_replace_what_a_new_one_has_stored(store: S
 
 
 async def test_many_autoscalers_share_the_room(
-    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready_store, "LIMIT", 10_000)
     for number in range(30):
@@ -363,7 +365,7 @@ async def test_many_autoscalers_share_the_room(
 
 
 async def test_where_there_is_no_room_at_all_some_are_not_stored(
-    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready_store, "LIMIT", 500)
     for number in range(30):
@@ -380,7 +382,7 @@ def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
 
 
 async def test_a_defect_in_one_ledger_keeps_no_other_from_being_stored(
-    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = await process.put("api", "uid-2")
     process.start_pods(20, name="api")
@@ -402,7 +404,7 @@ async def test_a_defect_in_one_ledger_keeps_no_other_from_being_stored(
 
 
 async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
-    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.post(config_map({"uid-2": "bad", "uid-1": entry(30)}))
 
@@ -417,7 +419,7 @@ async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
 
 
 async def test_a_pass_that_ends_in_a_defect_is_repeated(
-    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+    store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await process.put()
     process.start_pods(30)

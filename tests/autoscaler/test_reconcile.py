@@ -6,18 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.reconcile import ATTEMPTS
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import ScaleState
-from tests.support.controller import Bench, fpa
-from tests.support.scaling import external_metric
+from tests.support.controller import QUEUE, Bench, fpa
 
 KEY = Key("default", "web")
-QUEUE = [external_metric(averageValue="1")]
 CONFLICT = KubernetesError(409, "Conflict", "the object has been modified")
 LATER = KubernetesError(429, "TooManyRequests", "later")
 CUT = KubernetesError(0, RESET, "cut")
@@ -66,15 +63,8 @@ def bench() -> Bench:
 
 @pytest.fixture
 def writes(bench: Bench) -> Writes:
-    want(bench, 7)
+    bench.want(7)
     return Writes(bench)
-
-
-def want(bench: Bench, replicas: int) -> None:
-    """Have the metric ask for a count."""
-    bench.sources.readings["queue"] = ExternalReading([replicas * 1000])
-    for source in bench.sources.opened:
-        source.reading = bench.sources.readings["queue"]
 
 
 async def write(bench: Bench) -> None:
@@ -100,7 +90,7 @@ async def test_what_is_written_is_what_is_decided_when_the_slot_has_come(
 ) -> None:
     def later() -> None:
         bench.clock.seconds += 1
-        want(bench, 5)
+        bench.want(5)
 
     writes.acquired = later
     await write(bench)
@@ -212,7 +202,7 @@ async def test_a_write_without_a_response_is_reported_if_the_scale_cannot_be_rea
 async def test_without_a_version_the_scale_is_read_first(bench: Bench, writes: Writes) -> None:
     bench.server.set("web", 4)
     bench.server.cached["web"] = bench.server.scales["web"]._replace(resource_version="")
-    want(bench, 7)
+    bench.want(7)
     bench.pods.pods["app=web"] = []
     bench.controller.put(fpa(QUEUE))
     await bench.step()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.interfaces import BoundsUntil, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
@@ -19,12 +18,11 @@ from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.schedules.bounds import BoundsTimeline
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
-from tests.support.controller import LIVE, Bench, HandClock, fpa
-from tests.support.scaling import NOW, external_metric, pods
+from tests.support.controller import LIVE, QUEUE, Bench, HandClock, fpa
+from tests.support.scaling import NOW, pods
 from tests.support.schedules import schedule
 
 HPA, OWN = Key("default", "web", is_native=True), Key("default", "web")
-QUEUE = [external_metric(averageValue="1")]
 BEHAVIOR: dict[str, Any] = {"behavior": {}}
 ON = Boost(BOOST, digest="one")
 NOON = NOW // SECOND  # 2026-11-20T12:00:00Z, 13:00 in Berlin
@@ -119,13 +117,6 @@ class ScheduleBench(Bench):
             "autoscaling/v2", "HorizontalPodAutoscaler", autoscaler.metadata, autoscaler.spec
         )
         self.controller.put(native, ON, published)
-
-    def want(self, replicas: int | None) -> None:
-        """Have the metric ask for so many replicas, None for no value."""
-        reading = Unavailable("NoMetrics", "none") if replicas is None else ExternalReading([replicas * 1000])
-        self.sources.readings["queue"] = reading
-        for source in self.sources.opened:
-            source.reading = reading
 
     def floor(self) -> int:
         """Return what the HPA reads now."""

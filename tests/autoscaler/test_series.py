@@ -5,29 +5,17 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
+from adapter.autoscaler.decide.observation import Unavailable
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import METRICS
 from tests.autoscaler.test_boost import BoostBench
-from tests.support.controller import Bench, fpa
-from tests.support.scaling import NOW, external_metric
+from tests.support.controller import QUEUE, Bench, fpa
+from tests.support.scaling import NOW
 
-QUEUE = [external_metric(averageValue="1")]
 LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
 AT_ONCE: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-def want(bench: Bench, replicas: int) -> None:
-    for source in bench.sources.opened:
-        source.reading = ExternalReading([replicas * 1000])
-    bench.sources.readings["queue"] = ExternalReading([replicas * 1000])
 
 
 def shown(bench: Bench, metric: str, **labels: str) -> float | None:
@@ -50,7 +38,7 @@ def own_series(bench: Bench) -> list[str]:
 
 
 async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> None:
-    want(bench, 30)
+    bench.want(30)
     bench.put(fpa(QUEUE, minReplicas=2, maxReplicas=6), replicas=6)
     await bench.step()
     found = {name: shown(bench, f"{name}_replicas") for name in ("demand", "min", "max")}
@@ -60,7 +48,7 @@ async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> Non
 
 
 async def test_a_demand_that_is_unknown_has_no_series(bench: Bench) -> None:
-    want(bench, 7)
+    bench.want(7)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     assert shown(bench, "demand_replicas") == 7
@@ -73,7 +61,7 @@ async def test_a_demand_that_is_unknown_has_no_series(bench: Bench) -> None:
 
 
 async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     assert shown(bench, "value_timestamp_seconds") is None, "when it was sampled is unknown"
@@ -87,7 +75,7 @@ async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench
 
 
 async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     bench.sources.opened[0].sampled = NOW
@@ -99,31 +87,31 @@ async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) 
 
 
 async def test_changes_of_direction_are_counted_whoever_scales(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE, **AT_ONCE), replicas=4)
     await bench.step()
     assert shown(bench, "direction_changes_total") == 0
-    want(bench, 8)
+    bench.want(8)
     await bench.step(15)
-    want(bench, 12)
+    bench.want(12)
     await bench.step(15)
     assert shown(bench, "direction_changes_total") == 0, "up and further up"
     bench.server.set("web", 9)
-    want(bench, 9)
+    bench.want(9)
     await bench.step(15)
     assert shown(bench, "direction_changes_total") == 1, "down, by another client"
-    want(bench, 16)
+    bench.want(16)
     await bench.step(15)
     assert shown(bench, "direction_changes_total") == 2
 
 
 async def test_how_long_the_last_scale_took(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     assert shown(bench, "last_scale_duration_seconds") is None
     source = bench.sources.opened[0]
-    want(bench, 8)
+    bench.want(8)
     source.sampled, source.span = NOW, 2 * SECOND
     await bench.step(3)
     assert bench.server.writes == [("web", 8)]
@@ -132,7 +120,7 @@ async def test_how_long_the_last_scale_took(bench: Bench) -> None:
 
 @pytest.mark.parametrize("end", ["removed", "no longer leading"])
 async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
-    want(bench, 8)
+    bench.want(8)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     bench.sources.opened[0].sampled = NOW
@@ -173,7 +161,7 @@ async def test_a_demotion_shows_until_it_ends() -> None:
 
 
 async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     assert shown(bench, "ready_time_pods") is None
@@ -205,7 +193,7 @@ async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
 
 
 async def test_another_target_has_no_times_yet(bench: Bench) -> None:
-    want(bench, 4)
+    bench.want(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     (following,) = bench.pods.followings

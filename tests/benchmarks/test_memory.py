@@ -6,13 +6,13 @@ import pytest
 
 from adapter.telemetry.server_metrics import CACHES
 from tests.support import memory
-from tests.support.memory import Process
+from tests.support.memory import MemoryOfContainer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
 @pytest.fixture(scope="module")
-def processes() -> dict[str, Process]:
+def processes() -> dict[str, MemoryOfContainer]:
     return {each.name: each for each in memory.processes()}
 
 
@@ -27,23 +27,23 @@ def processes() -> dict[str, Process]:
         "`namespaced`",
     ],
 )
-def test_the_sum_is_below_the_limit(name: str, processes: dict[str, Process]) -> None:
+def test_the_sum_is_below_the_limit(name: str, processes: dict[str, MemoryOfContainer]) -> None:
     process = processes[name]
     rows = {bound.what: round(bound.bytes / memory.MIB) for bound in memory.bounds(process)}
     assert memory.total(process) <= process.limit, rows
 
 
-def test_a_process_that_does_both_counts_both(processes: dict[str, Process]) -> None:
+def test_a_process_that_does_both_counts_both(processes: dict[str, MemoryOfContainer]) -> None:
     parts = [{bound.what for bound in memory.bounds(processes[name])} for name in ("`base`", "`scaler`")]
     assert {bound.what for bound in memory.bounds(processes["`scaler-in-process`"])} == parts[0] | parts[1]
 
 
-def test_every_cache_is_counted(processes: dict[str, Process]) -> None:
+def test_every_cache_is_counted(processes: dict[str, MemoryOfContainer]) -> None:
     named = " ".join(bound.what for bound in memory.bounds(processes["`base`"]))
     assert [cache for cache in CACHES.split() if f"`{cache}`" not in named] == []
 
 
-def test_a_setting_is_counted_as_it_is_given(processes: dict[str, Process]) -> None:
+def test_a_setting_is_counted_as_it_is_given(processes: dict[str, MemoryOfContainer]) -> None:
     process = processes["`base`"]
     larger = dataclasses.replace(process.options, discovery_max_bytes=2 * process.options.discovery_max_bytes)
     grown = memory.total(dataclasses.replace(process, options=larger)) - memory.total(process)

@@ -16,7 +16,7 @@ HOLD = 10.0
 WEB = Place("shop", "web")
 
 
-class Case:
+class AuditedTarget:
     """An audit with one target of 4 replicas and its autoscaler; time stands still but for `at`."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Case:
 
 
 def test_who_wrote_what() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.at(1)
     case.write(6, NATIVE)
     case.write(6, "someone")  # changes nothing
@@ -78,7 +78,7 @@ def test_who_wrote_what() -> None:
     ],
 )
 def test_what_takes_back(after: int, later: float, counted: list[int]) -> None:
-    case = Case()
+    case = AuditedTarget()
     case.write(10, "fastpath")
     case.at(later)
     case.write(after, "kubectl")
@@ -86,7 +86,7 @@ def test_what_takes_back(after: int, later: float, counted: list[int]) -> None:
 
 
 def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.publish(10, 60)
     case.write(10, "fastpath")
     case.at(30)
@@ -99,7 +99,7 @@ def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
 
 
 def test_a_raise_without_a_floor_is_reported() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.publish(8, 60)
     case.write(10, "fastpath")
     case.publish(10, 60)
@@ -107,7 +107,7 @@ def test_a_raise_without_a_floor_is_reported() -> None:
 
 
 def test_a_floor_of_a_late_watch_was_published_before_the_raise() -> None:
-    case = Case()
+    case = AuditedTarget()
     floor, ended = case.next_version(), case.next_version()
     case.write(10, "fastpath")
     assert [write.after for write in case.audit.unpublished] == [10], "no watch has shown one"
@@ -118,7 +118,7 @@ def test_a_floor_of_a_late_watch_was_published_before_the_raise() -> None:
 
 
 def test_the_native_controllers_old_decision_is_excused_once() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.write(10, "fastpath")
     case.at(1)
     case.write(4, NATIVE)
@@ -134,7 +134,7 @@ def test_the_native_controllers_old_decision_is_excused_once() -> None:
 
 
 def test_what_the_native_controller_writes_next_is_not_excused() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.write(10, "fastpath")
     case.at(1)
     case.write(12, NATIVE)
@@ -145,7 +145,7 @@ def test_what_the_native_controller_writes_next_is_not_excused() -> None:
 
 
 def test_no_other_writer_is_excused() -> None:
-    case = Case()
+    case = AuditedTarget()
     case.write(10, "fastpath")
     case.write(4, "kubectl")
     case.status(4)

@@ -12,23 +12,23 @@ import pytest
 from adapter.boost import publisher
 from adapter.boost.publisher import CLEANUP_PROBLEM, FloorCleaner
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, encode_floor
+from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
-from tests.support.floorterms import NAMESPACE, Process, watching
+from tests.support.floorterms import FloorProcess, config_map, watching
 from tests.support.writing import Gate
 
 pytestmark = pytest.mark.looptime
 TWO, THREE = Shard(1, 2), Shard(1, 3)
 
 
-class Place:
+class LeftByThreeShards:
     """A store with what shards of three have left, and a process of the first shard of two that sees it."""
 
     def __init__(self) -> None:
         self.store = Store()
-        self.process = Process(self.store)
+        self.process = FloorProcess(self.store)
         self.gate = Gate()
         clock, monitoring = self.process.clock, self.process.monitoring
         client: Any = self.process.line  # all it calls
@@ -42,9 +42,7 @@ class Place:
 
     def put(self, name: str, *entries: Floor) -> None:
         data = {f"uid-{number}": encode_floor(entry) for number, entry in enumerate(entries)}
-        labels = {LABEL: "true"}
-        metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
-        self.store.post({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        self.store.post(config_map(name=name) | {"data": data})
 
     @property
     def names(self) -> list[str]:
@@ -52,8 +50,8 @@ class Place:
 
 
 @asynccontextmanager
-async def placed() -> AsyncIterator[Place]:
-    made = Place()
+async def placed() -> AsyncIterator[LeftByThreeShards]:
+    made = LeftByThreeShards()
     async with watching(made.process):
         await asyncio.sleep(0.1)
         yield made

@@ -22,7 +22,16 @@ from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.election import WALL
-from tests.support.floorterms import NAMESPACE, Checker, Process, end, leading, watching
+from tests.support.floorterms import (
+    NAMESPACE,
+    Checker,
+    FloorProcess,
+    config_map,
+    end,
+    entry,
+    leading,
+    watching,
+)
 from tests.support.waiting import until
 from tests.support.writing import Gate, desk_on
 
@@ -31,37 +40,14 @@ pytestmark = pytest.mark.looptime
 NAME = "fastpath-floors"
 
 
-def entry(uid: str, replicas: int, *, lasts: float = 600.0, since: float = WALL) -> Floor:
-    return Floor("shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7")
-
-
-def config_map(*entries: Floor) -> JSON:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {LABEL: "true"}},
-        "data": {each.uid: encode_floor(each) for each in entries},
-    }
-
-
 def published(store: Store, name: str = NAME) -> dict[str, int]:
     return {uid: each.replicas for uid, each in decode_floors(store.texts(name)).items()}
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def process(store: Store) -> Process:
-    return Process(store)
 
 
 # --- publishing ---------------------------------------------------------------------------------------------
 
 
-async def test_the_first_floor_makes_the_config_map(process: Process) -> None:
+async def test_the_first_floor_makes_the_config_map(process: FloorProcess) -> None:
     async with leading(process) as writer:
         assert process.store.objects == {}
         assert process.line.writes == []
@@ -72,13 +58,13 @@ async def test_the_first_floor_makes_the_config_map(process: Process) -> None:
     assert process.writes("success") == 1
 
 
-async def test_each_shard_has_its_own(process: Process) -> None:
+async def test_each_shard_has_its_own(process: FloorProcess) -> None:
     async with leading(process, shard=Shard(2, 3)) as writer:
         await writer.publish(entry("a", 8))
     assert list(process.store.objects) == ["fastpath-floors-2-of-3"]
 
 
-async def test_it_is_published_when_the_server_has_accepted_it(process: Process) -> None:
+async def test_it_is_published_when_the_server_has_accepted_it(process: FloorProcess) -> None:
     process.line.delay = lambda: 0.5
     async with leading(process) as writer:
         publishing = asyncio.create_task(writer.publish(entry("a", 8)))
@@ -89,7 +75,7 @@ async def test_it_is_published_when_the_server_has_accepted_it(process: Process)
         assert process.line.gets == 1
 
 
-async def test_those_who_publish_together_share_a_write(process: Process) -> None:
+async def test_those_who_publish_together_share_a_write(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await asyncio.gather(*(writer.publish(entry(str(number), 8)) for number in range(50)))
         assert process.line.writes == ["POST"]
@@ -104,7 +90,7 @@ async def test_those_who_publish_together_share_a_write(process: Process) -> Non
     assert process.line.gets == 1, "what was written needs no reading"
 
 
-async def test_an_entry_stays_until_it_is_taken_back(process: Process) -> None:
+async def test_an_entry_stays_until_it_is_taken_back(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         await writer.publish(entry("b", 9))
@@ -120,14 +106,14 @@ async def test_an_entry_stays_until_it_is_taken_back(process: Process) -> None:
         assert len(process.line.writes) == writes, "there is nothing to write"
 
 
-async def test_taking_back_what_there_is_not_makes_nothing(process: Process) -> None:
+async def test_taking_back_what_there_is_not_makes_nothing(process: FloorProcess) -> None:
     async with leading(process) as writer:
         writer.want("a", None)
         await asyncio.sleep(1)
     assert process.line.writes == []
 
 
-async def test_a_demotion_is_kept_with_the_floors(process: Process) -> None:
+async def test_a_demotion_is_kept_with_the_floors(process: FloorProcess) -> None:
     demoted = Floor(
         "shop", "web", "a", demoted=Demotion(FineInstant(round(WALL + 3600) * SECOND), "keda", "d")
     )
@@ -141,8 +127,8 @@ async def test_a_demotion_is_kept_with_the_floors(process: Process) -> None:
 # --- a new leader -------------------------------------------------------------------------------------------
 
 
-async def test_a_new_leader_adopts_what_is_published(process: Process) -> None:
-    other = Process(process.store)
+async def test_a_new_leader_adopts_what_is_published(process: FloorProcess) -> None:
+    other = FloorProcess(process.store)
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         await writer.publish(entry("b", 9))
@@ -156,7 +142,7 @@ async def test_a_new_leader_adopts_what_is_published(process: Process) -> None:
         assert published(process.store) == {"b": 9, "c": 3}
 
 
-async def test_what_is_asked_before_the_start_comes_after_it(process: Process) -> None:
+async def test_what_is_asked_before_the_start_comes_after_it(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5), entry("b", 6)))
     writer = process.open_term(Gate())
     running = asyncio.create_task(writer.run())
@@ -171,9 +157,9 @@ async def test_what_is_asked_before_the_start_comes_after_it(process: Process) -
     await end(running)
 
 
-async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: Process) -> None:
+async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: FloorProcess) -> None:
     """Whatever a network holds back: it was made from a version that is no more."""
-    other = Process(process.store)
+    other = FloorProcess(process.store)
     gate = Gate()
     async with leading(process, gate) as old:
         await old.publish(entry("a", 8))
@@ -193,7 +179,7 @@ async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(proces
     assert published(process.store) == {"a": 8, "c": 3}
 
 
-async def test_a_start_that_meets_a_late_write_adopts_it(process: Process) -> None:
+async def test_a_start_that_meets_a_late_write_adopts_it(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5)))
     process.line.delay = lambda: 0.2
     writer = process.open_term(Gate())
@@ -203,7 +189,7 @@ async def test_a_start_that_meets_a_late_write_adopts_it(process: Process) -> No
     assert await starting == {"b": entry("b", 6)}
 
 
-async def test_a_start_that_cannot_read_may_be_tried_again(process: Process) -> None:
+async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5)))
     process.store.edit(NAME, lambda document: document["data"].update(b="?"))
     writer = process.open_term(Gate())
@@ -227,7 +213,7 @@ async def test_a_start_that_cannot_read_may_be_tried_again(process: Process) -> 
 # --- others write too ---------------------------------------------------------------------------------------
 
 
-async def test_what_others_have_put_there_stays_and_ours_wins(process: Process) -> None:
+async def test_what_others_have_put_there_stays_and_ours_wins(process: FloorProcess) -> None:
     def change(document: JSON) -> None:
         document["metadata"]["labels"]["team"] = "shop"
         document["metadata"]["annotations"]["note"] = "hands off"
@@ -246,7 +232,7 @@ async def test_what_others_have_put_there_stays_and_ours_wins(process: Process) 
     assert stored["binaryData"] == {"x": "AA=="}
 
 
-async def test_a_config_map_that_was_deleted_is_created_again_with_all_floors(process: Process) -> None:
+async def test_a_config_map_that_was_deleted_is_created_again_with_all_floors(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.store.delete(NAME)
@@ -254,7 +240,7 @@ async def test_a_config_map_that_was_deleted_is_created_again_with_all_floors(pr
     assert published(process.store) == {"a": 8, "b": 9}
 
 
-async def test_a_config_map_that_another_client_has_made_is_taken(process: Process) -> None:
+async def test_a_config_map_that_another_client_has_made_is_taken(process: FloorProcess) -> None:
     async with leading(process) as writer:
         unlabelled = config_map(entry("theirs", 2))
         del unlabelled["metadata"]["labels"]
@@ -264,7 +250,7 @@ async def test_a_config_map_that_another_client_has_made_is_taken(process: Proce
     assert process.store.objects[NAME]["metadata"]["labels"] == {LABEL: "true"}
 
 
-async def test_floors_that_another_client_takes_away_are_restored(process: Process) -> None:
+async def test_floors_that_another_client_takes_away_are_restored(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.store.delete(NAME)
@@ -282,7 +268,7 @@ async def test_floors_that_another_client_takes_away_are_restored(process: Proce
         assert len(process.line.writes) == writes, "what is not ours is not fought over"
 
 
-async def test_without_floors_nothing_is_read(process: Process) -> None:
+async def test_without_floors_nothing_is_read(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         writer.want("a", None)
@@ -292,7 +278,7 @@ async def test_without_floors_nothing_is_read(process: Process) -> None:
         assert process.line.gets == reads
 
 
-async def test_a_check_that_fails_is_no_fault(process: Process) -> None:
+async def test_a_check_that_fails_is_no_fault(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.line.cut = True
@@ -305,7 +291,7 @@ async def test_a_check_that_fails_is_no_fault(process: Process) -> None:
         assert published(process.store) == {"a": 8}
 
 
-async def test_floors_are_restored_in_a_store_that_was_put_back(process: Process) -> None:
+async def test_floors_are_restored_in_a_store_that_was_put_back(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 5))
         before, version = dict(process.store.objects), process.store.version
@@ -315,7 +301,7 @@ async def test_floors_are_restored_in_a_store_that_was_put_back(process: Process
     assert published(process.store) == {"a": 5, "b": 8}
 
 
-async def test_a_conflict_without_end_is_told(process: Process) -> None:
+async def test_a_conflict_without_end_is_told(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.answer = 409
         with pytest.raises(KubernetesError) as caught:
@@ -331,7 +317,9 @@ async def test_a_conflict_without_end_is_told(process: Process) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 422, 429, 500])
-async def test_what_is_refused_is_not_published_and_what_was_stays(process: Process, status: int) -> None:
+async def test_what_is_refused_is_not_published_and_what_was_stays(
+    process: FloorProcess, status: int
+) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 5))
         process.line.answer = status
@@ -350,7 +338,7 @@ async def test_what_is_refused_is_not_published_and_what_was_stays(process: Proc
 @pytest.mark.parametrize("known", [False, True], ids=["without a floor before", "with a floor before"])
 @pytest.mark.parametrize("late", [0.0, 2.0, 2.6, 10.0])
 async def test_what_had_no_answer_does_not_stay_published(
-    process: Process, late: float, *, known: bool
+    process: FloorProcess, late: float, *, known: bool
 ) -> None:
     """It may be stored, or be stored later: what was there before is restored, so that nothing can come after
     it.
@@ -371,7 +359,7 @@ async def test_what_had_no_answer_does_not_stay_published(
         assert process.faults.active() == {}
 
 
-async def test_a_lost_connection_is_looked_after(process: Process) -> None:
+async def test_a_lost_connection_is_looked_after(process: FloorProcess) -> None:
     """The write was applied, which the next read shows; the entry is published after one more write."""
     writer_line = process.line
     reset = KubernetesError(0, transport.RESET, "closed")
@@ -394,7 +382,7 @@ async def test_a_lost_connection_is_looked_after(process: Process) -> None:
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"metadata": {}}'])
-async def test_an_answer_that_is_no_config_map_is_an_error(process: Process, content: bytes) -> None:
+async def test_an_answer_that_is_no_config_map_is_an_error(process: FloorProcess, content: bytes) -> None:
     async def get(_: str) -> client.ResponseBody:
         return client.ResponseBody("text/html", content)
 
@@ -404,7 +392,7 @@ async def test_an_answer_that_is_no_config_map_is_an_error(process: Process, con
     assert caught.value.reason == "Decode"
 
 
-async def test_a_start_that_may_not_read_says_so(process: Process) -> None:
+async def test_a_start_that_may_not_read_says_so(process: FloorProcess) -> None:
     async def get(_: str) -> client.ResponseBody:
         raise KubernetesError(403, "Forbidden", "no right to get configmaps")
 
@@ -413,7 +401,7 @@ async def test_a_start_that_may_not_read_says_so(process: Process) -> None:
         await process.open_term(Gate()).start()
 
 
-async def test_what_no_caller_awaits_is_written_until_it_is_accepted(process: Process) -> None:
+async def test_what_no_caller_awaits_is_written_until_it_is_accepted(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.line.answer = 500
@@ -428,7 +416,7 @@ async def test_what_no_caller_awaits_is_written_until_it_is_accepted(process: Pr
     assert published(process.store) == {"b": 9}
 
 
-async def test_what_no_caller_awaits_is_written_after_an_outage(process: Process) -> None:
+async def test_what_no_caller_awaits_is_written_after_an_outage(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.line.cut = True
@@ -440,7 +428,7 @@ async def test_what_no_caller_awaits_is_written_after_an_outage(process: Process
     assert process.faults.active() == {}
 
 
-async def test_the_latest_counts(process: Process) -> None:
+async def test_the_latest_counts(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 3))
         process.line.delay = lambda: 0.1
@@ -461,7 +449,7 @@ async def test_the_latest_counts(process: Process) -> None:
     assert published(process.store) == {"a": 5}
 
 
-async def test_one_that_is_replaced_while_its_write_is_tried_again(process: Process) -> None:
+async def test_one_that_is_replaced_while_its_write_is_tried_again(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 3))
         process.line.delay = lambda: 0.1
@@ -479,7 +467,7 @@ async def test_one_that_is_replaced_while_its_write_is_tried_again(process: Proc
     assert published(process.store) == {"a": 5}
 
 
-async def test_a_caller_that_is_cancelled_in_time_publishes_nothing(process: Process) -> None:
+async def test_a_caller_that_is_cancelled_in_time_publishes_nothing(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.delay = lambda: 0.1
         first = asyncio.create_task(writer.publish(entry("a", 1)))
@@ -503,7 +491,7 @@ async def test_a_caller_that_is_cancelled_in_time_publishes_nothing(process: Pro
 
 
 async def test_more_than_a_config_map_holds_is_refused(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    process: FloorProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(encode_floor(entry("a", 5))) + 1
     monkeypatch.setattr(publisher, "LIMIT", 2 * size + 5)
@@ -523,7 +511,7 @@ async def test_more_than_a_config_map_holds_is_refused(
 
 
 async def test_a_namespace_with_many_raises_leaves_room_for_others(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    process: FloorProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(encode_floor(entry("a", 5))) + 1
     monkeypatch.setattr(publisher, "LIMIT", 3 * size + 30)
@@ -551,7 +539,7 @@ async def test_a_namespace_with_many_raises_leaves_room_for_others(
 @pytest.mark.parametrize(
     "passes", [0, 1, 2], ids=["when its turn is asked for", "when sent", "at the first byte"]
 )
-async def test_a_shut_fence_lets_nothing_through(process: Process, passes: int) -> None:
+async def test_a_shut_fence_lets_nothing_through(process: FloorProcess, passes: int) -> None:
     gate = Gate()
     async with leading(process, gate) as writer:
         await writer.publish(entry("a", 5))
@@ -568,7 +556,7 @@ async def test_a_shut_fence_lets_nothing_through(process: Process, passes: int) 
         assert published(process.store) == {}, "a fence that opens again was never lost"
 
 
-async def test_a_start_behind_a_shut_fence_writes_nothing(process: Process) -> None:
+async def test_a_start_behind_a_shut_fence_writes_nothing(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5)))
     gate = Gate()
     gate.passes = 0
@@ -577,7 +565,7 @@ async def test_a_start_behind_a_shut_fence_writes_nothing(process: Process) -> N
     assert process.line.writes == []
 
 
-async def test_callers_that_wait_are_told_when_the_term_ends(process: Process) -> None:
+async def test_callers_that_wait_are_told_when_the_term_ends(process: FloorProcess) -> None:
     process.line.delay = lambda: 0.5
     async with leading(process) as writer:
         waiting = [asyncio.create_task(writer.publish(entry("a", 8)))]
@@ -600,7 +588,7 @@ class Replicas:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.store = Store()
-        self.processes = [Process(self.store) for _ in range(3)]
+        self.processes = [FloorProcess(self.store) for _ in range(3)]
         self.checker = Checker()
         self.uids = [f"u{number}" for number in range(12)]
         self.terms = self.published = self.refused = 0
@@ -663,7 +651,7 @@ class Replicas:
                 self.published += 1
                 self.checker.hold(made, clock.wall())
 
-    async def ask(self, process: Process) -> None:
+    async def ask(self, process: FloorProcess) -> None:
         """Ask one replica as controllers do."""
         while True:
             await asyncio.sleep(self.rng.expovariate(8.0))
@@ -772,7 +760,7 @@ async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_write_that_ends_in_a_defect_is_repeated(
-    process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    process: FloorProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))

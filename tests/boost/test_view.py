@@ -10,32 +10,15 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor
-from adapter.model.timestamps import SECOND, FineInstant
+from adapter.model.autoscaling.floor import Floor
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store
-from tests.support.election import WALL
-from tests.support.floorterms import NAMESPACE, Process, watching
+from tests.support.floorterms import NAMESPACE, FloorProcess, config_map, entry, watching
 from tests.support.waiting import other_work
 
 pytestmark = pytest.mark.looptime
-
-
-def entry(uid: str, replicas: int, *, lasts: float = 600.0) -> Floor:
-    end = FineInstant(round((WALL + lasts) * SECOND))
-    return Floor("shop", f"web-{uid}", uid, replicas, end, seen="7")
-
-
-def config_map(*entries: Floor, name: str = "fastpath-floors") -> JSON:
-    texts = {each.uid: encode_floor(each) for each in entries}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}},
-        "data": texts,
-    }
 
 
 def publish(*entries: Floor, name: str = "fastpath-floors") -> Callable[[JSON], None]:
@@ -44,24 +27,14 @@ def publish(*entries: Floor, name: str = "fastpath-floors") -> Callable[[JSON], 
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def process(store: Store) -> Process:
-    return Process(store)
-
-
-@pytest.fixture
-async def running(process: Process) -> AsyncIterator[Process]:
+async def running(process: FloorProcess) -> AsyncIterator[FloorProcess]:
     """Give a process whose store has an entry of 5 for `a`, and whose view runs once it has `begun`."""
     process.store.post(config_map(entry("a", 5)))
     yield process
     await process.stop()
 
 
-async def begun(process: Process) -> None:
+async def begun(process: FloorProcess) -> None:
     """Run the view: in the test itself, because the fixture has another clock."""
     process.begin()
     await asyncio.sleep(0)
@@ -83,18 +56,18 @@ def found(floors: PublishedFloors) -> dict[str, int]:
 # --- what is read ------------------------------------------------------------------------------------------
 
 
-async def test_without_its_task_nothing_is_read(process: Process) -> None:
+async def test_without_its_task_nothing_is_read(process: FloorProcess) -> None:
     assert await refusal(process.view) == "this process does not read floors now"
     assert process.view.recent() is None
 
 
-async def test_at_rest_nothing_is_read(running: Process) -> None:
+async def test_at_rest_nothing_is_read(running: FloorProcess) -> None:
     await begun(running)
     await asyncio.sleep(600)
     assert running.line.lists == 0
 
 
-async def test_why_a_list_failed_is_said(process: Process) -> None:
+async def test_why_a_list_failed_is_said(process: FloorProcess) -> None:
     process.line.list_answer = 403
     async with watching(process):
         await asyncio.sleep(0)
@@ -106,7 +79,7 @@ async def test_why_a_list_failed_is_said(process: Process) -> None:
         assert process.faults.active() == {}
 
 
-async def test_what_is_published_is_found(running: Process) -> None:
+async def test_what_is_published_is_found(running: FloorProcess) -> None:
     await begun(running)
     floors = await running.view.current()
     now = running.clock.monotonic()
@@ -115,7 +88,7 @@ async def test_what_is_published_is_found(running: Process) -> None:
     assert list(floors.find("other", "web-a", now)) == []
 
 
-async def test_other_config_maps_are_not_read(process: Process) -> None:
+async def test_other_config_maps_are_not_read(process: FloorProcess) -> None:
     other = config_map(entry("a", 5), name="rules")
     del other["metadata"]["labels"]
     process.store.post(other)
@@ -124,7 +97,7 @@ async def test_other_config_maps_are_not_read(process: Process) -> None:
         assert found(await process.view.current()) == {}
 
 
-async def test_each_read_sees_what_was_published_before_it(running: Process) -> None:
+async def test_each_read_sees_what_was_published_before_it(running: FloorProcess) -> None:
     await begun(running)
     for replicas in range(6, 16):
         running.store.edit("fastpath-floors", publish(entry("a", replicas)))
@@ -136,13 +109,13 @@ async def test_each_read_sees_what_was_published_before_it(running: Process) -> 
 # --- how lists are shared ----------------------------------------------------------------------------------
 
 
-async def test_requests_that_come_together_share_one_list(running: Process) -> None:
+async def test_requests_that_come_together_share_one_list(running: FloorProcess) -> None:
     await begun(running)
     await asyncio.gather(*(running.view.current() for _ in range(100)))
     assert running.line.lists == 1
 
 
-async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running: Process) -> None:
+async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running: FloorProcess) -> None:
     """Its response may be from before the request."""
     await begun(running)
     running.line.delay = lambda: 0.1
@@ -155,7 +128,7 @@ async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running:
     assert running.line.lists == 2
 
 
-async def test_requests_that_come_one_after_another_share_lists_too(running: Process) -> None:
+async def test_requests_that_come_one_after_another_share_lists_too(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.1
     asking = []
@@ -166,7 +139,7 @@ async def test_requests_that_come_one_after_another_share_lists_too(running: Pro
     assert running.line.lists <= 7
 
 
-async def test_a_list_that_is_stuck_holds_up_no_other(running: Process) -> None:
+async def test_a_list_that_is_stuck_holds_up_no_other(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 2.5
     stuck = asyncio.create_task(running.view.current())
@@ -179,7 +152,7 @@ async def test_a_list_that_is_stuck_holds_up_no_other(running: Process) -> None:
         await stuck
 
 
-async def test_no_answer_waits_longer_than_two_seconds(running: Process) -> None:
+async def test_no_answer_waits_longer_than_two_seconds(running: FloorProcess) -> None:
     await begun(running)
     running.line.cut = True
     start = running.clock.monotonic()
@@ -189,7 +162,7 @@ async def test_no_answer_waits_longer_than_two_seconds(running: Process) -> None
     assert running.faults.active() == {("floor-read", ""): "no answer within 3 s"}
 
 
-async def test_a_caller_that_is_cancelled_does_not_cancel_the_list_of_others(running: Process) -> None:
+async def test_a_caller_that_is_cancelled_does_not_cancel_the_list_of_others(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.1
     one, other = (asyncio.create_task(running.view.current()) for _ in range(2))
@@ -199,7 +172,7 @@ async def test_a_caller_that_is_cancelled_does_not_cancel_the_list_of_others(run
     assert one.cancelled()
 
 
-async def test_callers_are_told_when_the_process_ends(process: Process) -> None:
+async def test_callers_are_told_when_the_process_ends(process: FloorProcess) -> None:
     process.line.delay = lambda: 0.5
     async with watching(process):
         await asyncio.sleep(0)
@@ -217,7 +190,7 @@ async def test_callers_are_told_when_the_process_ends(process: Process) -> None:
 # --- the last list -----------------------------------------------------------------------------------------
 
 
-async def test_the_last_list_is_kept_for_ten_seconds_after_it_was_sent(running: Process) -> None:
+async def test_the_last_list_is_kept_for_ten_seconds_after_it_was_sent(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.7
     await running.view.current()
@@ -231,7 +204,7 @@ async def test_the_last_list_is_kept_for_ten_seconds_after_it_was_sent(running: 
     assert running.view.recent() is None
 
 
-async def test_a_late_response_does_not_replace_a_later_list(running: Process) -> None:
+async def test_a_late_response_does_not_replace_a_later_list(running: FloorProcess) -> None:
     await begun(running)
     running.line.delay = lambda: 0.9
     late = asyncio.create_task(running.view.current())
@@ -245,7 +218,7 @@ async def test_a_late_response_does_not_replace_a_later_list(running: Process) -
     assert found(recent) == {"a": 9}
 
 
-async def test_a_store_that_was_restored_from_a_backup_is_believed(running: Process) -> None:
+async def test_a_store_that_was_restored_from_a_backup_is_believed(running: FloorProcess) -> None:
     await begun(running)
     before, version = dict(running.store.objects), running.store.version
     running.store.edit("fastpath-floors", publish(entry("a", 9), entry("b", 9)))
@@ -267,7 +240,7 @@ async def test_a_store_that_was_restored_from_a_backup_is_believed(running: Proc
         pytest.param("8", id="plain"),
     ],
 )
-async def test_an_entry_that_cannot_be_read_fails_the_read(running: Process, text: str) -> None:
+async def test_an_entry_that_cannot_be_read_fails_the_read(running: FloorProcess, text: str) -> None:
     await begun(running)
     running.store.edit("fastpath-floors", lambda document: document["data"].update(c=text))
     fault = "the entry c of the ConfigMap fastpath/fastpath-floors cannot be read: not a floor: "
@@ -292,7 +265,7 @@ async def test_an_entry_that_cannot_be_read_fails_the_read(running: Process, tex
 )
 @pytest.mark.parametrize("turned", [False, True])
 async def test_of_two_entries_for_one_autoscaler(
-    process: Process, one: Floor, other: Floor, wins: int, *, turned: bool
+    process: FloorProcess, one: Floor, other: Floor, wins: int, *, turned: bool
 ) -> None:
     pair = [one, other][:: -1 if turned else 1]
     for number, each in enumerate(pair, 1):
@@ -304,7 +277,7 @@ async def test_of_two_entries_for_one_autoscaler(
 
 
 @pytest.mark.looptime(False)
-async def test_many_entries_are_decoded_in_steps(process: Process) -> None:
+async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
     process.store.post(config_map(*(entry(str(number), 2) for number in range(2500))))
     async with watching(process), other_work() as turns:
         await asyncio.sleep(0)
@@ -371,7 +344,7 @@ async def test_a_config_map_that_cannot_be_read_fails_the_read() -> None:
 
 
 async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_first_read(
-    store: Store, process: Process
+    store: Store, process: FloorProcess
 ) -> None:
     """If no leader runs any more nothing else ends it. Reads and changes of other entries do not renew it,
     changes of its own do.
@@ -392,7 +365,7 @@ async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_f
 
 
 async def test_a_clock_of_the_reader_that_is_set_ends_no_floor_and_keeps_none(
-    store: Store, process: Process
+    store: Store, process: FloorProcess
 ) -> None:
     """A floor holds for ten minutes at most by the reader's monotonic clock, and until its end by its time of
     day.

@@ -12,14 +12,12 @@ import pytest
 
 from adapter.forecast import judge, variants
 from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.grid import DAY
 from adapter.model.forecasts.floors import ABSENT, COVERAGE, UNKNOWN
 from adapter.model.forecasts.settings import ForecastSettings
 from tests.support.forecasts import (
     BASE_DAYS,
     MINUTES,
     SETTINGS,
-    START,
     Demand,
     Judged,
     Story,
@@ -31,7 +29,6 @@ from tests.support.forecasts import (
 pytestmark = pytest.mark.timeout(120)  # the first test replays a week for each candidate
 
 Tell = Callable[..., Story]
-AFTER = START + BASE_DAYS * DAY
 
 
 @pytest.fixture(params=["weeks", "day", "trend"])

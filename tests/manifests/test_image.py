@@ -221,7 +221,7 @@ ACCOUNT = "account-token"
 PODS = {"web-0": 10.0, "web-1": 20.0}
 
 
-class World(NamedTuple):
+class PodSurroundings(NamedTuple):
     """What a pod finds around it."""
 
     cluster: Cluster
@@ -250,7 +250,7 @@ def unused_port() -> int:
 @pytest.fixture
 async def world(
     authority: Authority, prometheus_server: PrometheusFactory, tmp_path: Path
-) -> AsyncIterator[World]:
+) -> AsyncIterator[PodSurroundings]:
     prometheus = prometheus_server()
     now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
     prometheus.write(
@@ -275,7 +275,7 @@ async def world(
         for pod in PODS:
             metadata = {"name": pod, "namespace": "shop", "labels": {"app": "web"}}
             cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-        yield World(cluster, prometheus, account)
+        yield PodSurroundings(cluster, prometheus, account)
 
 
 def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
@@ -365,7 +365,7 @@ def _ok(status: int) -> bool:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("old", [False, True], ids=["chart 5.3", "an older chart"])
 async def test_it_starts_with_the_arguments_of_the_chart(
-    image: Image, world: World, tmp_path: Path, unused_port: int, *, old: bool
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, *, old: bool
 ) -> None:
     """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
@@ -389,7 +389,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    image: Image, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the Secret of `fastpath certs`; a client trusts it under the Service's name by its bundle."""
     base = rendered.read_base()
@@ -422,7 +422,7 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    image: Image, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It answers probes, and shows its metrics to a caller who trusts the authority and has the right."""
     components = ("scaler", "service-monitor", "scaler-service-monitor")

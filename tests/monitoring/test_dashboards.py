@@ -12,7 +12,6 @@ import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
-from tests.scenarios.test_scale import free_port
 from tests.scenarios.test_scaler_apart import own
 from tests.support import adapter as support
 from tests.support import boosting, dashboards, expressions, rendered
@@ -21,6 +20,7 @@ from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload
 from tests.support.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.support.processor import Limit
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.tools import free_port
 from tests.support.waiting import until
 
 JSON = dict[str, Any]

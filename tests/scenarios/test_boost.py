@@ -83,22 +83,12 @@ async def boosted(directory: Path, world: World, *, elsewhere: bool = False) -> 
 async def settled(scene: Scene, names: Iterable[str] = ()) -> None:
     """Return once autoscalers are active, floors are answered, and answers have their full delay."""
     wanted = list(names) or list(scene.world.workloads)
-    await happens(lambda: all(is_active(scene.world, name) for name in wanted))
+    await happens(lambda: all(scene.world.is_active(name) for name in wanted))
     asked = [name for name in wanted if scene.world.workloads[name].way]
     await happens(
         lambda: all(scene.front.floors[name] and scene.front.floors[name][-1][1] == 200 for name in asked)
     )
     await happens(lambda: scene.front.is_late)
-
-
-def is_active(world: World, name: str) -> bool:
-    conditions = world.hpa(name).get("status", {}).get("conditions", ())
-    return any((each["type"], each["status"]) == ("ScalingActive", "True") for each in conditions)
-
-
-def is_right(world: World, name: str) -> bool:
-    """Tell whether a count is within tolerance of what the load needs."""
-    return abs(world.load(name) / UNIT / world.replicas(name) - 1) <= 0.1
 
 
 def is_caught_up(world: World) -> bool:
@@ -142,7 +132,7 @@ async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
         # sawtooth's second tooth falls after 8 s; then what was raised is held, and lowered by the controller
         await asyncio.sleep(10)
         await until_none(
-            lambda: [world.audit.of(name) for name in world.workloads if not is_right(world, name)], WAIT
+            lambda: [world.audit.of(name) for name in world.workloads if not world.is_right(name)], WAIT
         )
         await until_none(lambda: [each.name for each in fleet if world.floor(each.name)], WAIT)
         check(scene)
@@ -156,7 +146,7 @@ async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
             assert abs(world.replicas(twin) / world.replicas(name) - 1) <= 0.1, (twin, name)
 
         # the controller alone, from where both have come to, changes nothing
-        await happens(lambda: is_caught_up(world) and all(is_right(world, name) for name in world.workloads))
+        await happens(lambda: is_caught_up(world) and all(world.is_right(name) for name in world.workloads))
         for each in fleet:
             world.annotate(each.name, mode=None, hold=None)
             world.remove_handshake(each.name)
@@ -286,7 +276,7 @@ async def test_while_fastpath_is_stopped(tmp_path: Path, world: World) -> None:
         assert {write.by for write in world.audit.writes} == {NATIVE}
         for name in names:
             world.workloads[name].load = lambda _: boosting.LOW
-        await happens(lambda: not any(is_active(world, name) for name in names))
+        await happens(lambda: not any(world.is_active(name) for name in names))
         shown = world.hpa("leaves")
         manifest, _ = await asyncio.gather(unboosted(shown), asyncio.sleep(boosting.STABILIZATION + 2))
         for name in names:
@@ -357,7 +347,7 @@ async def test_conflicts_are_named_and_left_alone(tmp_path: Path, world: World) 
         await settled(scene)
         world.cluster.create(second)
         await happens(lambda: any("second" in text for text in texts(world, "shared")), DETECTED)
-        await happens(lambda: not is_active(world, "shared"))
+        await happens(lambda: not world.is_active("shared"))
         await happens(lambda: any("scaledobject" in text.lower() for text in texts(world, "owned")), DETECTED)
         world.begin()
         async with asyncio.TaskGroup() as group:

@@ -34,24 +34,14 @@ async def test_the_native_controller_follows_every_kind_of_metric(tmp_path: Path
         Front(world, [fastpath]) as front,
         controlling(world, front, tmp_path),
     ):
-        await until(lambda: all(is_active(world, name) for name in world.workloads), WAIT)
+        await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
         assert {world.replicas(name) for name in world.workloads} == {2}
         world.begin()
-        await until(lambda: all(is_right(world, name) for name in world.workloads), WAIT)
+        await until(lambda: all(world.is_right(name) for name in world.workloads), WAIT)
         await asyncio.sleep(3)
-        assert {name: world.replicas(name) for name in world.workloads if not is_right(world, name)} == {}
+        assert {name: world.replicas(name) for name in world.workloads if not world.is_right(name)} == {}
     assert {each.by for each in world.audit.writes} == {NATIVE}
     assert world.audit.reversals == []
-
-
-def is_active(world: World, name: str) -> bool:
-    conditions = world.hpa(name).get("status", {}).get("conditions", ())
-    return any((each["type"], each["status"]) == ("ScalingActive", "True") for each in conditions)
-
-
-def is_right(world: World, name: str) -> bool:
-    """Tell whether a count is within tolerance of what the load needs."""
-    return abs(world.load(name) / UNIT / world.replicas(name) - 1) <= 0.1
 
 
 async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> None:
@@ -73,7 +63,7 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
         fastpath = await stack.enter_async_context(serving(world, tmp_path))
         front = await stack.enter_async_context(Front(world, [fastpath], lag=3))
         await stack.enter_async_context(controlling(world, front, tmp_path))
-        await until(lambda: all(is_active(world, name) for name in world.workloads), WAIT)
+        await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
         await asyncio.sleep(3)  # so that answers are as late as they will be
         boosting_task = asyncio.create_task(naive.on_sandbox(world.cluster, NAMESPACE, targets).run())
         world.begin()

@@ -458,6 +458,7 @@ async def test_the_api_server_goes_away_and_comes_back(
         assert (unlisted.status, unlisted.body["message"]) == (500, UNLISTED)
         assert (await adapter.get("/readyz")).status == 200
         cluster.delete("Pod", "web-1", "shop")
+        cluster.compact()  # the watch cannot go on where it was
         await cluster.up()
         rest = {"web-0": "10", "web-2": "30"}
         await adapter.wait_for(LOADS, lambda answer: answer.status == 200 and answer.values == rest)

@@ -50,7 +50,7 @@ def make_autoscaler(cluster: Cluster, namespace: str) -> str:
     return uid
 
 
-class Process(NamedTuple):
+class LeadingProcess(NamedTuple):
     """What one process has of its own."""
 
     scaler: Scaler
@@ -67,7 +67,7 @@ class Lane:
         self.ends: Counter[str] = Counter()
         self._cluster = cluster
         self._made = 0
-        self._running: list[Process] = []
+        self._running: list[LeadingProcess] = []
         self._uid = make_autoscaler(cluster, self.namespace)
 
     def load(self) -> int:
@@ -88,9 +88,9 @@ class Lane:
         self._cluster.admit(identity)
         wire = await Wire(self._cluster.url).__aenter__()
         scaler = Scaler(wire.url, self.namespace, identity, self._uid, LoopClock(), self.load)
-        self._running.append(Process(scaler, wire, asyncio.create_task(scaler.run(), name=identity)))
+        self._running.append(LeadingProcess(scaler, wire, asyncio.create_task(scaler.run(), name=identity)))
 
-    async def stop(self, process: Process) -> None:
+    async def stop(self, process: LeadingProcess) -> None:
         self._running.remove(process)
         process.task.cancel()
         await asyncio.wait([process.task])
@@ -116,7 +116,7 @@ class Lane:
         for process in list(self._running):
             await self.stop(process)
 
-    def _end(self, leader: Process, end: str) -> asyncio.Task[None] | None:
+    def _end(self, leader: LeadingProcess, end: str) -> asyncio.Task[None] | None:
         """Begin the end of a leader.
 
         A crashed one says nothing any more; one cut off or stuck does not know that it is over.
@@ -131,9 +131,9 @@ class Lane:
             leader.wire.cut()
         return asyncio.create_task(self.stop(leader))
 
-    async def _leader_at_work(self) -> Process:
+    async def _leader_at_work(self) -> LeadingProcess:
         """Return the process that leads, once it has written."""
-        found: list[Process] = []
+        found: list[LeadingProcess] = []
 
         def leads() -> bool:
             found[:] = [

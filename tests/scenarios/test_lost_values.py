@@ -35,7 +35,7 @@ EAGER = {
 }
 
 
-class World:
+class LosingPods:
     """Ten pods, of which a test sets the load and removes the series."""
 
     def __init__(self, cluster: Cluster, names: list[str]) -> None:
@@ -72,7 +72,7 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[LosingPods]:
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(now=CLOCK.wall))
         definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
@@ -82,14 +82,14 @@ async def world() -> AsyncIterator[World]:
         workloads = Workloads(cluster, startup=0.1, address=lambda number: f"127.0.1.{number}")
         ticking = asyncio.create_task(tick(workloads))
         await until(lambda: len(cluster.list("Pod", "default")) == 10)
-        made = World(cluster, [pod["metadata"]["name"] for pod in cluster.list("Pod", "default")])
+        made = LosingPods(cluster, [pod["metadata"]["name"] for pod in cluster.list("Pod", "default")])
         await stack.enter_async_context(made.prometheus)
         yield made
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
 
 
-async def test_the_pods_that_are_left_scale_nothing_down(tmp_path: Path, world: World) -> None:
+async def test_the_pods_that_are_left_scale_nothing_down(tmp_path: Path, world: LosingPods) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
     world.show()
     world.cluster.create(autoscaler(minReplicas=1, maxReplicas=12, behavior=EAGER))

@@ -42,7 +42,7 @@ PARTIAL: dict[str, dict[str, Any]] = {
 }
 
 
-class World:
+class LossyEngine:
     """A Deployment, and an engine that can lose a part of its data: nine tenths of the queue."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -83,9 +83,9 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[LossyEngine]:
     async with contextlib.AsyncExitStack() as stack:
-        made = World(await stack.enter_async_context(Cluster(now=CLOCK.wall)))
+        made = LossyEngine(await stack.enter_async_context(Cluster(now=CLOCK.wall)))
         await stack.enter_async_context(made.prometheus)
         definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
         for document in yaml.safe_load_all(definition.read_text()):
@@ -100,7 +100,7 @@ async def world() -> AsyncIterator[World]:
 
 
 @contextlib.asynccontextmanager
-async def serving(tmp_path: Path, world: World, option: str = "") -> AsyncIterator[RunningAdapter]:
+async def serving(tmp_path: Path, world: LossyEngine, option: str = "") -> AsyncIterator[RunningAdapter]:
     (tmp_path / "rules.yaml").write_text(RULES + option)
     flags = ["--metrics-relist-interval=5s", "--metrics-max-age=60s", "--metrics-ttl=50ms"]
     flags += ["--scaler", "--local-address=", "--metrics-max-answer-age=1500ms"]
@@ -121,7 +121,9 @@ def eager() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", PARTIAL.values(), ids=PARTIAL)
-async def test_a_partial_answer_shrinks_nothing(tmp_path: Path, world: World, how: dict[str, Any]) -> None:
+async def test_a_partial_answer_shrinks_nothing(
+    tmp_path: Path, world: LossyEngine, how: dict[str, Any]
+) -> None:
     world.cluster.create(eager())
     async with serving(tmp_path, world):
         await happens(lambda: world.note() == 10 and not world.reason())
@@ -142,7 +144,7 @@ async def test_a_partial_answer_shrinks_nothing(tmp_path: Path, world: World, ho
         await happens(lambda: world.note() == 1)
 
 
-async def test_a_rule_may_accept_partial_answers(tmp_path: Path, world: World) -> None:
+async def test_a_rule_may_accept_partial_answers(tmp_path: Path, world: LossyEngine) -> None:
     world.cluster.create(eager())
     async with serving(tmp_path, world, "  onWarnings: accept\n") as adapter:
         await happens(lambda: world.note() == 10)
@@ -154,7 +156,7 @@ async def test_a_rule_may_accept_partial_answers(tmp_path: Path, world: World) -
 
 @pytest.mark.parametrize("how", PARTIAL.values(), ids=PARTIAL)
 async def test_the_api_answers_the_last_whole_answer_and_then_none(
-    tmp_path: Path, world: World, how: dict[str, Any]
+    tmp_path: Path, world: LossyEngine, how: dict[str, Any]
 ) -> None:
     async with serving(tmp_path, world) as adapter:
         await adapter.wait_for(PATH, lambda answer: answer.status == 200)

@@ -22,7 +22,7 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.scenarios.test_run_scaler import QUEUE
-from tests.scenarios.test_scale import CLOCK, ROOT, World, autoscaler
+from tests.scenarios.test_scale import CLOCK, ROOT, ScaledCluster, autoscaler
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.thorough, pytest.mark.timeout(180)]
@@ -51,14 +51,14 @@ class FastClock:
 
 
 @contextlib.asynccontextmanager
-async def moving_world(clock: FastClock) -> AsyncIterator[World]:
+async def moving_world(clock: FastClock) -> AsyncIterator[ScaledCluster]:
     """Return a world with a queue that swings and bursts until the block ends."""
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(now=clock.wall, bookmark_interval=30 / SPEED))
-        made: list[World] = []
+        made: list[ScaledCluster] = []
         known = SeriesSet([Series("queue_depth", {}, lambda _: made[0].queue)], interval=0.5)
         prometheus = await stack.enter_async_context(Prometheus(known, now=clock.wall))
-        made.append(World(cluster, prometheus, 0))
+        made.append(ScaledCluster(cluster, prometheus, 0))
         definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
         for document in yaml.safe_load_all(definition.read_text()):
             cluster.create(document)

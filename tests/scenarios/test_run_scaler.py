@@ -6,23 +6,22 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
 from cryptography import x509
 
-from adapter.compose import app
 from adapter.compose.scaler import LISTED_SECONDS
-from adapter.config.options import SERVE
 from adapter.errors import InputError
-from adapter.server.http.endpoints import LocalPages
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
+from tests.scenarios.test_scale import SCRAPED, ScaledCluster, autoscaler, happens, world
+from tests.support import scaler
 from tests.support.adapter import admit, running
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
+from tests.support.scaler import RunningScaler
+from tests.support.tools import free_port
 
 __all__ = ["world"]
 
@@ -45,69 +44,17 @@ resourceRules:
 """
 
 
-class Running:
-    """A scaler at work."""
-
-    def __init__(self, session: aiohttp.ClientSession, port: int, stop: asyncio.Event) -> None:
-        self.session = session
-        self.port = port
-        self.stop = stop
-
-    async def get(self, path: str) -> tuple[int, Any]:
-        async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
-            is_json = response.content_type == "application/json"
-            return response.status, await response.json() if is_json else await response.text()
-
-    async def metrics(self) -> str:
-        _, text = await self.get("/metrics")
-        return str(text)
-
-    async def says(self, words: str) -> None:
-        """Wait until its metrics hold a line."""
-        async with limited(30):
-            while words not in await self.metrics():  # noqa: ASYNC110 - another page announces nothing
-                await asyncio.sleep(0.05)
-
-    async def says_of(self, autoscaler: str, words: str) -> None:
-        """Wait until what it shows of an autoscaler holds them."""
-        async with limited(30):
-            while words not in str(await self.get(f"/debug/fastpath/autoscalers/{autoscaler}")):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.05)
-
-
 @contextlib.asynccontextmanager
-async def scaler(
-    tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED
-) -> AsyncIterator[Running]:
-    (tmp_path / "rules.yaml").write_text(rules.replace("PORT", str(world.port)))
-    options, _ = SERVE.parse(
-        [
-            f"--config={tmp_path / 'rules.yaml'}",
-            f"--lister-kubeconfig={world.cluster.kubeconfig(tmp_path / 'kubeconfig')}",
-            f"--prometheus-url={world.prometheus.url}",
-            "--local-address=127.0.0.1:0",
-            "--metrics-relist-interval=5s",
-            "--metrics-max-age=60s",
-            "--scrape-pod-cidrs=127.0.0.0/8",
-            *arguments,
-        ]
-    )
-    stop = asyncio.Event()
-    listening: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
-    run = asyncio.create_task(
-        app.run_scaler(options, "test", stop, started=listening.set_result), name="scaler"
-    )
-    try:
-        first: list[asyncio.Future[Any]] = [run, listening]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            await run  # says why it did not start
-        async with aiohttp.ClientSession() as session:
-            yield Running(session, listening.result().port, stop)
-    finally:
-        stop.set()
-        await asyncio.gather(run, return_exceptions=True)
-    assert run.exception() is None
+async def scaling(
+    tmp_path: Path, world: ScaledCluster, *arguments: str, rules: str = SCRAPED
+) -> AsyncIterator[RunningScaler]:
+    kubeconfig = world.cluster.kubeconfig(tmp_path / "kubeconfig")
+    rules = rules.replace("PORT", str(world.port))
+    flags = ("--metrics-relist-interval=5s", "--metrics-max-age=60s", "--scrape-pod-cidrs=127.0.0.0/8")
+    async with scaler.running(
+        tmp_path, rules, world.prometheus.url, kubeconfig, *flags, *arguments
+    ) as running:
+        yield running
 
 
 def write(folder: Path, *documents: Any) -> None:
@@ -116,14 +63,14 @@ def write(folder: Path, *documents: Any) -> None:
 
 
 async def test_files_that_change_and_break(
-    tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, world: ScaledCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     folder = tmp_path / "autoscalers"
     elsewhere = autoscaler() | {"metadata": {"name": "web", "namespace": "elsewhere"}}
     write(folder, autoscaler(metrics=[QUEUE]))
     world.queue = 60.0
-    async with scaler(tmp_path, world, f"--autoscalers={folder}", "--shard=1/1") as running:
+    async with scaling(tmp_path, world, f"--autoscalers={folder}", "--shard=1/1") as running:
         await happens(lambda: world.replicas() == 6)
         status, text = await running.get("/readyz?verbose")
         assert (status, "caches-synced" in text) == (200, True)
@@ -139,88 +86,100 @@ async def test_files_that_change_and_break(
         await happens(lambda: world.replicas() == 8)
 
         (folder / "web.yaml").unlink()
-        await running.says("fastpath_scaler_autoscalers 0.0")
+        await running.shows("fastpath_scaler_autoscalers 0.0")
         status, _ = await running.get("/debug/fastpath/autoscalers/default/web")
         assert status == 404
     assert world.events() == set()
 
 
-async def test_a_file_stands_back_for_an_object_on_its_target(tmp_path: Path, world: World) -> None:
+async def test_a_file_stands_back_for_an_object_on_its_target(tmp_path: Path, world: ScaledCluster) -> None:
     folder = tmp_path / "autoscalers"
     write(folder, autoscaler(metrics=[QUEUE]))
     world.cluster.create(autoscaler(metrics=[QUEUE]))  # another scaler's
     world.queue = 60.0
-    async with scaler(tmp_path, world, f"--autoscalers={folder}") as running:
-        await running.says_of("default/web", "ForeignAutoscaler")
+    async with scaling(tmp_path, world, f"--autoscalers={folder}") as running:
+        await running.shows("ForeignAutoscaler", "/debug/fastpath/autoscalers/default/web")
         assert world.replicas() == 2
         world.cluster.delete("fpa", "web", "default")
         await happens(lambda: world.replicas() == 6)
 
 
-async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: World) -> None:
+async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: ScaledCluster) -> None:
     folder = tmp_path / "autoscalers"
     write(folder, autoscaler(maxReplicas=0))
     with pytest.raises(InputError, match="maxReplicas"):
-        async with scaler(tmp_path, world, f"--autoscalers={folder}"):
+        async with scaling(tmp_path, world, f"--autoscalers={folder}"):
             pass
 
 
 async def test_objects_come_change_break_and_go(
-    tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, world: ScaledCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.cluster.create(deployment("api", "default", 2))
-    async with scaler(tmp_path, world, "--leader-elect=false") as running:
-        await running.says("fastpath_scaler_autoscalers 0.0")
+    async with scaling(tmp_path, world, "--leader-elect=false") as running:
+        await running.shows("fastpath_scaler_autoscalers 0.0")
         world.cluster.create(autoscaler())
         world.load = 25.0
         await happens(lambda: world.replicas() == 5)
-        await running.says("fastpath_scrape_targets 5.0")
+        await running.shows("fastpath_scrape_targets 5.0")
 
         other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
         world.cluster.patch("FastPathAutoscaler", "web", {"spec": {"scaleTargetRef": other}}, "default")
         await happens(lambda: world.replicas("api") > 2)
-        await running.says("fastpath_scaler_autoscalers 1.0")
+        await running.shows("fastpath_scaler_autoscalers 1.0")
 
         world.cluster.delete("FastPathAutoscaler", "web", "default")
-        await running.says("fastpath_scaler_autoscalers 0.0")
-        await running.says("fastpath_scrape_targets 0.0")
+        await running.shows("fastpath_scaler_autoscalers 0.0")
+        await running.shows("fastpath_scrape_targets 0.0")
 
 
+NATIVE = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "second", "namespace": "default"},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("second", [autoscaler("second"), NATIVE], ids=["of ours", "native"])
 async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(
-    tmp_path: Path, world: World
+    tmp_path: Path, world: ScaledCluster, second: dict[str, Any]
 ) -> None:
     world.cluster.create(autoscaler())
-    world.cluster.create(autoscaler("second"))
+    world.cluster.create(second)
     world.load = 25.0
-    async with scaler(tmp_path, world):
+    async with scaling(tmp_path, world):
         await happens(lambda: world.conditions().get("AbleToScale") == ("False", "ForeignAutoscaler"))
         assert world.replicas() == 2
-        world.cluster.delete("FastPathAutoscaler", "second", "default")
+        world.cluster.delete(second["kind"], "second", "default")
         await happens(lambda: world.replicas() == 5)
 
 
-async def test_a_refused_status_is_reported(tmp_path: Path, world: World) -> None:
+async def test_a_refused_status_is_reported(tmp_path: Path, world: ScaledCluster) -> None:
     world.cluster.faults.forbid("patch", "fastpathautoscalers/status")
     world.cluster.create(autoscaler())
-    async with scaler(tmp_path, world):
+    async with scaling(tmp_path, world):
         await happens(lambda: "FailedUpdateStatus" in world.events())
 
 
-async def test_cpu_of_running_pods_by_rules_of_ours(tmp_path: Path, world: World) -> None:
+async def test_cpu_of_running_pods_by_rules_of_ours(tmp_path: Path, world: ScaledCluster) -> None:
     """Pods come from the scaler's own watch: there is no other in this process."""
     world.cluster.create(autoscaler(metrics=[CPU]))
-    async with scaler(tmp_path, world, rules=SCRAPED + USAGES):
+    async with scaling(tmp_path, world, rules=SCRAPED + USAGES):
         await happens(lambda: world.conditions().get("ScalingActive", ("", ""))[0] == "False")
         condition = next(each for each in world.status()["conditions"] if each["type"] == "ScalingActive")
         assert condition["reason"] == "FailedGetResourceMetric"
 
 
-async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: World) -> None:
+async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: ScaledCluster) -> None:
     """A slow API server delays the end of the scaler; the process is not ready from the beginning of that."""
     folder = tmp_path / "autoscalers"
     write(folder, autoscaler(metrics=[QUEUE]))
     world.queue = 60.0
-    async with scaler(tmp_path, world, f"--autoscalers={folder}") as running:
+    async with scaling(tmp_path, world, f"--autoscalers={folder}") as running:
         await happens(lambda: world.replicas() == 6)
         assert (await running.get("/readyz"))[0] == 200
         world.cluster.delay(3.0, "*", "leases")
@@ -232,11 +191,11 @@ async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: Worl
         assert (status, "[-]shutdown failed" in text) == (500, True)
 
 
-async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: World) -> None:
+async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: ScaledCluster) -> None:
     port = free_port()
-    async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
-        await running.says("leader_election_master_status")
-        probes = Running(running.session, port, running.stop)
+    async with scaling(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
+        await running.shows("leader_election_master_status")
+        probes = running.at(port)
         async with limited(30):
             while (await probes.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - readiness announces nothing
                 await asyncio.sleep(0.05)
@@ -245,16 +204,18 @@ async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: World)
             assert (await probes.get(path))[0] == 404
 
 
-async def test_probes_say_what_is_not_synced(tmp_path: Path, world: World) -> None:
+async def test_probes_say_what_is_not_synced(tmp_path: Path, world: ScaledCluster) -> None:
     world.cluster.faults.forbid("list", "pods")
     port = free_port()
-    async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
-        status, text = await Running(running.session, port, running.stop).get("/readyz")
+    async with scaling(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
+        status, text = await running.at(port).get("/readyz")
         assert status == 500
         assert "[-]caches-synced failed" in text
 
 
-async def test_a_server_whose_scaler_never_listed_a_kind_is_not_ready(tmp_path: Path, world: World) -> None:
+async def test_a_server_whose_scaler_never_listed_a_kind_is_not_ready(
+    tmp_path: Path, world: ScaledCluster
+) -> None:
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
     world.cluster.forbid("list", "horizontalpodautoscalers")
     clock, flags = ShiftedClock(), ("--scaler", "--local-address=")
@@ -267,7 +228,9 @@ async def test_a_server_whose_scaler_never_listed_a_kind_is_not_ready(tmp_path: 
         await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
 
 
-async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path: Path, world: World) -> None:
+async def test_metrics_over_the_network_are_for_callers_with_the_right(
+    tmp_path: Path, world: ScaledCluster
+) -> None:
     world.cluster.create(autoscaler())
     admit(world.cluster)
     world.cluster.reviews.access = lambda spec: AccessReviewVerdict(
@@ -280,8 +243,8 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
         "--authentication-skip-lookup",
         "--authorization-webhook-cache-unauthorized-ttl=0s",
     ]
-    async with scaler(tmp_path, world, *arguments) as running:
-        await running.says("fastpath_scaler_autoscalers 1.0")
+    async with scaling(tmp_path, world, *arguments) as running:
+        await running.shows("fastpath_scaler_autoscalers 1.0")
 
         async def get(path: str, token: str = "") -> tuple[int, str]:
             headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -6,7 +6,6 @@ Nothing here asserts how long it takes; the benchmarks do.
 import asyncio
 import contextlib
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support.processor import limited
+from tests.support.tools import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
@@ -44,14 +44,7 @@ externalRules:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.1.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class World:
+class ScaledCluster:
     """A cluster whose pods show a load that a test sets, each at an address of its own."""
 
     def __init__(self, cluster: Cluster, prometheus: Prometheus, port: int) -> None:
@@ -79,11 +72,11 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    port = free_port()
+async def world() -> AsyncIterator[ScaledCluster]:
+    port = free_port("127.0.1.1")
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(now=CLOCK.wall))
-        made: list[World] = []
+        made: list[ScaledCluster] = []
         shown = SeriesSet([Series("load", {}, lambda _: made[0].load)])
         for number in range(1, PODS + 1):
             await stack.enter_async_context(Exporter(shown, CLOCK.wall, port=port, host=f"127.0.1.{number}"))
@@ -95,7 +88,7 @@ async def world() -> AsyncIterator[World]:
             interval=0.5,
         )
         prometheus = await stack.enter_async_context(Prometheus(known, now=CLOCK.wall))
-        made.append(World(cluster, prometheus, port))
+        made.append(ScaledCluster(cluster, prometheus, port))
         definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
         for document in yaml.safe_load_all(definition.read_text()):
             cluster.create(document)
@@ -137,7 +130,7 @@ def autoscaler(name: str = "web", **spec: Any) -> dict[str, Any]:
     }
 
 
-class Process:
+class FastpathProcess:
     """A `fastpath` process."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
@@ -163,8 +156,8 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def scaling(
-    tmp_path: Path, world: World, *arguments: str, pod: str = "scaler-0"
-) -> AsyncIterator[Process]:
+    tmp_path: Path, world: ScaledCluster, *arguments: str, pod: str = "scaler-0"
+) -> AsyncIterator[FastpathProcess]:
     """Run `fastpath scale` on a world."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(SCRAPED.replace("PORT", str(world.port)))
@@ -190,7 +183,7 @@ async def scaling(
         sys.executable, "-m", "adapter", "scale", *flags, stdout=log, stderr=log, env=environment
     )
     try:
-        yield Process(process, port)
+        yield FastpathProcess(process, port)
     except BaseException:
         sys.stderr.write((tmp_path / f"{pod}.log").read_text())
         raise
@@ -205,7 +198,7 @@ async def happens(condition: Callable[[], object]) -> None:
     await until(condition, WAIT)
 
 
-async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: World) -> None:
+async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: ScaledCluster) -> None:
     world.cluster.create(autoscaler())
     async with scaling(tmp_path, world) as process:
         await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
@@ -234,63 +227,3 @@ async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: World) -> 
         assert await process.stop() == 0
     # the lease is given back, so that the next one need not wait
     assert world.cluster.get("Lease", "fastpath-scaler", "default")["spec"]["holderIdentity"] in {"", None}
-
-
-async def test_a_follower_says_who_leads_and_takes_over(tmp_path: Path, world: World) -> None:
-    world.cluster.create(autoscaler())
-    (tmp_path / "two").mkdir()
-    async with scaling(tmp_path, world, pod="first") as first:
-        await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
-        async with scaling(tmp_path / "two", world, pod="second") as second:
-            status, shown = await second.get("/debug/fastpath/autoscalers/default/web")
-            while shown["details"]["leader"] != "first":
-                await asyncio.sleep(0.1)
-                status, shown = await second.get("/debug/fastpath/autoscalers/default/web")
-            assert status == 503
-            assert "first" in shown["message"]
-
-            assert await first.stop() == 0
-            world.load = 25.0
-            await happens(lambda: world.replicas() == 5)
-            status, _ = await second.get("/debug/fastpath/autoscalers/default/web")
-            assert status == 200
-
-
-async def test_an_hpa_on_the_target_is_left_alone(tmp_path: Path, world: World) -> None:
-    world.cluster.create(autoscaler())
-    native = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "native", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 3,
-        },
-    }
-    world.cluster.create(native)
-    world.load = 25.0
-    async with scaling(tmp_path, world):
-        await happens(lambda: world.conditions().get("AbleToScale") == ("False", "ForeignAutoscaler"))
-        assert world.replicas() == 2
-
-        world.cluster.delete("HorizontalPodAutoscaler", "native", "default")
-        await happens(lambda: world.replicas() == 5)
-
-
-async def test_autoscalers_in_files(tmp_path: Path, world: World) -> None:
-    folder = tmp_path / "autoscalers"
-    folder.mkdir()
-    external = {
-        "type": "External",
-        "external": {
-            "metric": {"name": "queue_depth"},
-            "target": {"type": "AverageValue", "averageValue": "10"},
-        },
-    }
-    (folder / "web.yaml").write_text(yaml.safe_dump(autoscaler(metrics=[external])))
-    world.queue = 60.0
-    async with scaling(tmp_path, world, f"--autoscalers={folder}"):
-        await happens(lambda: world.replicas() == 6)
-
-        (folder / "web.yaml").write_text(yaml.safe_dump(autoscaler(metrics=[external], maxReplicas=4)))
-        await happens(lambda: world.replicas() == 4)

@@ -3,7 +3,6 @@
 The requests of both are recorded and held against the rendered roles.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,23 +10,19 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from adapter.compose import app
-from adapter.config.options import SERVE
-from adapter.server.http.endpoints import LocalPages
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.scenarios.test_scale import free_port
 from tests.support import adapter as support
 from tests.support import boosting, rendered
 from tests.support.adapter import RunningAdapter
-from tests.support.boosting import FLAGS, HOME, LIMITS, NAMESPACE, Workload, World
+from tests.support.boosting import BOOSTED, FLAGS, HOME, LIMITS, NAMESPACE, OWN, World
 from tests.support.rendered import MANIFESTS, Rights, Want
+from tests.support.tools import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT = 40.0
 USERS = {"token-of-the-scaler": "fastpath-scaler", "token-of-the-server": "fastpath"}
-BOOSTED, OWN = "boosted", "own"
 FLOOR = (
     f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/"
     f"fastpath_replicas?labelSelector=autoscaler%3D{BOOSTED}"
@@ -35,49 +30,21 @@ FLOOR = (
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setenv("POD_NAMESPACE", HOME)
-    async with boosting.running() as made:
-        support.admit(made.cluster)
-        made.cluster.tokens = dict(USERS)
-        yield made
+def world(shop: World) -> World:
+    shop.cluster.tokens = dict(USERS)
+    return shop
 
 
-def kubeconfig(cluster: Cluster, directory: Path, user: str) -> str:
+def kubeconfig(cluster: Cluster, directory: Path, user: str) -> Path:
     (token,) = (token for token, name in USERS.items() if name == user)
-    return f"--lister-kubeconfig={cluster.kubeconfig(directory / user, token)}"
-
-
-@contextlib.asynccontextmanager
-async def scaling(world: World, directory: Path) -> AsyncIterator[None]:
-    """Run the scaler, as the container of its Deployment does."""
-    (directory / "rules.yaml").write_text(world.rules)
-    arguments = [
-        f"--config={directory / 'rules.yaml'}",
-        f"--prometheus-url={world.prometheus.url}",
-        kubeconfig(world.cluster, directory, "fastpath-scaler"),
-        "--local-address=127.0.0.1:0",
-        *FLAGS,
-    ]
-    options, _ = SERVE.parse(arguments)
-    stop = asyncio.Event()
-    started: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
-    run = asyncio.create_task(
-        app.run_scaler(options, "test", stop, started=started.set_result), name="scaler"
-    )
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.gather(run, return_exceptions=True)
-    assert run.exception() is None
+    return cluster.kubeconfig(directory / user, token)
 
 
 @contextlib.asynccontextmanager
 async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter]:
     """Run the metrics APIs, as the container of theirs does."""
     (directory / "rules.yaml").write_text(world.rules)
-    account = kubeconfig(world.cluster, directory, "fastpath")
+    account = f"--lister-kubeconfig={kubeconfig(world.cluster, directory, 'fastpath')}"
     port = free_port()
     arguments = (account, "--serve-floors", f"--health-probe-bind-address=127.0.0.1:{port}")
     async with support.running(directory, world.cluster, world.prometheus.url, *FLAGS, *arguments) as adapter:
@@ -87,17 +54,6 @@ async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter
         ):
             assert response.status == 200, "probes may have a port of their own here too"
         yield adapter
-
-
-def own(workload: Workload) -> boosting.Document:
-    """Return a FastPathAutoscaler with the spec that a workload's HorizontalPodAutoscaler would have."""
-    document = workload.autoscaler()
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": workload.name, "namespace": NAMESPACE},
-        "spec": document["spec"],
-    }
 
 
 def wants(world: World, user: str) -> Iterator[Want]:
@@ -115,16 +71,13 @@ def wants(world: World, user: str) -> Iterator[Want]:
 
 
 async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world: World) -> None:
-    boosted = Workload(BOOSTED, "external-average", boosting.step())
-    plain = Workload(OWN, "external-average", boosting.step(), way="")
-    world.add([boosted])
-    world.add([plain], autoscaled=False)
-    world.cluster.create(own(plain))
-    folders = [tmp_path / name for name in ("leader", "standby", "server")]
-    for folder in folders:
-        folder.mkdir()
-    leader, standby, server = folders
-    async with scaling(world, leader), scaling(world, standby), serving(world, server) as adapter:
+    world.add_pair()
+    account = kubeconfig(world.cluster, tmp_path, "fastpath-scaler")
+    async with (
+        boosting.scaling(world, tmp_path / "leader", account),
+        boosting.scaling(world, tmp_path / "standby", account),
+        serving(world, tmp_path) as adapter,
+    ):
         at_rest = await adapter.wait_for(FLOOR, lambda answer: answer.status == 200)
         assert at_rest.body["items"][0]["value"] == "0"
         path = (

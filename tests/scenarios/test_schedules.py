@@ -1,70 +1,28 @@
 """Schedules on a running scaler: a window from its begin to its end, and what their status says meanwhile."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adapter.compose import app
-from adapter.config.options import SERVE
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.shards import Shard
-from adapter.server.http.endpoints import LocalPages
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
-from tests.support import adapter as support
 from tests.support import boosting
-from tests.support.boosting import CLOCK, FLAGS, HOME, LIMITS, NAMESPACE, Workload, World
+from tests.support.boosting import BOOSTED, CLOCK, HOME, LIMITS, NAMESPACE, OWN, Workload, World
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT = 40.0
-BOOSTED, OWN = "boosted", "own"
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setenv("POD_NAMESPACE", HOME)
-    async with boosting.running() as made:
-        support.admit(made.cluster)
-        made.cluster.create(FASTPATH_SCHEDULES)
-        yield made
-
-
-@contextlib.asynccontextmanager
-async def scaling(world: World, directory: Path) -> AsyncIterator[None]:
-    (directory / "rules.yaml").write_text(world.rules)
-    arguments = [
-        f"--config={directory / 'rules.yaml'}",
-        f"--prometheus-url={world.prometheus.url}",
-        f"--lister-kubeconfig={world.cluster.kubeconfig(directory / 'kubeconfig')}",
-        "--local-address=127.0.0.1:0",
-        *FLAGS,
-    ]
-    options, _ = SERVE.parse(arguments)
-    stop = asyncio.Event()
-    started: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
-    run = asyncio.create_task(app.run_scaler(options, "test", stop, started=started.set_result), name="scale")
-    try:
-        await started
-        yield
-    finally:
-        stop.set()
-        await run
-
-
-def own(workload: Workload) -> dict[str, Any]:
-    """Return a FastPathAutoscaler with the spec that a workload's HorizontalPodAutoscaler would have."""
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": workload.name, "namespace": NAMESPACE},
-        "spec": workload.autoscaler()["spec"],
-    }
+def world(shop: World) -> World:
+    shop.cluster.create(FASTPATH_SCHEDULES)
+    return shop
 
 
 def schedule(begin: datetime, end: datetime, least: int, **spec: Any) -> dict[str, Any]:
@@ -106,14 +64,10 @@ def published(world: World) -> int:
 
 
 async def test_a_window_from_its_begin_to_its_end(tmp_path: Path, world: World) -> None:
-    boosted = Workload(BOOSTED, "external-average", boosting.step())
-    plain = Workload(OWN, "external-average", boosting.step(), way="")
-    world.add([boosted])
-    world.add([plain], autoscaled=False)
-    world.cluster.create(own(plain))
+    world.add_pair()
     begin, end = now() + timedelta(seconds=6), now() + timedelta(seconds=16)
     world.cluster.create(schedule(begin, end, 8))
-    async with scaling(world, tmp_path):
+    async with boosting.scaling(world, tmp_path):
         await until(lambda: applied(world) == ("True", "Applied"), WAIT)
         ahead = {"time": f"{begin:%Y-%m-%dT%H:%M:%SZ}", "window": "sale", "edge": "begin"}
         assert status(world)["nextBoundary"] == ahead
@@ -137,7 +91,7 @@ async def test_a_window_from_its_begin_to_its_end(tmp_path: Path, world: World) 
 async def test_what_keeps_a_schedule_from_acting(tmp_path: Path, world: World) -> None:
     world.add([Workload(BOOSTED, "external-average", boosting.step(), way="")])
     world.cluster.create(schedule(now(), now() + timedelta(hours=1), 8, ready="ByStart"))
-    async with scaling(world, tmp_path):
+    async with boosting.scaling(world, tmp_path):
         await until(lambda: len(status(world).get("targets", ())) == 2, WAIT)
         assert applied(world) == ("False", "NotBoosted")
         hpa, missing = status(world)["targets"]
@@ -145,9 +99,7 @@ async def test_what_keeps_a_schedule_from_acting(tmp_path: Path, world: World) -
         assert hpa["message"] == "it has no annotation fastpath.io/mode: boost"
         assert missing["message"] == f"there is no FastPathAutoscaler {NAMESPACE}/{OWN}"
 
-        plain = Workload(OWN, "external-average", boosting.step(), way="")
-        world.add([plain], autoscaled=False)
-        world.cluster.create(own(plain))
+        world.add_own()
         await until(lambda: world.replicas(OWN) == 8, WAIT)
         await until(lambda: status(world)["targets"][1]["applied"], WAIT)
 

@@ -186,26 +186,6 @@ async def test_external_selectors(
         assert {item["metricLabels"].get("queue", ""): item["value"] for item in answer["items"]} == depths
 
 
-async def test_a_changed_file_takes_effect_and_a_faulty_one_does_not(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
-) -> None:
-    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
-        assert (await adapter.pods("shop", "load")).status == 200
-        _rewrite(rules, RULES.replace("seriesFilters", "x").replace("metricsQuery", "metricsQeury", 1))
-        refused = await adapter.wait_for("/readyz?verbose", lambda answer: "[-]config-reload" in answer.body)
-        assert refused.status == 200  # said, and never a reason to be unready
-        assert (await adapter.pods("shop", "load")).values == {"web-0": "10", "web-1": "20", "web-2": "30"}
-        assert (await adapter.metric_lines("fastpath_config_reloads_total"))[
-            'fastpath_config_reloads_total{outcome="refused"}'
-        ] == 1
-        renamed = RULES.replace("- seriesQuery: 'load", "- name: {as: pressure}\n  seriesQuery: 'load")
-        _rewrite(rules, renamed)
-        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-1/pressure"
-        assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).values == {"web-1": "20"}
-        assert (await adapter.pods("shop", "load")).status == 404
-        assert "[+]config-reload ok" in (await adapter.get("/readyz?verbose")).body
-
-
 async def test_the_last_rule_of_a_group_may_go_and_the_group_stays(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
 ) -> None:
@@ -266,22 +246,3 @@ async def test_prometheus_dies_and_comes_back_under_load(
             await asyncio.gather(*askers)
     assert {answer.status for answer in seen} == {200, 500}
     assert all(answer.values == right for answer in seen if answer.status == 200)
-
-
-async def test_the_watch_is_cut_under_load(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
-) -> None:
-    """Reads go on from the cache; pods that come and go meanwhile are there when the watch is back."""
-    right = {"web-0": "10", "web-1": "20", "web-2": "30"}
-    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
-        assert (await adapter.pods("shop", "load", "app=web")).values == right
-        await cluster.down()
-        for _ in range(20):
-            assert (await adapter.pods("shop", "load", "app=web")).values == right
-        await adapter.wait_for("/readyz?verbose", lambda answer: "[-]objects failed" in answer.body)
-        await cluster.up()
-        cluster.compact()
-        cluster.delete("Pod", "web-1", "shop")
-        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb"
-        await adapter.wait_for(path, lambda answer: answer.values == {"web-0": "10", "web-2": "30"})
-        await adapter.wait_for("/readyz?verbose", lambda answer: "[+]objects ok" in answer.body)

@@ -7,8 +7,17 @@ import pytest
 import yaml
 
 from fastpath_tools import explain
-from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, free_port, happens, scaling, world
+from tests.scenarios.test_scale import (
+    SCRAPED,
+    FastpathProcess,
+    ScaledCluster,
+    autoscaler,
+    happens,
+    scaling,
+    world,
+)
 from tests.support.adapter import running
+from tests.support.tools import free_port
 from tests.support.waiting import until
 
 __all__ = ["world"]
@@ -16,7 +25,7 @@ __all__ = ["world"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
 
-async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> None:
+async def test_one_process_answers_and_scales(tmp_path: Path, world: ScaledCluster) -> None:
     world.cluster.create(autoscaler())
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
     local = f"127.0.0.1:{free_port()}"
@@ -41,7 +50,7 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
 
 @pytest.mark.parametrize("shard", ["1/1", "1/2", "2/2"])
 async def test_who_does_not_lead_answers_from_scrapes_of_its_own(
-    tmp_path: Path, world: World, shard: str
+    tmp_path: Path, world: ScaledCluster, shard: str
 ) -> None:
     """Prometheus knows nothing of these pods; nor does it matter whose shard the autoscaler is in."""
     world.cluster.create(autoscaler())
@@ -83,7 +92,7 @@ resourceRules:
 """
 
 
-def requests_for_pods(world: World) -> dict[str, int]:
+def requests_for_pods(world: ScaledCluster) -> dict[str, int]:
     """Return how often all pods were listed and watched."""
     verbs = [each.verb for each in world.cluster.requests if (each.resource, each.namespace) == ("pods", "")]
     return {verb: verbs.count(verb) for verb in ("list", "watch")}
@@ -97,7 +106,7 @@ def requests_for_pods(world: World) -> dict[str, int]:
     ],
 )
 async def test_all_pods_are_watched_as_rarely_as_can_be(
-    tmp_path: Path, world: World, arguments: list[str], expected: int
+    tmp_path: Path, world: ScaledCluster, arguments: list[str], expected: int
 ) -> None:
     world.cluster.create(autoscaler())
     world.cluster.create(
@@ -125,7 +134,7 @@ async def test_all_pods_are_watched_as_rarely_as_can_be(
         assert requests_for_pods(world) == {"list": expected, "watch": expected}
 
 
-async def until_leading(leader: Process) -> None:
+async def until_leading(leader: FastpathProcess) -> None:
     status = 503
     while status == 503:
         status, _ = await leader.get("/debug/fastpath/autoscalers/default/web")

@@ -14,6 +14,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,14 +32,17 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus import series as exporter
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
-from tests.support import crd
+from tests.support import crd, scaler
 from tests.support.processor import limited
+from tests.support.scaler import RunningScaler
 from tests.support.scalewrites import Audit, Place, follow
 
 CLOCK = SystemClock()
 NAMESPACE = "shop"
 HOME = "fastpath"
 """The namespace of Fastpath itself."""
+BOOSTED, OWN = "boosted", "own"
+"""Names of the two workloads of `add_pair`."""
 PERIOD = 1.0
 """Of the native controller."""
 HOLD = 3.0
@@ -242,6 +246,16 @@ class Workload:
         return made
 
 
+def own(workload: Workload) -> Document:
+    """Return a FastPathAutoscaler with the spec that a workload's HorizontalPodAutoscaler would have."""
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": workload.name, "namespace": NAMESPACE},
+        "spec": workload.autoscaler()["spec"],
+    }
+
+
 def handshake(name: str, way: str) -> Document:
     """Return the metric by which an autoscaler reads its floor."""
     plain: Document = msgspec.to_builtins(model.handshake(name, way), enc_hook=encode_scalar)
@@ -408,6 +422,19 @@ class World(Loads):
             for document in each.objects(autoscaled=autoscaled):
                 self.cluster.create(document)
 
+    def add_own(self, **spec: Any) -> None:
+        """Add the workload OWN with a FastPathAutoscaler."""
+        workload = Workload(OWN, "external-average", step(), way="")
+        self.add([workload], autoscaled=False)
+        document = own(workload)
+        document["spec"] |= spec
+        self.cluster.create(document)
+
+    def add_pair(self) -> None:
+        """Add the workload BOOSTED with a boosted HPA, and OWN with a FastPathAutoscaler."""
+        self.add([Workload(BOOSTED, "external-average", step())])
+        self.add_own()
+
     def replicas(self, name: str) -> int:
         """Return what the Deployment is told to have."""
         count: int = self.cluster.get("Deployment", name, NAMESPACE)["spec"]["replicas"]
@@ -416,6 +443,15 @@ class World(Loads):
     def hpa(self, name: str) -> Document:
         found: Document = self.cluster.get("HorizontalPodAutoscaler", name, NAMESPACE)
         return found
+
+    def is_active(self, name: str) -> bool:
+        """Tell whether the native controller reads the metrics of an autoscaler."""
+        conditions = self.hpa(name).get("status", {}).get("conditions", ())
+        return any((each["type"], each["status"]) == ("ScalingActive", "True") for each in conditions)
+
+    def is_right(self, name: str) -> bool:
+        """Tell whether a count is within tolerance of what the load needs."""
+        return abs(self.load(name) / UNIT / self.replicas(name) - 1) <= 0.1
 
     def floor(self, name: str) -> int:
         """Return the floor that is published for a workload now."""
@@ -487,6 +523,15 @@ async def running(startup: float | Callable[[], float] = _STARTUP) -> AsyncItera
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
+
+
+def scaling(
+    world: World, directory: Path, kubeconfig: Path | None = None
+) -> contextlib.AbstractAsyncContextManager[RunningScaler]:
+    """Run a scaler in this process, in a folder that is made if need be."""
+    directory.mkdir(exist_ok=True)
+    account = kubeconfig or world.cluster.kubeconfig(directory / "kubeconfig")
+    return scaler.running(directory, world.rules, world.prometheus.url, account, *FLAGS)
 
 
 def _listen(hosts: Sequence[str]) -> list[socket.socket]:

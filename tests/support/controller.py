@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import Reading, Settings, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import Followers
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -33,9 +33,15 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
-from tests.support.scaling import NOW, pods
+from tests.support.scaling import NOW, external_metric, pods
 
 LIVE = Settings(scale_to_zero=True, strict=True)
+QUEUE = [external_metric(averageValue="1")]
+
+
+def wanted(count: int) -> ExternalReading:
+    """Return the reading of QUEUE that asks for a count."""
+    return ExternalReading([count * 1000])
 
 
 class HandClock:
@@ -303,6 +309,19 @@ class Bench:
             self.server.set(name, replicas)
             self.pods.pods[f"app={name}"] = pods(replicas)
         self.controller.put(autoscaler)
+
+    def want(self, replicas: int | None) -> None:
+        """Have QUEUE ask for so many replicas, None for no value."""
+        reading = Unavailable("NoMetrics", "none") if replicas is None else wanted(replicas)
+        self.sources.readings["queue"] = reading
+        for source in self.sources.opened:
+            source.reading = reading
+
+    async def begin_with(self, replicas_wanted: int, *, replicas: int = 4, **spec: Any) -> None:
+        """Put an autoscaler whose queue asks for so many replicas, and decide it."""
+        self.want(replicas_wanted)
+        self.put(fpa(QUEUE, **spec), replicas)
+        await self.step()
 
     async def step(self, seconds: float = 0.0) -> None:
         """Let time pass, decide what is due, and let writes end."""

@@ -8,20 +8,33 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.model.autoscaling.floor import Floor, floor_of
+from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor, floor_of
 from adapter.model.autoscaling.shards import WHOLE, Shard
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.configmaps import Line, Store
-from tests.support.election import LoopClock
+from tests.support.configmaps import JSON, Line, Store
+from tests.support.election import WALL, LoopClock
 from tests.support.writing import Gate
 
 NAMESPACE = "fastpath"
 MOST = 1000
 
 
-class Process:
+def entry(uid: str, replicas: int, *, lasts: float = 600.0, since: float = WALL) -> Floor:
+    return Floor("shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7")
+
+
+def config_map(*entries: Floor, name: str = "fastpath-floors") -> JSON:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}},
+        "data": {each.uid: encode_floor(each) for each in entries},
+    }
+
+
+class FloorProcess:
     """A process with its own line to the store and its own view."""
 
     def __init__(self, store: Store) -> None:
@@ -74,7 +87,7 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def watching(*processes: Process) -> AsyncIterator[None]:
+async def watching(*processes: FloorProcess) -> AsyncIterator[None]:
     """Run the views of processes."""
     for each in processes:
         each.begin()
@@ -87,7 +100,7 @@ async def watching(*processes: Process) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def leading(
-    process: Process, gate: Gate | None = None, shard: Shard = WHOLE
+    process: FloorProcess, gate: Gate | None = None, shard: Shard = WHOLE
 ) -> AsyncIterator[FloorWriter]:
     """Run a term from its start to its end."""
     writer = process.open_term(gate or Gate(), shard)
@@ -127,7 +140,7 @@ class Checker:
         """Note that an entry is about to be taken back."""
         self._held.pop(uid, None)
 
-    async def ask(self, process: Process, uid: str) -> None:
+    async def ask(self, process: FloorProcess, uid: str) -> None:
         """Ask a replica; the answer must not be less than a floor that was held during the whole request."""
         before = self._held.get(uid)
         answer = await process.answer(uid)

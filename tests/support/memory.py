@@ -85,7 +85,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class MemoryOfContainer:
     """One container of the manifests: what it runs, and what it is allowed."""
 
     name: str
@@ -105,7 +105,7 @@ class Bound(NamedTuple):
     bytes: float
 
 
-def bounds(process: Process) -> Iterator[Bound]:
+def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
     """Yield everything that may be in memory at the same time."""
     options, load, limits = process.options, process.load, HandlerLimits()
     yield Bound("the process itself", PROCESS)
@@ -158,11 +158,11 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("floors, read and pending", 3 * publisher.LIMIT)
 
 
-def total(process: Process) -> float:
+def total(process: MemoryOfContainer) -> float:
     return sum(bound.bytes for bound in bounds(process))
 
 
-def read_process(name: str, objects: Objects, load: Load) -> Process:
+def read_process(name: str, objects: Objects, load: Load) -> MemoryOfContainer:
     """Return what the only Deployment of some objects runs."""
     container = objects.container
     options, _ = SERVE.parse(container["args"])
@@ -171,7 +171,7 @@ def read_process(name: str, objects: Objects, load: Load) -> Process:
     # these too
     kinds = 1 if alone else _selected_kinds(objects) + (not options.scaler)
     limit = _quantity(container["resources"]["limits"]["memory"])
-    return Process(name, options, not alone, alone or options.scaler, kinds, load, limit)
+    return MemoryOfContainer(name, options, not alone, alone or options.scaler, kinds, load, limit)
 
 
 def _selected_kinds(objects: Objects) -> int:
@@ -189,7 +189,7 @@ def _quantity(text: str) -> int:
 CLUSTER, NAMESPACE = Load(100_000, 2_000), Load(10_000, 200)
 
 
-def processes() -> list[Process]:
+def processes() -> list[MemoryOfContainer]:
     """Return every container that the manifests run."""
     scaler = rendered.render(MANIFESTS / "overlays" / "scaler")
     with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +207,7 @@ def processes() -> list[Process]:
     ]
 
 
-def render_table(found: Sequence[Process]) -> str:
+def render_table(found: Sequence[MemoryOfContainer]) -> str:
     """Return the table of docs/reference/limits.md, in MiB."""
     columns = [{bound.what: bound.bytes for bound in bounds(each)} for each in found]
     rows = list(dict.fromkeys(what for column in columns for what in column))

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import socket
 import ssl
 import sys
 from collections import defaultdict, deque
@@ -28,6 +27,7 @@ from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.listener import Listener
 from tests.support import adapter as support
+from tests.support import tools
 from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
@@ -64,8 +64,8 @@ class Fastpath:
     """A `fastpath serve` process on a world. `start` may be called again after its end."""
 
     def __init__(self, world: World, directory: Path, *arguments: str, pod: str = "fastpath-0") -> None:
-        self.port = _free_port()
-        self.local_port = _free_port()
+        self.port = tools.free_port()
+        self.local_port = tools.free_port()
         self.pod = pod
         self.process: asyncio.subprocess.Process | None = None
         self._file = directory / f"{pod}.log"
@@ -251,10 +251,3 @@ async def controlling(
         kubeconfig, adapter, directory, CLOCK, period=period, settings=SETTINGS, random=dice.random
     ):
         yield
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,7 +8,6 @@ import http.client
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import types
@@ -46,7 +45,7 @@ class PrometheusServer:
         self._directory = directory
         self._flags = tuple(flags)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = tools.free_port()
         directory.mkdir(parents=True, exist_ok=True)
         config = {
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
@@ -112,7 +111,7 @@ class PrometheusServer:
             self._process = None
             if "address already in use" not in self.log():
                 break
-            self.port = _free_port()
+            self.port = tools.free_port()
         pytest.fail(f"Prometheus did not start:\n{self.log()}", pytrace=False)
 
     def stop(self) -> None:
@@ -279,10 +278,3 @@ def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prom
     factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
     yield factory
     factory.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -6,7 +6,6 @@ after the other and are scraped once a second, so samples are from before and af
 
 import random
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, KIND
@@ -70,16 +69,3 @@ def judge(audit: Audit, names: Sequence[str], start: float) -> list[Scaling]:
         )
         for name in names
     ]
-
-
-def summary(scaled: Sequence[Scaling]) -> str:
-    """Return the medians of both ways as text."""
-    texts = []
-    for way in ("boosted", "fast"):
-        found = [each for each in scaled if each.name.startswith(way)]
-        over = sum(each.most > NEEDED for each in found)
-        texts.append(
-            f"{way}: full count after {median(each.full for each in found):.2f} s, "
-            f"{over} of {len(found)} above {NEEDED}, at most {max(each.most for each in found)}"
-        )
-    return "; ".join(texts)

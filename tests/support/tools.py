@@ -1,7 +1,8 @@
-"""Finds the real programs that integration tests start."""
+"""Finds the real programs that integration tests start, and ports for them."""
 
 import os
 import shutil
+import socket
 from typing import NoReturn
 
 import pytest
@@ -23,3 +24,10 @@ def miss(reason: str) -> NoReturn:
     if REQUIRED:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

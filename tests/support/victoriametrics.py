@@ -5,7 +5,6 @@ Its methods block; a test that runs an event loop calls them with `asyncio.to_th
 
 import contextlib
 import http.client
-import socket
 import subprocess
 import time
 import types
@@ -28,7 +27,7 @@ class VictoriaMetricsServer:
         self._program = tools.require("victoria-metrics", "victoria-metrics")
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = tools.free_port()
 
     @property
     def url(self) -> str:
@@ -53,7 +52,7 @@ class VictoriaMetricsServer:
             self.kill()
             if "address already in use" not in self._log():
                 break
-            self.port = _free_port()
+            self.port = tools.free_port()
         pytest.fail(f"VictoriaMetrics did not start:\n{self._log()}", pytrace=False)
 
     def write(self, *samples: remotewrite.Written) -> None:
@@ -104,10 +103,3 @@ def victoriametrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victor
     server.start()
     yield server
     server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

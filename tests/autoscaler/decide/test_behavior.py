@@ -12,7 +12,6 @@ from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, Story, remembered
 
 WIDE = ReplicaLimits(1, 10**6)
-NOTHING = RecommendationList()
 
 
 def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float = 0) -> Rules:

@@ -89,6 +89,14 @@ class Story:
         return "" if found.status == "True" else found.message or ""
 
 
+@pytest.fixture
+def story() -> Story:
+    """An autoscaler whose ten pods all had a value at 0 seconds."""
+    made = Story()
+    made.sync(0, HALF)
+    return made
+
+
 def test_the_pods_that_are_left_do_not_scale_down() -> None:
     story = Story()
     assert story.sync(0, HALF) == 10
@@ -101,24 +109,18 @@ def test_the_pods_that_are_left_do_not_scale_down() -> None:
     assert "5 of 10 Ready pods lack a value" in "\n".join(step.text() for step in story.made.trace)
 
 
-def test_the_message_does_not_change_with_time() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_the_message_does_not_change_with_time(story: Story) -> None:
     story.sync(1, LEFT)
     story.sync(2, LEFT)
     assert story.made is not None
     assert not story.made.status_changed
 
 
-def test_the_pods_that_are_left_may_scale_up() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_the_pods_that_are_left_may_scale_up(story: Story) -> None:
     assert story.sync(1, dict.fromkeys(LEFT, 30_000)) == 15
 
 
-def test_kubernetes_formula_holds_after_the_bound() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_kubernetes_formula_holds_after_the_bound(story: Story) -> None:
     story.sync(1, LEFT)
     assert story.sync(LATE + 0.9, LEFT) == 10
     assert story.sync(LATE + 1, LEFT) == 8
@@ -133,24 +135,18 @@ def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
     assert story.sync(LATE + 300, LEFT) == 8
 
 
-def test_a_raise_after_the_block_is_not_delayed() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_a_raise_after_the_block_is_not_delayed(story: Story) -> None:
     story.sync(1, LEFT)
     assert story.sync(2, dict.fromkeys(HALF, 20_000)) == 20
 
 
-def test_the_values_come_back() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_the_values_come_back(story: Story) -> None:
     story.sync(1, LEFT)
     assert story.sync(2, dict.fromkeys(HALF, IDLE)) == 5
     assert not story.message()
 
 
-def test_each_loss_has_the_whole_bound() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_each_loss_has_the_whole_bound(story: Story) -> None:
     story.sync(1, LEFT)
     story.sync(LATE, HALF)
     assert story.sync(LATE + 1, LEFT) == 10
@@ -158,9 +154,7 @@ def test_each_loss_has_the_whole_bound() -> None:
     assert story.sync(2 * LATE + 1, LEFT) == 8
 
 
-def test_pods_are_lost_one_after_the_other() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_pods_are_lost_one_after_the_other(story: Story) -> None:
     values = dict(HALF)
     for at in range(5):
         del values[f"web-{at}"]
@@ -226,10 +220,8 @@ def test_a_new_pod_of_a_former_name_does_not_block() -> None:
 @pytest.mark.parametrize(
     "reading", [GONE, PodsReading(LEFT, overdue="the answer is partial")], ids=["absent", "overdue"]
 )
-def test_the_bound_begins_at_the_first_whole_reading(reading: Reading) -> None:
+def test_the_bound_begins_at_the_first_whole_reading(reading: Reading, story: Story) -> None:
     """After an outage the values come back one after the other."""
-    story = Story()
-    story.sync(0, HALF)
     for at in range(1, 2 * LATE, 60):
         assert story.sync(at, reading) == 10
     assert story.sync(2 * LATE, LEFT) == 10
@@ -238,9 +230,7 @@ def test_the_bound_begins_at_the_first_whole_reading(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("lost_before", [False, True])
-def test_pods_that_the_cache_lacks_are_not_gone(*, lost_before: bool) -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_pods_that_the_cache_lacks_are_not_gone(story: Story, *, lost_before: bool) -> None:
     if lost_before:
         story.sync(1, LEFT)
     story.pods = []
@@ -250,9 +240,7 @@ def test_pods_that_the_cache_lacks_are_not_gone(*, lost_before: bool) -> None:
     assert story.sync(LATE + 3, LEFT) == 8
 
 
-def test_no_more_pods_are_kept_than_the_cache_lacks() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_no_more_pods_are_kept_than_the_cache_lacks(story: Story) -> None:
     story.pods = [pod(f"new-{number}") for number in range(8)]
     story.sync(1, PodsReading(LEFT, overdue=FEWER))
     (reporting,) = story.memory.history.reporting.values()
@@ -266,17 +254,13 @@ def test_an_overdue_reading_is_remembered() -> None:
     assert story.sync(1, LEFT) == 10
 
 
-def test_an_overdue_reading_keeps_its_own_reason() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_an_overdue_reading_keeps_its_own_reason(story: Story) -> None:
     story.sync(1, LEFT)
     story.sync(2, PodsReading(LEFT, overdue="the answer is partial"))
     assert story.message().endswith("the answer is partial: it may scale up, not down")
 
 
-def test_a_value_that_was_left_out_is_not_lost() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_a_value_that_was_left_out_is_not_lost(story: Story) -> None:
     loaded = {name: 11_000 for name in HALF if name not in LEFT}
     assert story.sync(1, PodsReading(LEFT, left_out=loaded)) == 8
     assert story.sync(2, LEFT) == 8
@@ -318,17 +302,13 @@ def test_metrics_of_no_pods_have_no_part() -> None:
     assert story.sync(1, ExternalReading((3_000,))) == 3
 
 
-def test_metrics_that_left_the_spec_are_forgotten() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_metrics_that_left_the_spec_are_forgotten(story: Story) -> None:
     story.spec = autoscaler([pods_metric("10", name="other")], LIVE, **eager())
     story.sync(1, HALF)
     assert list(story.memory.history.reporting) == ["pods other nil"]
 
 
-def test_another_target_of_the_metric_forgets_nothing() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_another_target_of_the_metric_forgets_nothing(story: Story) -> None:
     story.spec = autoscaler([pods_metric("12")], LIVE, **eager())
     assert story.sync(1, LEFT) == 10
 
@@ -343,9 +323,7 @@ def test_a_resource_metric_loses_values(container: str) -> None:
     assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in story.message()
 
 
-def test_a_pause_forgets_nothing() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_a_pause_forgets_nothing(story: Story) -> None:
     story.constraints = Constraints(PAUSED)
     story.sync(1, GONE)
     story.constraints = Constraints()
@@ -361,27 +339,21 @@ def test_an_hpa_is_decided_as_kubernetes_decides() -> None:
     assert story.memory.status.desired_replicas == 8
 
 
-def test_a_fallback_may_raise() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_a_fallback_may_raise(story: Story) -> None:
     observation = story.observe(PodsReading(LEFT))
     seen = msgspec.structs.replace(observation, fallback=12)
     made = guarded.decide(story.spec, seen, story.memory, NOW + SECOND, story.constraints)
     assert made.replicas == 12
 
 
-def test_a_clock_that_is_set_keeps_the_bound() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_a_clock_that_is_set_keeps_the_bound(story: Story) -> None:
     story.sync(1, LEFT)
     story.memory = guarded.shifted(story.memory, 1000 * SECOND)
     assert story.sync(LATE + 1000, LEFT) == 10
     assert story.sync(LATE + 1001, LEFT) == 8
 
 
-def test_the_end_of_a_block_is_known() -> None:
-    story = Story()
-    story.sync(0, HALF)
+def test_the_end_of_a_block_is_known(story: Story) -> None:
     assert lost_values.next_end(story.memory.history.reporting, NOW) is None
     story.sync(1, LEFT)
     reporting = story.memory.history.reporting

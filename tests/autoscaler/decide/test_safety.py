@@ -58,7 +58,7 @@ class ScaleTarget:
         return [self.at(start), *(count for at, count in self.counts if start < at <= end)]
 
 
-class World:
+class FaultyTarget:
     """One autoscaler, its target and their faults.
 
     Real time and the clock of the decisions differ once that clock is set.
@@ -222,13 +222,13 @@ def test_our_writes_never_exceed_limits_or_policies(
     behavior: dict[str, Any], first: int, low: int, steps: list[tuple[Any, ...]]
 ) -> None:
     metrics = [external_metric(averageValue="1")]
-    world = World(autoscaler(metrics, LIVE, minReplicas=low, maxReplicas=30, behavior=behavior), first)
+    world = FaultyTarget(autoscaler(metrics, LIVE, minReplicas=low, maxReplicas=30, behavior=behavior), first)
     world.watch()  # what was changed before the first look is nothing that anybody could count
     for step in steps:
         run(world, step)
 
 
-def run(world: World, step: tuple[Any, ...]) -> None:
+def run(world: FaultyTarget, step: tuple[Any, ...]) -> None:
     what, *values = step
     before = world.target.version
     if world.time - world.target.told_at > 20 * SECOND:
@@ -262,7 +262,9 @@ def test_a_change_of_leader_exceeds_nothing_either(steps: list[tuple[Any, ...]],
     """Recommendations are gone then, scale events are not: they travel with the status, and what did not get
     there shows in the count.
     """
-    world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4)
+    world = FaultyTarget(
+        autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4
+    )
     for number, step in enumerate(steps):
         if step[0] == "write":
             continue  # without a leader, the writes of others are not observed
@@ -276,7 +278,9 @@ def test_a_change_of_leader_exceeds_nothing_either(steps: list[tuple[Any, ...]],
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.timeout(300)
 def test_nothing_is_written_in_a_pause(first: int, steps: list[tuple[Any, ...]]) -> None:
-    world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), first)
+    world = FaultyTarget(
+        autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), first
+    )
     world.watch()
     for step in steps:
         paused = world.memory.conflicts.is_paused(world.now)
@@ -286,7 +290,9 @@ def test_nothing_is_written_in_a_pause(first: int, steps: list[tuple[Any, ...]])
 
 
 def test_names_of_unknown_writers_are_said_so() -> None:
-    world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4)
+    world = FaultyTarget(
+        autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4
+    )
     for _ in range(2):
         world.sync(ExternalReading([9000]), "done")
         world.target.set(4, "", world.time)

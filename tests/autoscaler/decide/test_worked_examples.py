@@ -348,9 +348,6 @@ def _rules(*policies: tuple[str, int, int], select: str = "Max") -> Rules:
     return Rules(0, select, tuple(listed))
 
 
-ANY = _rules(("Percent", 100, 15))
-
-
 @pytest.mark.parametrize(
     ("current", "wanted", "rules", "replicas", "limited"),
     [

@@ -1,0 +1,16 @@
+"""Fixtures that several tests of floors share."""
+
+import pytest
+
+from tests.support.configmaps import Store
+from tests.support.floorterms import FloorProcess
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def process(store: Store) -> FloorProcess:
+    return FloorProcess(store)
