@@ -106,7 +106,7 @@ async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
 # --- another target ----------------------------------------------------------------------------------------
 
 
-async def test_what_was_written_to_the_target_before_says_nothing_of_the_next(bench: Bench) -> None:
+async def test_writes_to_a_former_target_do_not_count_for_the_next(bench: Bench) -> None:
     bench.server.set("api", 2)
     bench.pods.pods["app=api"] = pods(2)
     bench.sources.readings["queue"] = wanted(8)
@@ -452,7 +452,7 @@ async def test_a_decision_without_a_count_has_no_desired_replicas(bench: Bench) 
     assert registry.get_sample_value("fastpath_autoscaler_current_replicas", labels) == 4
 
 
-async def test_who_no_longer_leads_shows_no_replicas(bench: Bench) -> None:
+async def test_a_former_leader_shows_no_replicas(bench: Bench) -> None:
     await bench.begin_with(7)
     labels = LABELS
     registry = bench.monitoring.registry

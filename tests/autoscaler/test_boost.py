@@ -135,7 +135,7 @@ async def test_a_raise_is_published_before_it_is_written(bench: BoostBench) -> N
     assert not [each for each in bench.server.statuses if each[0] != "web"]
 
 
-async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> None:
+async def test_a_raise_that_is_not_published_is_not_written(bench: BoostBench) -> None:
     bench.floors.fail = KubernetesError(403, "Forbidden", "configmaps is forbidden")
     await bench.begin_boosted(8)
 
@@ -168,14 +168,14 @@ async def test_without_floors_nothing_is_raised() -> None:
     assert bench.server.writes == []
 
 
-async def test_who_leads_no_more_writes_nothing(bench: BoostBench) -> None:
+async def test_a_former_leader_writes_nothing(bench: BoostBench) -> None:
     bench.floors.fail = NotLeadingError()
     await bench.begin_boosted(8)
 
     assert (bench.server.writes, bench.server.events) == ([], [])
 
 
-async def test_what_could_not_be_written_is_taken_back(bench: BoostBench) -> None:
+async def test_a_failed_write_withdraws_the_floor(bench: BoostBench) -> None:
     bench.server.fail = "deployments/scale is forbidden"
     await bench.begin_boosted(8)
 
@@ -183,7 +183,7 @@ async def test_what_could_not_be_written_is_taken_back(bench: BoostBench) -> Non
     assert (bench.floors.entries, bench.memory().floor) == ({}, None)
 
 
-async def test_what_may_have_been_written_is_held(bench: BoostBench) -> None:
+async def test_an_unanswered_write_keeps_the_floor(bench: BoostBench) -> None:
     bench.server.lose = True
     await bench.begin_boosted(8)
 
@@ -356,7 +356,7 @@ async def test_advice_writes_nothing(bench: BoostBench) -> None:
     assert "fastpath_autoscaler_recommended_replicas{" not in bench.monitoring.exposition()
 
 
-async def test_what_keeps_it_from_being_boosted_is_said_once(bench: BoostBench) -> None:
+async def test_the_fault_of_the_boost_is_reported_once(bench: BoostBench) -> None:
     bench.want(8)
     for _ in range(3):
         bench.boost(ON._replace(fault="spec.metrics has no fastpath_replicas"), replicas=4)

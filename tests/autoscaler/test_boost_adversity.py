@@ -296,7 +296,7 @@ async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
     assert "BoostDemoted" in bench.reasons()
 
 
-async def test_what_the_native_controller_takes_for_enough_is_no_reversal() -> None:
+async def test_a_count_within_the_native_tolerance_is_no_reversal() -> None:
     """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the
     floor.
     """
@@ -452,7 +452,7 @@ async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted() -> None
     assert bench.reasons()[2:] == ["BoostDemoted"]
 
 
-async def test_what_was_counted_before_a_change_of_leader_is_not_counted_again() -> None:
+async def test_reversals_are_counted_once_across_leaders() -> None:
     bench = BoostBench()
     bench.want(8)
     bench.boost(replicas=4)
@@ -646,7 +646,7 @@ async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period()
     assert bench.memory().reversals == ()
 
 
-async def test_what_a_lower_maximum_has_ended_is_not_taken_back() -> None:
+async def test_a_raise_that_a_lower_maximum_ended_is_not_reverted() -> None:
     """The maximum is 4 for a while, which is not a reversal, and then the leader changes."""
     bench = BoostBench()
     await bench.begin_boosted(8)

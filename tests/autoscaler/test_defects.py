@@ -134,7 +134,7 @@ async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
     assert defects(bench) == 1
 
 
-async def test_where_the_fence_was_shut_it_is_decided_again(bench: Bench) -> None:
+async def test_an_autoscaler_behind_a_shut_fence_is_decided_again(bench: Bench) -> None:
     """A fence that a jump of the clock has shut opens again in the same term."""
     Broken(bench.server, "acquire", NotLeadingError("the clock has jumped since the lease was last renewed"))
     bench.put(fpa(QUEUE), replicas=4)

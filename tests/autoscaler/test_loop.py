@@ -34,7 +34,7 @@ async def test_a_raise_is_written_at_once(bench: Bench) -> None:
     assert [each.change for each in changes] == [3]
 
 
-async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench) -> None:
+async def test_a_write_counts_before_the_caches_show_it(bench: Bench) -> None:
     """Until the watch delivers our write, the count is the written one."""
     await bench.begin_with(30)
     await bench.step(1)
@@ -106,7 +106,7 @@ async def test_while_it_is_written_it_is_not_decided_and_then_at_once(bench: Ben
     assert bench.server.writes == [("web", 5), ("web", 6)]
 
 
-async def test_what_is_not_known_is_not_decided(bench: Bench) -> None:
+async def test_an_unknown_target_is_not_decided(bench: Bench) -> None:
     bench.put(fpa(QUEUE))
 
     await bench.step()
@@ -486,7 +486,7 @@ async def test_another_object_of_the_same_name_keeps_only_scale_events(bench: Be
     assert bench.server.writes == [("web", 8)]
 
 
-async def test_what_was_done_to_another_target_is_not_counted(bench: Bench) -> None:
+async def test_changes_of_another_target_do_not_count(bench: Bench) -> None:
     await bench.begin_with(100, replicas=60, maxReplicas=100)
     bench.server.set("web", 5)  # so many were taken away
     bench.sources.opened[-1].reading = wanted(5)
@@ -514,7 +514,7 @@ async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(
 
 
 @pytest.mark.parametrize("why", ["mode", "rival"])
-async def test_what_looks_at_nothing_asks_nothing(bench: Bench, why: str) -> None:
+async def test_an_idle_autoscaler_closes_its_sources(bench: Bench, why: str) -> None:
     await bench.begin_with(4)
     if why == "mode":
         bench.controller.put(fpa(QUEUE, mode="Paused"))
@@ -572,14 +572,14 @@ async def test_while_a_write_waits_a_question_may_restart(bench: Bench) -> None:
     assert len(bench.server.statuses) == told
 
 
-async def test_who_lets_go_of_all_shows_none(bench: Bench) -> None:
+async def test_a_closed_controller_shows_no_autoscalers(bench: Bench) -> None:
     bench.put(fpa(QUEUE), replicas=4)
     bench.controller.close()
 
     assert "fastpath_scaler_autoscalers 0.0" in bench.monitoring.exposition()
 
 
-async def test_what_is_removed_is_let_go(bench: Bench) -> None:
+async def test_a_removed_autoscaler_is_released(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.controller.remove(KEY)
     await bench.step(2)
@@ -646,7 +646,7 @@ async def test_ages_of_samples_are_measured(bench: Bench) -> None:
     assert 'fastpath_scaler_stage_seconds_count{stage="decision-to-write"} 1.0' in text
 
 
-async def test_who_waits_for_the_query_budget_has_an_event(bench: Bench) -> None:
+async def test_a_wait_for_the_query_budget_has_an_event(bench: Bench) -> None:
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
 

@@ -252,7 +252,7 @@ def test_conditions_that_cost_no_more(more: dict[str, Any]) -> None:
         pytest.param({"new_leader_at": 120, "inherits": False}, 2.4, id="a backlog that a new leader met"),
     ],
 )
-def test_what_a_wrong_figure_costs(more: dict[str, Any], most: float) -> None:
+def test_a_wrong_figure_has_a_bounded_cost(more: dict[str, Any], most: float) -> None:
     """The figures of docs/decisions/pending-capacity.md; exact arithmetic asks for five times as many."""
     aware = simulate(steady(20), **more)
 

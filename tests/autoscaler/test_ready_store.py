@@ -364,7 +364,7 @@ async def test_many_autoscalers_share_the_room(
     assert {len(totals) for totals in stored(store).values()} == {12}
 
 
-async def test_where_there_is_no_room_at_all_some_are_not_stored(
+async def test_ledgers_that_do_not_fit_are_not_stored(
     store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready_store, "LIMIT", 500)

@@ -85,9 +85,7 @@ async def test_one_slot_and_one_put(bench: Bench, writes: Writes) -> None:
     assert bench.server.writes == [("web", 7)]
 
 
-async def test_what_is_written_is_what_is_decided_when_the_slot_has_come(
-    bench: Bench, writes: Writes
-) -> None:
+async def test_the_count_decided_at_the_write_slot_is_written(bench: Bench, writes: Writes) -> None:
     def later() -> None:
         bench.clock.seconds += 1
         bench.want(5)

@@ -55,7 +55,7 @@ class AuditedTarget:
         self.audit.saw_floors({"metadata": metadata, "data": data})
 
 
-def test_who_wrote_what() -> None:
+def test_each_write_has_its_author() -> None:
     case = AuditedTarget()
     case.at(1)
     case.write(6, NATIVE)
@@ -77,7 +77,7 @@ def test_who_wrote_what() -> None:
         pytest.param(12, 1, [], id="a raise"),
     ],
 )
-def test_what_takes_back(after: int, later: float, counted: list[int]) -> None:
+def test_reversals_are_counted(after: int, later: float, counted: list[int]) -> None:
     case = AuditedTarget()
     case.write(10, "fastpath")
     case.at(later)
@@ -133,7 +133,7 @@ def test_the_native_controllers_old_decision_is_excused_once() -> None:
     assert len(case.audit.counted) == 1, "it knew of 10"
 
 
-def test_what_the_native_controller_writes_next_is_not_excused() -> None:
+def test_the_second_native_write_is_not_excused() -> None:
     case = AuditedTarget()
     case.write(10, "fastpath")
     case.at(1)

@@ -57,7 +57,7 @@ async def placed() -> AsyncIterator[LeftByThreeShards]:
         yield made
 
 
-async def test_what_is_over_is_deleted_and_nothing_else() -> None:
+async def test_only_ended_config_maps_are_deleted() -> None:
     async with placed() as place:
         place.put("fastpath-floors", place.entry(5, -1))
         place.put("fastpath-floors-1-of-3")
@@ -98,7 +98,7 @@ async def test_a_floor_by_a_clock_that_was_ahead_is_over_after_ten_minutes() -> 
         assert place.names == []
 
 
-async def test_what_was_written_since_it_was_seen_stays() -> None:
+async def test_a_config_map_written_since_stays() -> None:
     async with placed() as place:
         place.put("fastpath-floors-1-of-3", place.entry(5, -1))
         await asyncio.sleep(0.1)

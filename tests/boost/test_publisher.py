@@ -75,7 +75,7 @@ async def test_it_is_published_when_the_server_has_accepted_it(process: FloorPro
         assert process.line.gets == 1
 
 
-async def test_those_who_publish_together_share_a_write(process: FloorProcess) -> None:
+async def test_publications_at_one_time_share_a_write(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await asyncio.gather(*(writer.publish(entry(str(number), 8)) for number in range(50)))
         assert process.line.writes == ["POST"]
@@ -142,7 +142,7 @@ async def test_a_new_leader_adopts_what_is_published(process: FloorProcess) -> N
         assert published(process.store) == {"b": 9, "c": 3}
 
 
-async def test_what_is_asked_before_the_start_comes_after_it(process: FloorProcess) -> None:
+async def test_a_publication_before_the_start_follows_it(process: FloorProcess) -> None:
     process.store.post(config_map(entry("a", 5), entry("b", 6)))
     writer = process.open_term(Gate())
     running = asyncio.create_task(writer.run())
@@ -213,7 +213,7 @@ async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess
 # --- others write too ---------------------------------------------------------------------------------------
 
 
-async def test_what_others_have_put_there_stays_and_ours_wins(process: FloorProcess) -> None:
+async def test_entries_of_others_stay_and_ours_win(process: FloorProcess) -> None:
     def change(document: JSON) -> None:
         document["metadata"]["labels"]["team"] = "shop"
         document["metadata"]["annotations"]["note"] = "hands off"
@@ -317,9 +317,7 @@ async def test_a_conflict_without_end_is_told(process: FloorProcess) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 422, 429, 500])
-async def test_what_is_refused_is_not_published_and_what_was_stays(
-    process: FloorProcess, status: int
-) -> None:
+async def test_a_refused_write_leaves_the_former_floors(process: FloorProcess, status: int) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 5))
         process.line.answer = status
@@ -337,7 +335,7 @@ async def test_what_is_refused_is_not_published_and_what_was_stays(
 
 @pytest.mark.parametrize("known", [False, True], ids=["without a floor before", "with a floor before"])
 @pytest.mark.parametrize("late", [0.0, 2.0, 2.6, 10.0])
-async def test_what_had_no_answer_does_not_stay_published(
+async def test_an_unanswered_publication_is_withdrawn(
     process: FloorProcess, late: float, *, known: bool
 ) -> None:
     """It may be stored, or be stored later: what was there before is restored, so that nothing can come after
@@ -401,7 +399,7 @@ async def test_a_start_that_may_not_read_says_so(process: FloorProcess) -> None:
         await process.open_term(Gate()).start()
 
 
-async def test_what_no_caller_awaits_is_written_until_it_is_accepted(process: FloorProcess) -> None:
+async def test_an_unawaited_floor_is_written_until_it_is_accepted(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.line.answer = 500
@@ -416,7 +414,7 @@ async def test_what_no_caller_awaits_is_written_until_it_is_accepted(process: Fl
     assert published(process.store) == {"b": 9}
 
 
-async def test_what_no_caller_awaits_is_written_after_an_outage(process: FloorProcess) -> None:
+async def test_an_unawaited_floor_is_written_after_an_outage(process: FloorProcess) -> None:
     async with leading(process) as writer:
         await writer.publish(entry("a", 8))
         process.line.cut = True

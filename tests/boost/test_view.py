@@ -79,7 +79,7 @@ async def test_why_a_list_failed_is_said(process: FloorProcess) -> None:
         assert process.faults.active() == {}
 
 
-async def test_what_is_published_is_found(running: FloorProcess) -> None:
+async def test_published_floors_are_found(running: FloorProcess) -> None:
     await begun(running)
     floors = await running.view.current()
     now = running.clock.monotonic()

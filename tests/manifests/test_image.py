@@ -96,7 +96,7 @@ def test_no_stage_installs_build_tools() -> None:
         assert each.name != "RUN" or not TOOLS.search(each.text), each.text
 
 
-def test_what_is_installed_is_pinned_by_hash_or_built_here() -> None:
+def test_installed_packages_are_pinned_by_hash_or_built_here() -> None:
     commands = [part.split() for text in _of("RUN", 0) for part in text.split("&&")]
     installs = [words for words in commands if "install" in words]
     assert len(installs) == 3

@@ -224,7 +224,7 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
 # --- leaving it --------------------------------------------------------------------------------------------
 
 
-async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, world: World) -> None:
+async def test_an_hpa_that_leaves_at_any_moment_is_plain(tmp_path: Path, world: World) -> None:
     """Before the load jumps, before the raise, while its floor is held: the floor stays 0 at once."""
     dice = random.Random(20)
     ways = [(way, second) for way in ("annotation", "metric") for second in range(4)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import boosting, naive
-from tests.support.boosting import LIMITS, METRICS, NAMESPACE, UNIT, Workload, World
+from tests.support.boosting import LIMITS, NAMESPACE, UNIT, Workload, World
 from tests.support.naive import MANAGER, Wanted
 from tests.support.nativechain import Front, controlling, serving
 from tests.support.scalewrites import NATIVE, Audit, follow
@@ -25,23 +25,6 @@ WAIT = 30.0
 async def world() -> AsyncIterator[World]:
     async with boosting.running() as made:
         yield made
-
-
-async def test_the_native_controller_follows_every_kind_of_metric(tmp_path: Path, world: World) -> None:
-    world.add(Workload(f"web-{kind}", kind, boosting.step(), way="") for kind in METRICS)
-    async with (
-        serving(world, tmp_path) as fastpath,
-        Front(world, [fastpath]) as front,
-        controlling(world, front, tmp_path),
-    ):
-        await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
-        assert {world.replicas(name) for name in world.workloads} == {2}
-        world.begin()
-        await until(lambda: all(world.is_right(name) for name in world.workloads), WAIT)
-        await asyncio.sleep(3)
-        assert {name: world.replicas(name) for name in world.workloads if not world.is_right(name)} == {}
-    assert {each.by for each in world.audit.writes} == {NATIVE}
-    assert world.audit.reversals == []
 
 
 async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> None:

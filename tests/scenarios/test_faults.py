@@ -364,7 +364,7 @@ ABSENCES = {
 
 
 @pytest.mark.parametrize(("behaviour", "left", "reason"), ABSENCES.values(), ids=ABSENCES)
-async def test_what_has_no_value_is_absent(
+async def test_an_object_without_a_value_is_absent(
     tmp_path: Path,
     rules: Path,
     cluster: Cluster,

@@ -27,7 +27,7 @@ def condition(world: World) -> tuple[str, str, str]:
     return "", "", ""
 
 
-async def test_what_a_verdict_needs_is_in_the_status(
+async def test_the_status_names_the_missing_history(
     tmp_path: Path, shop: World, prometheus_server: PrometheusFactory
 ) -> None:
     shop.add_own(forecast={"mode": "Floor"})

@@ -88,7 +88,7 @@ async def test_a_window_from_its_begin_to_its_end(tmp_path: Path, world: World) 
         assert world.replicas(BOOSTED) == 8, "an HPA goes back by itself"
 
 
-async def test_what_keeps_a_schedule_from_acting(tmp_path: Path, world: World) -> None:
+async def test_the_status_names_the_reason_of_an_idle_schedule(tmp_path: Path, world: World) -> None:
     world.add([Workload(BOOSTED, "external-average", boosting.step(), way="")])
     world.cluster.create(schedule(now(), now() + timedelta(hours=1), 8, ready="ByStart"))
     async with boosting.scaling(world, tmp_path):

@@ -101,7 +101,7 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-async def test_what_kubectl_reads_once_prometheus_has_series(
+async def test_kubectl_reads_metrics_once_prometheus_has_series(
     tmp_path: Path,
     rules: Path,
     cluster: Cluster,

@@ -49,7 +49,7 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: ScaledClust
 
 
 @pytest.mark.parametrize("shard", ["1/1", "1/2", "2/2"])
-async def test_who_does_not_lead_answers_from_scrapes_of_its_own(
+async def test_a_follower_answers_from_its_own_scrapes(
     tmp_path: Path, world: ScaledCluster, shard: str
 ) -> None:
     """Prometheus knows nothing of these pods; nor does it matter whose shard the autoscaler is in."""

@@ -192,7 +192,7 @@ def test_windows(
     ("up", "down", "stale"),
     [(60, 300, 300), (300, 60, 300), (0, 0, 0)],
 )
-def test_what_no_window_counts_is_overwritten(up: float, down: float, stale: float) -> None:
+def test_entries_outside_all_windows_are_overwritten(up: float, down: float, stale: float) -> None:
     rules = _rules(("Pods", 1, 1), window=up), _rules(("Pods", 1, 1), window=down)
     past = remembered((1, stale + 0.001), (2, stale))
 
