@@ -82,26 +82,26 @@ class Subject(NamedTuple):
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name`, None if it does not exist."""
-    found = await fetch_plain_registration(client, name)
-    if found is None or found.service is None:
-        return found
-    return found._replace(labels={**await _fetch_labels(client, found.service), **found.labels})
+    plain = await fetch_plain_registration(client, name)
+    if plain is None or plain.service is None:
+        return plain
+    return plain._replace(labels={**await _fetch_labels(client, plain.service), **plain.labels})
 
 
 async def fetch_plain_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name` without the labels of its Service."""
     try:
-        found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
+        apiservice = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
     except KubernetesError as error:
         if error.status == 404:
             return None
         raise
-    service = found.spec.service
+    service = apiservice.spec.service
     condition = next(
-        (each for each in found.status.conditions or () if each.type == "Available"),
+        (condition for condition in apiservice.status.conditions or () if condition.type == "Available"),
         _APIServiceCondition("", ""),
     )
-    annotations = found.metadata.annotations or {}
+    annotations = apiservice.metadata.annotations or {}
     release = "/".join(
         annotations[key]
         for key in ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
@@ -109,12 +109,12 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
     )
     return Registration(
         ServiceReference(service.namespace, service.name, service.port) if service is not None else None,
-        _trust(found.spec),
+        _trust(apiservice.spec),
         condition.status,
         condition.reason,
-        found.metadata.labels or {},
+        apiservice.metadata.labels or {},
         release,
-        found.spec.version_priority,
+        apiservice.spec.version_priority,
         " ".join(condition.message.split()),
     )
 

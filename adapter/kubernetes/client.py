@@ -33,7 +33,7 @@ from adapter.kubernetes.transport import (
     KubernetesRequest,
     Parameters,
     Sender,
-    error_of,
+    build_error,
     open_sender,
     translated,
 )
@@ -116,9 +116,9 @@ class KubernetesClient:
         """
         body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
-        asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
+        query = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
         what = f"{_WORDS[method]} {path}"
-        request = KubernetesRequest(what, path, unlimited, asked, method=method, write=body)
+        request = KubernetesRequest(what, path, unlimited, query, method=method, write=body)
         try:
             with translated(what):
                 async with asyncio.timeout(seconds):
@@ -234,7 +234,7 @@ async def _read_events(
     while piece := await _read_piece(response, what):
         for events in _decoding(what, decoder.feed(piece)):
             if isinstance(events, Status):
-                raise error_of(what, events)
+                raise build_error(what, events)
             await asyncio.sleep(0)
             yield events
     with translated(what):

@@ -165,11 +165,11 @@ class ObjectCodec(Generic[T]):
         except Exception:  # noqa: BLE001 - whatever it is, it is the fault of one object
             items = list(map(self._read, _RAW_ITEMS.decode(text)))
         kept: list[T] = []
-        for each in items:
-            if isinstance(each, Unreadable):
-                lose(each)
+        for item in items:
+            if isinstance(item, Unreadable):
+                lose(item)
             else:
-                kept.append(each)
+                kept.append(item)
         return kept
 
     def decode_document(
@@ -216,14 +216,14 @@ def _mark(raw: msgspec.Raw, error: Exception) -> Unreadable:
     )
 
 
-def _refuse(each: Unreadable) -> None:
-    raise msgspec.ValidationError(f"{each.namespace}/{each.name} cannot be read: {each.reason}")
+def _refuse(lost: Unreadable) -> None:
+    raise msgspec.ValidationError(f"{lost.namespace}/{lost.name} cannot be read: {lost.reason}")
 
 
 def describe(error: Exception) -> str:
     """Return what an exception says. Its text may be that of the object."""
-    said = ascii(str(error))[1:-1][:_REASON_LENGTH]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = ascii(str(error))[1:-1][:_REASON_LENGTH]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})

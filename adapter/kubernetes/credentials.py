@@ -172,8 +172,8 @@ def find_namespace(
     environment: Mapping[str, str] = os.environ, file: Path = SERVICE_ACCOUNT / "namespace"
 ) -> str:
     """Return `POD_NAMESPACE`, else the namespace of the service account, "" outside of a cluster."""
-    if found := environment.get("POD_NAMESPACE"):
-        return found
+    if namespace := environment.get("POD_NAMESPACE"):
+        return namespace
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError:

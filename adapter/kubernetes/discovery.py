@@ -183,7 +183,7 @@ class _Reading:
     async def read_core(self) -> list[APIResource]:
         body = await self._client.get("/api", accept=_ACCEPT)
         if _AGGREGATED in body.content_type:
-            return self._resources_of(_decode("/api", body, _AggregatedList))
+            return self._build_resources(_decode("/api", body, _AggregatedList))
         versions = _decode("/api", body, _LegacyVersions).versions or []
         return [
             resource
@@ -194,7 +194,7 @@ class _Reading:
     async def read_groups(self) -> list[APIResource]:
         body = await self._client.get("/apis", accept=_ACCEPT)
         if _AGGREGATED in body.content_type:
-            return self._resources_of(_decode("/apis", body, _AggregatedList))
+            return self._build_resources(_decode("/apis", body, _AggregatedList))
         groups = _decode("/apis", body, _LegacyGroups).groups or []
         slots = asyncio.Semaphore(_PARALLEL)
 
@@ -219,10 +219,10 @@ class _Reading:
 
     async def _read_version(self, group: str, version: str, *, preferred: bool) -> list[APIResource]:
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        found = _decode(path, await self._client.get(path), _LegacyResources).resources or ()
-        return [entry.build(group, version, preferred=preferred) for entry in found if "/" not in entry.name]
+        items = _decode(path, await self._client.get(path), _LegacyResources).resources or ()
+        return [entry.build(group, version, preferred=preferred) for entry in items if "/" not in entry.name]
 
-    def _resources_of(self, document: _AggregatedList) -> list[APIResource]:
+    def _build_resources(self, document: _AggregatedList) -> list[APIResource]:
         """Return the resources of an aggregated document, which lists versions in order of preference."""
         resources: list[APIResource] = []
         for group in document.items or ():
@@ -315,24 +315,24 @@ class CatalogueSource:
         try:
             discovery = await fetch_discovery(self._client, self._current)
         except errors.KubernetesError as error:
-            self._note_reading(error)
+            self._record_reading(error)
             self._problems.report(
                 "api-discovery", "the API resources of the cluster cannot be read", str(error)
             )
             raise
-        self._note_reading(None)
+        self._record_reading(None)
         self._problems.resolve("api-discovery")
-        self._note_failures(discovery.failed)
+        self._report_failures(discovery.failed)
         if discovery.catalogue != self._current:
             _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
         self._current = discovery.catalogue
 
-    def _note_reading(self, error: errors.KubernetesError | None) -> None:
+    def _record_reading(self, error: errors.KubernetesError | None) -> None:
         self._error = error
         self._readings += 1
         self._attempted = self._clock.monotonic()
 
-    def _note_failures(self, failed: Mapping[str, str]) -> None:
+    def _report_failures(self, failed: Mapping[str, str]) -> None:
         for problem, subject in list(self._problems.active()):
             if problem == "api-group" and subject not in failed:
                 self._problems.resolve(problem, subject=subject)

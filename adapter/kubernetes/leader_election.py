@@ -29,7 +29,7 @@ JITTER = 1.2
 """Jitter of a follower without a watch: it waits for one to 2.2 retry periods, as in client-go."""
 
 FAULT = "lease"
-_LOOKS = 3
+_ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
 Lead = Callable[[LeaseFence], Awaitable[None]]
@@ -294,8 +294,8 @@ class Elector:
         fence.close()
         self._fence = None
         self._monitoring.leader.labels(election.lease_name).set(0)
-        told = facts(lease=election.lease_name, holder=election.identity, lost=lost)
-        _log.log(logging.WARNING if lost else logging.INFO, "no longer leading", extra=told)
+        details = facts(lease=election.lease_name, holder=election.identity, lost=lost)
+        _log.log(logging.WARNING if lost else logging.INFO, "no longer leading", extra=details)
         if not ended:
             await asyncio.wait([work])
         elif not lost:
@@ -311,7 +311,7 @@ class Elector:
             self._monitoring.leader.labels(self._election.lease_name).set(0)
         if self._unsure:
             with contextlib.suppress(errors.KubernetesError):
-                self._note(await self._store.fetch(self._election.attempt))
+                self._observe(await self._store.fetch(self._election.attempt))
         await self._release()
 
     async def _release(self) -> None:
@@ -329,7 +329,7 @@ class Elector:
                     self._problems.report(FAULT, "the lease could not be released", str(error))
                     return
             else:
-                self._note(freed)
+                self._observe(freed)
                 return
             try:
                 lease = await self._store.fetch(_left(end, self._clock))
@@ -356,10 +356,10 @@ class Elector:
         A leader that finds another holder does not take the lease: its term is over.
         """
         election, clock = self._election, self._clock
-        look = not leading
-        for _ in range(_LOOKS):
-            if look:
-                self._note(await self._store.fetch(_left(end, clock)))
+        reads = not leading
+        for _ in range(_ATTEMPTS):
+            if reads:
+                self._observe(await self._store.fetch(_left(end, clock)))
             verdict = judge(self._seen, election.identity, clock.monotonic())
             if verdict.move is Move.WAIT or (leading and self.holder != election.identity):
                 return None
@@ -367,14 +367,14 @@ class Elector:
             sent = read_clocks(clock)
             self._unsure = True
             try:
-                self._note(await self._write(record, _left(end, clock)))
+                self._observe(await self._write(record, _left(end, clock)))
                 self._unsure = False
             except errors.KubernetesError as error:
                 # 404 on replace: the Lease was deleted; on create: the namespace does not exist
                 if error.status not in {404, 409} or (error.status == 404 and self._lease is None):
                     raise
                 self._monitoring.lease_renewals.labels("conflict").inc()
-                look = True
+                reads = True
                 continue
             self._monitoring.lease_renewals.labels("success").inc()
             return sent
@@ -390,7 +390,7 @@ class Elector:
         """The Lease as last seen, None if it did not exist."""
         return self._seen.lease if self._seen is not None else None
 
-    def _note(self, lease: Lease | None) -> None:
+    def _observe(self, lease: Lease | None) -> None:
         """Remember the Lease, and log a new holder."""
         before = self.holder
         self._seen = sight(self._seen, lease, self._clock.monotonic())

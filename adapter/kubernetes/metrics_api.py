@@ -31,7 +31,7 @@ _RESOURCE = "/apis/metrics.k8s.io"
 RESOURCE_VERSIONS = ("v1", "v1beta1")
 _OLDEST = "v1beta1"
 
-_LOOK_EVERY = 60.0
+_REFRESH_EVERY = 60.0
 """Seconds after which discovery is read again: a server may have got a newer version."""
 
 
@@ -85,33 +85,33 @@ class ResourceVersion:
         self._clock = clock
         self._versions = versions
         self._chosen = ""
-        self._looks = 0
-        self._next_look = float("-inf")
-        self._looking = asyncio.Lock()
+        self._refreshes = 0
+        self._next_refresh = float("-inf")
+        self._refreshing = asyncio.Lock()
 
     async def current(self) -> str:
         """Return the version to read, "" if none is registered."""
-        is_due = self._clock.monotonic() >= self._next_look
-        if not self._chosen or (is_due and not self._looking.locked()):
-            await self._look(self._looks)
+        is_due = self._clock.monotonic() >= self._next_refresh
+        if not self._chosen or (is_due and not self._refreshing.locked()):
+            await self._refresh(self._refreshes)
         return self._chosen
 
     async def after_not_found(self, version: str) -> str:
         """Return the version to read after a 404 of `version`, "" if none is registered."""
         if self._chosen == version:
-            await self._look(self._looks, refused=version)
+            await self._refresh(self._refreshes, refused=version)
         return self._chosen
 
-    async def _look(self, looks: int, refused: str = "") -> None:
-        """Read discovery, unless another call has read it since there were `looks`."""
-        async with self._looking:
-            if self._looks != looks:
+    async def _refresh(self, refreshes: int, refused: str = "") -> None:
+        """Read discovery, unless another call has read it since there were `refreshes`."""
+        async with self._refreshing:
+            if self._refreshes != refreshes:
                 return
             registered = await self._discover()
             others = [version for version in registered if version != refused]
             self._chosen = next(iter(others or registered), "")
-            self._looks += 1
-            self._next_look = self._clock.monotonic() + _LOOK_EVERY
+            self._refreshes += 1
+            self._next_refresh = self._clock.monotonic() + _REFRESH_EVERY
 
     async def _discover(self) -> Sequence[str]:
         """Return those of `versions` that are registered.
@@ -123,11 +123,11 @@ class ResourceVersion:
             return self._versions
         try:
             body = await self._client.get(_RESOURCE)
-            listed = {each.version for each in msgspec.json.decode(body.content, type=_Group).versions}
+            listed = {entry.version for entry in msgspec.json.decode(body.content, type=_Group).versions}
         except (errors.KubernetesError, *UNREADABLE) as error:
             if isinstance(error, errors.KubernetesError) and error.status == 404:
                 return ()
-            return sorted(self._versions, key=lambda each: (each != self._chosen, each != _OLDEST))
+            return sorted(self._versions, key=lambda version: (version != self._chosen, version != _OLDEST))
         return [version for version in self._versions if version in listed]
 
 
@@ -155,8 +155,8 @@ class MetricsAPI:
         self, namespace: str, metric: str, selector: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
-        asked = "pods.custom.metrics.k8s.io *"
-        return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
+        subject = "pods.custom.metrics.k8s.io *"
+        return (await self._get(path, selector, metric_selector, _CustomList, subject)).items or ()
 
     async def described(
         self, described: Described, metric: str, metric_selector: str
@@ -168,48 +168,48 @@ class MetricsAPI:
             raise errors.KubernetesError(0, "Invalid", f"invalid resource name {go_text.quote(name)}")
         within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
-        asked = ("metrics", metric) if resource == "namespaces" else (resource, name)
-        words = "{}.custom.metrics.k8s.io {}".format(*asked)
-        return (await self._get(path, "", metric_selector, _CustomList, words)).items or ()
+        parts = ("metrics", metric) if resource == "namespaces" else (resource, name)
+        subject = "{}.custom.metrics.k8s.io {}".format(*parts)
+        return (await self._get(path, "", metric_selector, _CustomList, subject)).items or ()
 
     async def external(
         self, namespace: str, metric: str, metric_selector: str
     ) -> Sequence[TimedExternalValue]:
         """Return the series of an external metric. Its name becomes lower case, as in the HPA controller."""
         path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
-        asked = f"{metric}.external.metrics.k8s.io"
-        return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
+        subject = f"{metric}.external.metrics.k8s.io"
+        return (await self._get(path, metric_selector, "", _ExternalList, subject)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        asked = "pods.metrics.k8s.io"
+        subject = "pods.metrics.k8s.io"
         version = await self._resource_version.current()
         if not version:
             raise _in_upstreams_words(
-                errors.KubernetesError(404, "NotFound", "no version is registered"), asked
+                errors.KubernetesError(404, "NotFound", "no version is registered"), subject
             )
         try:
-            return await self._list_pods(version, namespace, selector, asked)
+            return await self._list_pods(version, namespace, selector, subject)
         except errors.KubernetesError as error:
             if error.status != 404:
                 raise
             other = await self._resource_version.after_not_found(version)
             if other in {"", version}:
                 raise
-        return await self._list_pods(other, namespace, selector, asked)
+        return await self._list_pods(other, namespace, selector, subject)
 
     async def _list_pods(
-        self, version: str, namespace: str, selector: str, asked: str
+        self, version: str, namespace: str, selector: str, subject: str
     ) -> Sequence[PodMetrics]:
         path = f"{_RESOURCE}/{version}/namespaces/{_escaped(namespace)}/pods"
-        return (await self._get(path, selector, "", _ResourceList, asked)).items or ()
+        return (await self._get(path, selector, "", _ResourceList, subject)).items or ()
 
-    async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], asked: str) -> _T:
+    async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], subject: str) -> _T:
         parameters = {"labelSelector": selector, "metricLabelSelector": metric_selector}
         query = urlencode({name: value for name, value in parameters.items() if value})
         try:
             body = await self._client.get(f"{path}?{query}" if query else path)
         except errors.KubernetesError as error:
-            raise _in_upstreams_words(error, asked) from error
+            raise _in_upstreams_words(error, subject) from error
         try:
             return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
         except (*UNREADABLE, ValueError) as error:
@@ -234,8 +234,8 @@ _GENERIC = {
 """client-go's messages for a response that is not a Status."""
 
 
-def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
-    """Return a refusal with client-go's message: the server's, else one by status and what was `asked` for.
+def _in_upstreams_words(error: errors.KubernetesError, subject: str) -> errors.KubernetesError:
+    """Return a refusal with client-go's message: the server's, else one by status and `subject`.
 
     Without a response the message is ours.
     """
@@ -244,17 +244,17 @@ def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.Kub
     if error.said and not error.plain:
         text = error.said
     else:
-        said = error.said or "unknown"
+        message = error.said or "unknown"
         if error.status in _GENERIC:
             words = _GENERIC[error.status]
         elif error.status == 403:
-            words = said
+            words = message
         elif error.status >= 500:
-            words = f'an error on the server ("{said}") has prevented the request from succeeding'
+            words = f'an error on the server ("{message}") has prevented the request from succeeding'
         else:
             words = (
                 f"the server responded with the status code {error.status}"
                 " but did not return more information"
             )
-        text = f"{words} (get {asked})"
+        text = f"{words} (get {subject})"
     return errors.KubernetesError(error.status, error.reason, text, error.retry_after)

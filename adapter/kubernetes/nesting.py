@@ -27,9 +27,9 @@ class Pruner:
         text = self._left + piece
         kept: list[bytes] = []
         depth, start, end = self._depth, 0, 0
-        while (found := _TO_BRACKET.match(text, end)) is not None:
-            end = found.end()
-            if found.lastindex is not None:
+        while (bracket := _TO_BRACKET.match(text, end)) is not None:
+            end = bracket.end()
+            if bracket.lastindex is not None:
                 depth += 1
                 if depth == LEVELS + 1:
                     kept += [text[start : end - 1], b"null"]

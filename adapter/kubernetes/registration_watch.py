@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 PERIOD = 60.0
 _FORBIDDEN_PERIOD = 600.0
-"""Seconds between two looks. It is longer without the right, to keep refused requests out of audit logs."""
+"""Seconds between two updates. It is longer without the right, to keep refused requests out of audit logs."""
 
 
 class RegistrationWatch:
@@ -43,16 +43,16 @@ class RegistrationWatch:
         self._is_forbidden = False
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Update until cancelled."""
         while True:
-            await self.look()
+            await self.update()
             await asyncio.sleep(_FORBIDDEN_PERIOD if self._is_forbidden else PERIOD)
 
-    async def look(self) -> None:
-        """Look once. While the API server does not answer, the metric keeps its value."""
+    async def update(self) -> None:
+        """Update the metric. While the API server does not answer, it keeps its value."""
         for group in self._groups:
             try:
-                found = {
+                registered = {
                     name: await registrations.fetch_plain_registration(self._client, name)
                     for name in apiservices.names_of([group])
                 }
@@ -62,14 +62,14 @@ class RegistrationWatch:
                 self._forget(error)
                 return
             self._is_forbidden = False
-            self._show(found)
+            self._expose(registered)
 
-    def _show(self, found: Mapping[str, Registration | None]) -> None:
+    def _expose(self, registered: Mapping[str, Registration | None]) -> None:
         """Expose the APIServices of one group; one that does not exist counts if the group has no other."""
         names = frozenset(self._names())
-        first = next(iter(found))
-        is_registered = any(registration is not None for registration in found.values())
-        for name, registration in found.items():
+        first = next(iter(registered))
+        is_registered = any(registration is not None for registration in registered.values())
+        for name, registration in registered.items():
             if registration is not None:
                 is_owned = apiservices.leads_here(registration, self._namespace, names)
                 self._owned.labels(name).set(is_owned)

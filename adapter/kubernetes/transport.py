@@ -114,7 +114,7 @@ def _reason_of(error: BaseException) -> str:
     return "Unreachable"
 
 
-def _refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
+def _build_refusal(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
     """Build the error of a refused request, whose body is a Status or any text."""
     try:
         status = codec.STATUS.decode(text)
@@ -122,7 +122,7 @@ def _refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> err
         status = codec.Status()
     message = status.message or text.decode(errors="replace").strip()
     reason = status.reason or response.reason or "Unknown"
-    error = error_of(what, codec.Status(response.status, reason, message))
+    error = build_error(what, codec.Status(response.status, reason, message))
     error.plain = not status.message
     retry_after = response.headers.get("Retry-After", "")
     # a date is ignored, as in client-go
@@ -131,7 +131,7 @@ def _refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> err
     return error
 
 
-def error_of(what: str, status: codec.Status) -> errors.KubernetesError:
+def build_error(what: str, status: codec.Status) -> errors.KubernetesError:
     """Build the error of a Status."""
     message = status.message[:_MESSAGE_LENGTH]
     text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
@@ -288,7 +288,7 @@ class Sender:
                 text = await _read_at_most(response, _STATUS_BYTES)
             finally:
                 response.close()
-        raise _refusal_of(request.what, response, text)
+        raise _build_refusal(request.what, response, text)
 
     async def _request(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
         # identity: inside a cluster, bandwidth is cheaper than decompression in the event loop

@@ -116,10 +116,10 @@ class ConfigMapTrustSource:
             self._deliver(None)
             return
         try:
-            found = _CONFIG_MAP.decode(body.content)
+            config_map = _CONFIG_MAP.decode(body.content)
         except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(0, "Decode", f"cannot read {_PATH}: {error}") from error
-        self._deliver(found.data or {})
+        self._deliver(config_map.data or {})
 
     async def _watch(self, version: str) -> None:
         """Deliver the changes after `version` until the watch ends; wait `poll` where it is forbidden."""
@@ -178,7 +178,7 @@ class FileTrustSource:
             fault = errors.Fault(flag, path, f"expected a file with PEM certificates: {_sentence(error)}")
             raise errors.InputError([fault]) from error
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Deliver the file if it has changed. An invalid one is reported, and read after its next change."""
         signature = self._signature()
         if signature == self._seen:
@@ -196,7 +196,7 @@ class FileTrustSource:
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         while True:
             await sleep(FILE_SECONDS)
-            self.look()
+            self.poll()
 
     def _signature(self) -> object:
         """Return a value that changes with the file. Links are followed; a missing file has a value too."""

@@ -55,16 +55,16 @@ async def test_the_metric_says_which_versions_are_ours(
     for name, (service, namespace) in services.items():
         register(cluster, name, service, namespace)
     watch, monitoring = watch_of(client)
-    await watch.look()
+    await watch.update()
     assert shown(monitoring) == expected
 
 
 async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: KubernetesClient) -> None:
     watch, monitoring = watch_of(client)
-    await watch.look()
+    await watch.update()
     assert shown(monitoring) == {V1: 0}
     register(cluster, V2)
-    await watch.look()
+    await watch.update()
     assert shown(monitoring) == {V2: 1}
 
 
@@ -76,15 +76,15 @@ async def test_without_a_right_there_is_no_metric(
 ) -> None:
     register(cluster, V1)
     watch, monitoring = watch_of(client)
-    await watch.look()
+    await watch.update()
 
     async def refuse(path: str) -> ResponseBody:
         raise KubernetesError(403, "Forbidden", "may not get apiservices")
 
     monkeypatch.setattr(client, "get", refuse)
     with caplog.at_level(logging.INFO, "adapter.kubernetes.registration_watch"):
-        await watch.look()
-        await watch.look()
+        await watch.update()
+        await watch.update()
     assert shown(monitoring) == {}
     assert len(caplog.records) == 1
 
@@ -94,7 +94,7 @@ async def test_a_server_that_does_not_answer_is_no_verdict(
 ) -> None:
     register(cluster, V1)
     watch, monitoring = watch_of(client)
-    await watch.look()
+    await watch.update()
     await cluster.down(refuse=False)
-    await watch.look()
+    await watch.update()
     assert shown(monitoring) == {V1: 1}

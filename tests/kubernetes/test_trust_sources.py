@@ -245,10 +245,10 @@ def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults
     path, taker = tmp_path / "ca.crt", Taker()
     path.write_text("one")
     source = FileTrustSource(str(path), "--client-ca-file", taker, faults)
-    source.look()
+    source.poll()
     path.write_text("two, longer")
-    source.look()
-    source.look()
+    source.poll()
+    source.poll()
     assert taker.taken == ["one", "two, longer"]
 
 
@@ -260,7 +260,7 @@ def test_a_link_that_is_swapped(tmp_path: Path, faults: ProblemLog) -> None:
     source = FileTrustSource(str(tmp_path / "ca.crt"), "--client-ca-file", taker, faults)
     (tmp_path / "new").symlink_to("two")
     os.replace(tmp_path / "new", tmp_path / "ca.crt")  # noqa: PTH105 - as the kubelet does
-    source.look()
+    source.poll()
     assert taker.taken == ["one", "two"]
 
 
@@ -275,11 +275,11 @@ def test_a_file_that_is_no_good_later(tmp_path: Path, faults: ProblemLog, broken
         path.write_bytes(broken)
     else:
         path.write_text(broken)
-    source.look()
+    source.poll()
     assert taker.taken == ["one"]
     assert list(faults.active()) == [("trust-file", "--client-ca-file")]
     path.write_text("good again")
-    source.look()
+    source.poll()
     assert taker.taken == ["one", "good again"]
     assert faults.active() == {}
 

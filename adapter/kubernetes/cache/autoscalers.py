@@ -41,9 +41,9 @@ from adapter.model.resources import BUILTIN, APIResource
 _VERSION = API_VERSION.removeprefix(f"{GROUP}/")
 _VERBS = frozenset({"get", "list", "watch"})
 FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
-_found = BUILTIN.lookup("horizontalpodautoscalers")
-assert _found is not None
-_HPA: APIResource = _found
+_hpas = BUILTIN.lookup("horizontalpodautoscalers")
+assert _hpas is not None
+_HPA: APIResource = _hpas
 
 
 class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
@@ -148,9 +148,9 @@ def _lose_autoscaler(lost: Unreadable, _: ReadAutoscaler | None) -> ReadAutoscal
     return ReadAutoscaler(lost.namespace, lost.name, lost.resource_version, None, faults)
 
 
-def _plain(found: _HPAHead) -> WatchedHPA:
-    meta = found.metadata
-    return WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, found.spec.scale_target_ref)
+def _plain(head: _HPAHead) -> WatchedHPA:
+    meta = head.metadata
+    return WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, head.spec.scale_target_ref)
 
 
 def _lose_hpa(lost: Unreadable, last: WatchedHPA | None) -> WatchedHPA | None:
@@ -160,13 +160,13 @@ def _lose_hpa(lost: Unreadable, last: WatchedHPA | None) -> WatchedHPA | None:
     except (msgspec.MsgspecError, RecursionError):
         return last
     is_alike = last is not None and (last.uid, last.target) == (plain.uid, plain.target)
-    asked = last.asked if last is not None and is_alike else None
-    return replace(plain, faults=(f"cannot be read: {lost.reason}",), asked=asked, unreadable=True)
+    request = last.asked if last is not None and is_alike else None
+    return replace(plain, faults=(f"cannot be read: {lost.reason}",), asked=request, unreadable=True)
 
 
 def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
-    found = _HPA_HEAD.decode(raw)
-    meta, plain = found.metadata, _plain(found)
+    head = _HPA_HEAD.decode(raw)
+    meta, plain = head.metadata, _plain(head)
     if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
         return plain
     try:
@@ -180,10 +180,10 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
         # Nothing but the handshake: the default metric, which an empty list means, was not asked for.
         return replace(plain, faults=(boosted.handshake.fault,))
     status = whole.status or HorizontalPodAutoscalerStatus()
-    ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
+    ambiguous = any(condition.reason == "AmbiguousSelector" for condition in status.conditions or ())
     # After its own scale-down the status still has the old currentReplicas, which confirms nothing.
     shown = min(status.current_replicas, status.desired_replicas)
-    owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
+    owners = ((ref.api_version, ref.kind, ref.name) for ref in meta.owner_references or ())
     owner = boost.find_owner(owners, meta.labels)
     return replace(plain, asked=BoostRequest(boosted, shown, ambiguous, owner))
 
@@ -212,11 +212,11 @@ class AutoscalerCache(ReflectedCache):
     ) -> None:
         codec = ObjectCodec(msgspec.Raw, _keep_autoscaler)
         self._objects: TypedStore[ReadAutoscaler] = TypedStore(
-            self._note, self._listed, _same_autoscaler, _lose_autoscaler
+            self._notify, self._listed, _same_autoscaler, _lose_autoscaler
         )
         self._changed = changed
         self._defects = context.problems.defects
-        self._told = False
+        self._announced = False
         self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
@@ -228,15 +228,15 @@ class AutoscalerCache(ReflectedCache):
     def find(self, namespace: str, name: str) -> ReadAutoscaler | None:
         return self._objects.find(namespace, name)
 
-    def _note(self, namespace: str, name: str) -> None:
-        if self._told:
+    def _notify(self, namespace: str, name: str) -> None:
+        if self._announced:
             self._changed(namespace, name)
 
     def _listed(self) -> Iterator[None]:
-        if not self._told and self.synced:
-            self._told = True
+        if not self._announced and self.synced:
+            self._announced = True
             objects = tuple(self._objects)
-            yield from in_steps(objects, lambda each: self._changed(each.namespace, each.name), self._defects)
+            yield from in_steps(objects, lambda read: self._changed(read.namespace, read.name), self._defects)
 
 
 class HPACache(ReflectedCache):
@@ -250,7 +250,7 @@ class HPACache(ReflectedCache):
     ) -> None:
         codec = ObjectCodec(msgspec.Raw, keep_hpa)
         self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
-        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa, _lose_hpa)
+        self._objects: TypedStore[WatchedHPA] = TypedStore(self._notify, listed, same_hpa, _lose_hpa)
         self.reflectors = build_reflectors(codec, _HPA, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[WatchedHPA]:
@@ -263,10 +263,10 @@ class HPACache(ReflectedCache):
         """Call `changed` for each change with the HPA (None if it is gone), its namespace and its name."""
         self._followers.append(changed)
 
-    def _note(self, namespace: str, name: str) -> None:
-        found = self._objects.find(namespace, name)
+    def _notify(self, namespace: str, name: str) -> None:
+        hpa = self._objects.find(namespace, name)
         for changed in self._followers:
-            changed(found, namespace, name)
+            changed(hpa, namespace, name)
 
 
 class TargetKey(NamedTuple):
@@ -309,14 +309,14 @@ class ScaleConflicts(ReflectedCache):
         self.changed = changed
         self._defects = context.problems.defects
         self.hpas = HPACache(context, namespaces, self._listed)
-        self.hpas.follow(self._note_hpa)
+        self.hpas.follow(self._update_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._first: dict[TargetKey, list[_Owner]] = {}
         """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
-        self._told = False
+        self._announced = False
         self._objects: TypedStore[WatchedHPA] = TypedStore(
-            self._note_object, self._listed, same_hpa, _lose_hpa
+            self._update_object, self._listed, same_hpa, _lose_hpa
         )
         own = []
         if objects:
@@ -350,14 +350,14 @@ class ScaleConflicts(ReflectedCache):
             return ()
         if target not in self._first:
             self._first[target] = heapq.nsmallest(MOST_NAMED + 1, owners, key=_label)
-        named = [_label(each) for each in self._first[target] if each != itself][:MOST_NAMED]
+        named = [_label(owner) for owner in self._first[target] if owner != itself][:MOST_NAMED]
         more = len(owners) - (itself in owners) - len(named)
         return (*named, f"{more} more") if more else tuple(named)
 
-    def _note_hpa(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
-        self._set_target((HPA_KIND, namespace, name), _target_of(found))
+    def _update_hpa(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
+        self._set_target((HPA_KIND, namespace, name), _target_of(hpa))
 
-    def _note_object(self, namespace: str, name: str) -> None:
+    def _update_object(self, namespace: str, name: str) -> None:
         # not under the kind alone, because one in a file may have the same name
         self._set_target(
             (f"{KIND}.{GROUP}", namespace, name), _target_of(self._objects.find(namespace, name))
@@ -378,13 +378,13 @@ class ScaleConflicts(ReflectedCache):
             self._targets[owner] = target
             self._first.pop(target, None)
             self._owners.setdefault(target, set()).add(owner)
-        if self._told:
-            for each in filter(None, (old, target)):
-                self.changed(each)
+        if self._announced:
+            for key in filter(None, (old, target)):
+                self.changed(key)
 
     def _listed(self) -> Iterator[None]:
-        if not self._told and self.synced:
-            self._told = True
+        if not self._announced and self.synced:
+            self._announced = True
             yield from in_steps(tuple(self._owners), self.changed, self._defects)
 
 
@@ -393,5 +393,5 @@ def _label(owner: _Owner) -> str:
     return f"{kind}/{name}"
 
 
-def _target_of(found: WatchedHPA | None) -> TargetKey | None:
-    return None if found is None else TargetKey.of(found.namespace, found.target)
+def _target_of(hpa: WatchedHPA | None) -> TargetKey | None:
+    return None if hpa is None else TargetKey.of(hpa.namespace, hpa.target)

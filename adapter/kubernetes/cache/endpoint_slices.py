@@ -86,27 +86,27 @@ class _WireSlice(Struct, frozen=True):
     ports: tuple[_SlicePort, ...] | None = None
 
 
-def _keep(found: _WireSlice) -> WatchedSlice:
-    namespace = found.metadata.namespace
+def _keep(wire: _WireSlice) -> WatchedSlice:
+    namespace = wire.metadata.namespace
     ports = tuple(
         SlicePort(port.name or "", port.port)
-        for port in found.ports or ()
+        for port in wire.ports or ()
         if port.port is not None and port.protocol in {None, "TCP"}
     )
     endpoints = tuple(
         SliceEndpoint(
-            each.addresses[0],  # the only one that clients use
-            _pod_of(each.target_ref, namespace),
-            each.conditions.ready is not False,  # unknown counts as ready
-            each.conditions.terminating is True,
+            endpoint.addresses[0],  # the only one that clients use
+            _pod_name(endpoint.target_ref, namespace),
+            endpoint.conditions.ready is not False,  # unknown counts as ready
+            endpoint.conditions.terminating is True,
         )
-        for each in found.endpoints or ()
-        if each.addresses
+        for endpoint in wire.endpoints or ()
+        if endpoint.addresses
     )
-    return WatchedSlice(namespace, found.metadata.name, ports, endpoints)
+    return WatchedSlice(namespace, wire.metadata.name, ports, endpoints)
 
 
-def _pod_of(reference: _WireReference | None, namespace: str) -> str:
+def _pod_name(reference: _WireReference | None, namespace: str) -> str:
     if reference is None or reference.kind != "Pod" or reference.namespace not in {"", namespace}:
         return ""
     return reference.name
@@ -125,12 +125,12 @@ class _BoundedSlices(TypedStore[WatchedSlice]):
 
     _kept = 0
 
-    def put(self, each: WatchedSlice) -> None:
-        self._release(each.namespace, each.name)
-        if self._kept + len(each.endpoints) > MOST_KEPT:
-            each = msgspec.structs.replace(each, endpoints=(), cut=True)
-        self._kept += len(each.endpoints)
-        super().put(each)
+    def put(self, obj: WatchedSlice) -> None:
+        self._release(obj.namespace, obj.name)
+        if self._kept + len(obj.endpoints) > MOST_KEPT:
+            obj = msgspec.structs.replace(obj, endpoints=(), cut=True)
+        self._kept += len(obj.endpoints)
+        super().put(obj)
 
     def remove(self, namespace: str, name: str) -> None:
         self._release(namespace, name)
@@ -160,7 +160,7 @@ class ServiceEndpoints(ReflectedCache):
     @property
     def slices(self) -> tuple[WatchedSlice, ...]:
         """The slices in the order of their names."""
-        return tuple(sorted(self._slices, key=lambda each: each.name))
+        return tuple(sorted(self._slices, key=lambda watched: watched.name))
 
     @property
     def unknown(self) -> str:

@@ -99,13 +99,13 @@ class _NamespaceIndex:
         record = self.label_sets[key] = _LabelSet(key, interned)
         for label, value in interned.items():
             values = self.index.setdefault(label, {})
-            found = values.get(value)
-            if found is None:
+            indexed = values.get(value)
+            if indexed is None:
                 values[value] = record
-            elif isinstance(found, dict):
-                found[record] = None
+            elif isinstance(indexed, dict):
+                indexed[record] = None
             else:
-                values[value] = {found: None, record: None}
+                values[value] = {indexed: None, record: None}
         return record
 
     def _leave(self, name: str, record: _LabelSet) -> None:
@@ -115,11 +115,11 @@ class _NamespaceIndex:
         del self.label_sets[record.key]
         for label, value in record.labels.items():
             values = self.index[label]
-            found = values[value]
-            if isinstance(found, dict):
-                del found[record]
-                if len(found) == 1:
-                    values[value] = next(iter(found))
+            indexed = values[value]
+            if isinstance(indexed, dict):
+                del indexed[record]
+                if len(indexed) == 1:
+                    values[value] = next(iter(indexed))
             else:
                 del values[value]
                 if not values:
@@ -130,15 +130,15 @@ class _NamespaceIndex:
         smallest: list[_LabelSet | _LabelSets] | None = None
         size = len(self.label_sets)
         for requirement in selector.requirements:
-            found = self._indexed(requirement)
-            if found is None:
+            indexed = self._indexed(requirement)
+            if indexed is None:
                 continue
-            length = sum(len(each) if isinstance(each, dict) else 1 for each in found)
+            length = sum(len(entry) if isinstance(entry, dict) else 1 for entry in indexed)
             if length < size:
-                smallest, size = found, length
+                smallest, size = indexed, length
         if smallest is None:
             return self.label_sets.values()
-        return (record for each in smallest for record in (each if isinstance(each, dict) else (each,)))
+        return (record for entry in smallest for record in (entry if isinstance(entry, dict) else (entry,)))
 
     def _indexed(self, requirement: Requirement) -> list[_LabelSet | _LabelSets] | None:
         """Return the index entries for a requirement that needs a label to exist, None for any other."""
@@ -173,30 +173,30 @@ class LabelIndex:
         return self._size
 
     def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
-        found = self._namespaces.get(namespace)
-        if found is None:
-            found = self._namespaces[sys.intern(namespace)] = _NamespaceIndex()
-        before = len(found.names)
-        if found.put(name, labels or {}):
-            self._size += len(found.names) - before
+        space = self._namespaces.get(namespace)
+        if space is None:
+            space = self._namespaces[sys.intern(namespace)] = _NamespaceIndex()
+        before = len(space.names)
+        if space.put(name, labels or {}):
+            self._size += len(space.names) - before
             self._version += 1
-            found.version = self._version
+            space.version = self._version
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove an object; an unknown one is ignored."""
-        found = self._namespaces.get(namespace)
-        if found is None or not found.remove(name):
+        space = self._namespaces.get(namespace)
+        if space is None or not space.remove(name):
             return
         self._size -= 1
         self._version += 1
-        found.version = self._version
-        if not found.names:
+        space.version = self._version
+        if not space.names:
             del self._namespaces[namespace]
 
     def labels(self, namespace: str, name: str) -> Mapping[str, str] | None:
         """Return the labels of an object, which it may share with others; None if it does not exist."""
-        found = self._namespaces.get(namespace)
-        record = found.of_name.get(name) if found else None
+        space = self._namespaces.get(namespace)
+        record = space.of_name.get(name) if space else None
         return record.labels if record is not None else None
 
     def namespaces(self) -> list[str]:
@@ -206,15 +206,15 @@ class LabelIndex:
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each namespace with the names in it. Both are read when their turn comes."""
         for namespace in list(self._namespaces):
-            if (found := self._namespaces.get(namespace)) is not None:
-                yield namespace, tuple(found.names)
+            if (space := self._namespaces.get(namespace)) is not None:
+                yield namespace, tuple(space.names)
 
     def _version_of(self, namespace: str | None) -> int:
         """Return a number that changes with every change to a namespace (None: to any)."""
         if namespace is None:
             return self._version
-        found = self._namespaces.get(namespace)
-        return found.version if found else 0
+        space = self._namespaces.get(namespace)
+        return space.version if space else 0
 
     def names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
         """Return the names that match, in list order.
@@ -251,11 +251,11 @@ class LabelIndex:
         chosen = sorted(self._namespaces, key="{}/".format) if namespace is None else [namespace]
         names: list[str] = []
         done = 0
-        for each in chosen:
-            found = self._namespaces.get(each)
-            if found is None:
+        for within in chosen:
+            space = self._namespaces.get(within)
+            if space is None:
                 continue
-            names += yield from _select_in(found, selector)
+            names += yield from _select_in(space, selector)
             if len(names) - done >= _STEP:
                 done = len(names)
                 yield

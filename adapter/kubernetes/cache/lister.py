@@ -119,11 +119,11 @@ class ObjectLister:
         """Return the objects that match, by namespace, then name; otherwise as `names`."""
         index = await self._synced(resource)
         objects: list[LabeledObject] = []
-        for each in index.namespaces() if namespace is None else [namespace]:
-            for count, name in enumerate(await index.find_names(each, selector), 1):
-                labels = index.labels(each, name)
+        for within in index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await index.find_names(within, selector), 1):
+                labels = index.labels(within, name)
                 if labels is not None:  # else it was deleted in the meantime
-                    objects.append(LabeledObject(each, name, labels))
+                    objects.append(LabeledObject(within, name, labels))
                 if count % _STEP == 0:
                     await asyncio.sleep(0)
         return tuple(objects)
@@ -186,9 +186,9 @@ class RunningPods:
         cache = self._cache
         await cache.wait_synced()
         pods: list[LabeledObject] = []
-        for each in cache.index.namespaces() if namespace is None else [namespace]:
-            for count, name in enumerate(await cache.index.find_names(each, selector), 1):
-                pod = cache.find(each, name)
+        for within in cache.index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await cache.index.find_names(within, selector), 1):
+                pod = cache.find(within, name)
                 if pod is not None and pod.phase == RUNNING:
                     pods.append(LabeledObject(pod.namespace, pod.name, pod.labels))
                 if count % _STEP == 0:

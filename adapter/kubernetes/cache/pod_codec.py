@@ -197,13 +197,13 @@ def _weigh_requests(written: tuple[tuple[str, _Written], ...]) -> int:
 @memo.remember(REQUESTS_BYTES, _weigh_requests)
 def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
     """Parse requests. Invalid quantities are ignored."""
-    found: dict[str, Quantity] = {}
+    quantities: dict[str, Quantity] = {}
     for resource, value in written:
         try:
-            found[sys.intern(resource)] = read(value if isinstance(value, str) else repr(value))
+            quantities[sys.intern(resource)] = read(value if isinstance(value, str) else repr(value))
         except ValueError:
             continue
-    return found
+    return quantities
 
 
 def _container(written: _WireContainer) -> Container:
@@ -221,7 +221,7 @@ def key_of(written: WireSpec) -> bytes:
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
     """Build what pods with this spec share; `key` is that of `key_of`."""
-    sidecars = [each for each in written.init_containers or () if each.restart_policy == "Always"]
+    sidecars = [init for init in written.init_containers or () if init.restart_policy == "Always"]
     # of two ports with one name the first counts, as for a probe or a Service; init containers other than
     # sidecars have ended
     every = reversed([*(written.containers or ()), *sidecars])
@@ -262,7 +262,7 @@ def build(
     started, flags = read_time(status.start_time), 0
     if ready != "True" and status.phase in UNFINISHED:
         before = old.starting if old is not None and not _is_another(old, started) else None
-        flags = pod_starts.flags_of(
+        flags = pod_starts.compute_flags(
             status.conditions, status.container_statuses, status.init_container_statuses, before
         )
     return WatchedPod(

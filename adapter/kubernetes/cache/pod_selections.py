@@ -38,10 +38,10 @@ class ReadyHistory(msgspec.Struct, gc=False, eq=False):
     """End of a count, and the count, oldest first. None, the most frequent case, for no entries."""
     peaks: list[tuple[float, int]] | None = None
 
-    def note(self, count: int, now: float) -> None:
+    def record(self, count: int, now: float) -> None:
         """Record the number of ready pods from now on."""
-        self.past = _noted(self.past, self.count, count, now, operator.lt)
-        self.peaks = _noted(self.peaks, self.count, count, now, operator.gt)
+        self.past = _exceeding(self.past, self.count, count, now, operator.lt)
+        self.peaks = _exceeding(self.peaks, self.count, count, now, operator.gt)
         self.count = count
 
     def restart(self, now: float) -> None:
@@ -64,7 +64,7 @@ class ReadyHistory(msgspec.Struct, gc=False, eq=False):
         return peaks[place][1] if place < len(peaks) else self.count
 
 
-def _noted(
+def _exceeding(
     past: list[tuple[float, int]] | None,
     ended: int,
     count: int,
@@ -101,7 +101,7 @@ class RecentlyReady:
         self._times: dict[str, float] = {}
         self._lapsed: set[str] = set()  # were ready and are not now
 
-    def note(self, name: str, time: float, now: float) -> None:
+    def record(self, name: str, time: float, now: float) -> None:
         """Record that a pod is ready since `time`."""
         if name in self._lapsed:
             self._lapsed.discard(name)
@@ -174,13 +174,13 @@ class Selection:
         """Note a change to a pod; `ready` is the change in the number of ready pods."""
         self._pods = None
         if ready:
-            self.history.note(self.history.count + ready, now)
+            self.history.record(self.history.count + ready, now)
 
     def refresh(self) -> None:
         """Show the records as they are now; nothing that decisions depend on has changed."""
         self._pods = None
 
-    def note_start(self, start: PodStart | Outcome) -> None:
+    def notify_started(self, start: PodStart | Outcome) -> None:
         for follower in self.followers:
             if follower.started is not None:
                 follower.started(start)
@@ -225,9 +225,9 @@ class PodNamespace:
         return [selection for selection in candidates if selection.selector.matches(labels)]
 
     def followers_of(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
-        different = {id(pod.labels): pod.labels for pod in pods}
-        selections = {id(each): each for labels in different.values() for each in self.matching(labels)}
-        return tuple(sorted({each.autoscaler for found in selections.values() for each in found.followers}))
+        different = {id(pod.labels): pod.labels for pod in pods}.values()
+        matches = {id(match): match for labels in different for match in self.matching(labels)}.values()
+        return tuple(sorted({follower.autoscaler for match in matches for follower in match.followers}))
 
 
 def _label_of(selector: LabelSelector) -> tuple[str, str] | None:

@@ -88,9 +88,9 @@ class StartingPods(NamedTuple):
 
 def count_starting(flags: Iterable[int]) -> StartingPods:
     """Count pods by their flags; a pod may wait for several things, and count in each."""
-    starting = [each for each in flags if each & STARTING]
+    starting = [pod for pod in flags if pod & STARTING]
     return StartingPods(
-        len(starting), *(sum(bool(each & flag) for each in starting) for flag in (NO_NODE, PULLING, CRASHING))
+        len(starting), *(sum(bool(pod & flag) for pod in starting) for flag in (NO_NODE, PULLING, CRASHING))
     )
 
 
@@ -112,10 +112,10 @@ def _read_statuses(written: msgspec.Raw) -> tuple[_WireContainerStatus, ...]:
 
 def _by_type(conditions: Sequence[WireCondition] | None) -> Mapping[str, WireCondition]:
     """Return conditions by type; of two with one type the first counts."""
-    return {each.type: each for each in reversed(conditions or ())}
+    return {condition.type: condition for condition in reversed(conditions or ())}
 
 
-def flags_of(
+def compute_flags(
     conditions: Sequence[WireCondition] | None,
     containers: msgspec.Raw,
     init_containers: msgspec.Raw,
@@ -133,13 +133,13 @@ def flags_of(
             flags |= UNSCHEDULABLE
     main = _read_statuses(containers)
     reasons = {
-        each.state.waiting.reason
-        for each in (*main, *_read_statuses(init_containers))
-        if each.state is not None and each.state.waiting is not None
+        status.state.waiting.reason
+        for status in (*main, *_read_statuses(init_containers))
+        if status.state is not None and status.state.waiting is not None
     }
     if reasons & _PULL_REASONS:
         flags |= PULLING | PULL_FAILED
-    if _CRASH_REASON in reasons or any(each.restart_count > 0 for each in main):
+    if _CRASH_REASON in reasons or any(status.restart_count > 0 for status in main):
         flags |= CRASHING
     return flags
 
@@ -165,7 +165,7 @@ def measure_pod(
         _true_since(by_type.get("Initialized")),
         _last_started(statuses),
         _true_since(by_type.get("Ready")),
-        sum(max(0, each.restart_count) for each in statuses),
+        sum(max(0, status.restart_count) for status in statuses),
         bool(flags & UNSCHEDULABLE),
         bool(flags & PULL_FAILED),
     )
@@ -181,10 +181,10 @@ def _true_since(condition: WireCondition | None) -> int | None:
 def _last_started(statuses: Sequence[_WireContainerStatus]) -> int | None:
     """Return when the last container was started; None if that is not known of each of them."""
     started: list[int] = []
-    for each in statuses:
+    for status in statuses:
         at = None
-        if each.state is not None and each.state.running is not None:
-            at = read_time(each.state.running.started_at)
+        if status.state is not None and status.state.running is not None:
+            at = read_time(status.state.running.started_at)
         if at is None:
             return None
         started.append(at)

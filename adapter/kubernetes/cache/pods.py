@@ -29,9 +29,9 @@ from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.timestamps import SECOND
 
-_found = BUILTIN.lookup("pods")
-assert _found is not None
-PODS: APIResource = _found
+_pods = BUILTIN.lookup("pods")
+assert _pods is not None
+PODS: APIResource = _pods
 
 _STEP = 1_000
 RUNNING = "Running"
@@ -119,7 +119,7 @@ class PodCache(ReflectedCache):
         self._spaces: dict[str, PodNamespace] = {}
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
-        self._told = False
+        self._announced = False
         self._checked, self._stale = float("-inf"), ""
         self.reflectors = [
             Reflector(
@@ -235,7 +235,7 @@ class PodCache(ReflectedCache):
         meta = pod.metadata
         space = self._space(meta.namespace)
         old = space.pods.get(meta.name)
-        spec = self._spec_of(pod.spec)
+        spec = self._shared_spec(pod.spec)
         self.index.put(space.name, meta.name, meta.labels)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
@@ -247,26 +247,26 @@ class PodCache(ReflectedCache):
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
-        self._note_ready(space, old, new)
+        self._record_ready(space, old, new)
         if not space.selections:
             return
-        start = self._start_of(pod, old, new)
+        start = self._find_start(pod, old, new)
         if start is not None:
-            _note_start(space, new, start)
+            _notify_started(space, new, start)
         if old is not None and old.starting != new.starting and _is_alike(old, new):
             # What a pod waits for is shown, and no decision depends on it.
             for selection in space.matching(new.labels):
                 selection.refresh()
         else:
-            self._tell(space, old, new)
+            self._update_selections(space, old, new)
 
-    def lose(self, each: Unreadable) -> None:
+    def lose(self, lost: Unreadable) -> None:
         """Note that a pod cannot be read: its last state counts, or it is one without a value."""
-        space = self._spaces.get(each.namespace)
-        if space is None or each.name not in space.pods:
-            self.put(pod_codec.lose(each))
+        space = self._spaces.get(lost.namespace)
+        if space is None or lost.name not in space.pods:
+            self.put(pod_codec.lose(lost))
 
-    def _start_of(self, pod: WirePod, old: WatchedPod | None, new: WatchedPod) -> PodStart | Outcome | None:
+    def _find_start(self, pod: WirePod, old: WatchedPod | None, new: WatchedPod) -> PodStart | Outcome | None:
         """Return the start of a pod that is Ready for the first time or has ended before, None for others.
 
         Of a pod that the first list shows Ready it is unknown whether that was the first time.
@@ -290,11 +290,11 @@ class PodCache(ReflectedCache):
         self.running -= old.phase == RUNNING
         self._release(old.spec)
         if old.starting:
-            _note_start(space, old, Outcome.ENDED)
-        self._tell(space, old, None)
+            _notify_started(space, old, Outcome.ENDED)
+        self._update_selections(space, old, None)
         self._forget_if_empty(space)
 
-    def _note_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
+    def _record_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
         """Note when a pod became ready, or that it is not any more."""
         if old is not None and not pod_codec.is_same(old, new):
             space.became_ready.forget(new.name)  # as in a StatefulSet
@@ -309,9 +309,9 @@ class PodCache(ReflectedCache):
         # The watch has just shown it, unless this is the pod's first event. Conditions have whole seconds.
         age = 0.0 if old is not None else self.clock.wall() - 1 - new.ready_since / SECOND
         if age < RECENT_SECONDS:
-            space.became_ready.note(new.name, now - max(0.0, age), now)
+            space.became_ready.record(new.name, now - max(0.0, age), now)
 
-    def _tell(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod | None) -> None:
+    def _update_selections(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Update the selections that had the pod or have it now."""
         now = self.clock.monotonic()
         before = space.matching(old.labels) if old is not None else []
@@ -330,7 +330,7 @@ class PodCache(ReflectedCache):
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
 
-    def settle(self) -> None:
+    def end_batch(self) -> None:
         """Notify the subscribers of what changed, once all first lists are in."""
         if self.synced:
             touched, self._touched = self._touched, {}
@@ -346,8 +346,8 @@ class PodCache(ReflectedCache):
                 yield
         if self.synced:
             touched, self._touched = self._touched, {}
-            if not self._told:
-                self._told = True
+            if not self._announced:
+                self._announced = True
                 touched = {id(selection): selection for selection in self._selections("")}
             yield from in_steps(touched.values(), Selection.notify, self._defects)
 
@@ -360,12 +360,12 @@ class PodCache(ReflectedCache):
         """Yield each namespace with the names of its pods."""
         return self.index.listing()
 
-    def _spec_of(self, written: WireSpec) -> SharedSpec:
+    def _shared_spec(self, written: WireSpec) -> SharedSpec:
         key = pod_codec.key_of(written)
-        found = self._specs.get(key)
-        if found is None:
-            found = self._specs[key] = pod_codec.share(written, key)
-        return found
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = pod_codec.share(written, key)
+        return spec
 
     def _release(self, spec: SharedSpec) -> None:
         spec.users -= 1
@@ -373,20 +373,20 @@ class PodCache(ReflectedCache):
             del self._specs[spec.key]
 
     def _space(self, namespace: str) -> PodNamespace:
-        found = self._spaces.get(namespace)
-        if found is None:
+        space = self._spaces.get(namespace)
+        if space is None:
             name = sys.intern(namespace)
-            found = self._spaces[name] = PodNamespace(name, self.index)
-        return found
+            space = self._spaces[name] = PodNamespace(name, self.index)
+        return space
 
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
 
 
-def _note_start(space: PodNamespace, pod: WatchedPod, start: PodStart | Outcome) -> None:
+def _notify_started(space: PodNamespace, pod: WatchedPod, start: PodStart | Outcome) -> None:
     for selection in space.matching(pod.labels):
-        selection.note_start(start)
+        selection.notify_started(start)
 
 
 def _is_alike(old: WatchedPod, new: WatchedPod) -> bool:

@@ -272,14 +272,14 @@ class Reflector(Generic[T]):
         """Make the store equal to a list. Objects that are missing from the list are removed last."""
         listed: dict[str, set[str]] | None = {} if len(self.store) else None
 
-        def note(each: T | Unreadable) -> None:
-            self._put(each)
+        def add(obj: T | Unreadable) -> None:
+            self._put(obj)
             if listed is not None:
-                listed.setdefault(each.namespace, set()).add(each.name)
+                listed.setdefault(obj.namespace, set()).add(obj.name)
 
         def deliver(objects: list[T]) -> None:
-            for each in objects:
-                note(each)
+            for obj in objects:
+                add(obj)
 
         try:
             self._version = await self._context.client.list_objects(
@@ -290,7 +290,7 @@ class Reflector(Generic[T]):
                 selector=self.source.selector,
                 fields=self.source.fields,
                 resource_version=self._version,
-                lose=note,
+                lose=add,
             )
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
@@ -299,8 +299,8 @@ class Reflector(Generic[T]):
         if listed is not None:
             await self._sweep(listed)
         self._metrics.relists.inc()
-        self._hear()
-        self._note_synced()
+        self._record_contact()
+        self._mark_synced()
         for _ in self.store.listed():
             await asyncio.sleep(0)
         self.attempted.set()
@@ -308,7 +308,7 @@ class Reflector(Generic[T]):
         if self._mode == "list":
             self._recover()
 
-    def _note_synced(self) -> None:
+    def _mark_synced(self) -> None:
         if not self.synced:
             self.synced = True
             self._metrics.synced.set(1)
@@ -341,15 +341,15 @@ class Reflector(Generic[T]):
         recovering: asyncio.TimerHandle | None = None
         try:
             async with watching as watch:
-                self._hear()
+                self._record_contact()
                 recovering = asyncio.get_running_loop().call_later(periods.short_watch, self._recover)
                 async for events in watch:
                     heard = True
                     for event in events:
                         self._apply(event)
                     self._metrics.events.inc(len(events))
-                    self._hear()
-                    self.store.settle()
+                    self._record_contact()
+                    self.store.end_batch()
         except errors.KubernetesError as error:
             if error.status in _WATCH_DENIED and recovering is None:
                 self._deny_watch(error)
@@ -377,31 +377,31 @@ class Reflector(Generic[T]):
             self._put(changed)
         self._version = event.version or self._version
 
-    def _put(self, each: T | Unreadable) -> None:
+    def _put(self, obj: T | Unreadable) -> None:
         """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
         try:
-            if isinstance(each, Unreadable):
-                self.store.lose(each)
+            if isinstance(obj, Unreadable):
+                self.store.lose(obj)
             else:
-                self.store.put(each)
+                self.store.put(obj)
         except Exception as error:  # noqa: BLE001 - as above
-            self._note_defect(each.namespace, each.name, error)
+            self._report_defect(obj.namespace, obj.name, error)
             return
-        if isinstance(each, Unreadable):
-            self._unreadable.note(each.namespace, each.name, each.reason)
+        if isinstance(obj, Unreadable):
+            self._unreadable.report(obj.namespace, obj.name, obj.reason)
         else:
-            self._unreadable.forget(each.namespace, each.name)
+            self._unreadable.forget(obj.namespace, obj.name)
 
     def _remove(self, namespace: str, name: str) -> None:
         try:
             self.store.remove(namespace, name)
         except Exception as error:  # noqa: BLE001 - as in _put
-            self._note_defect(namespace, name, error)
+            self._report_defect(namespace, name, error)
             return
         self._unreadable.forget(namespace, name)
 
-    def _note_defect(self, namespace: str, name: str, error: Exception) -> None:
-        if self._unreadable.note(namespace, name, describe(error)):
+    def _report_defect(self, namespace: str, name: str, error: Exception) -> None:
+        if self._unreadable.report(namespace, name, describe(error)):
             _log.error("unexpected error about one object", extra=facts(resource=self.name), exc_info=error)
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
@@ -424,7 +424,7 @@ class Reflector(Generic[T]):
 
     # -- state -----------------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _record_contact(self) -> None:
         self._heard = self._context.clock.monotonic()
         self._metrics.last_event.set(self._context.clock.wall())
         self._metrics.objects.set(len(self.store))

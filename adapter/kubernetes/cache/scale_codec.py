@@ -132,9 +132,9 @@ def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | 
 
     Raises one of `codec.UNREADABLE` if the content is not a definition.
     """
-    for each in _DEFINITION.decode(definition).spec.versions:
-        scale = each.subresources.scale if each.subresources else None
-        if each.name == version and scale is not None:
+    for entry in _DEFINITION.decode(definition).spec.versions:
+        scale = entry.subresources.scale if entry.subresources else None
+        if entry.name == version and scale is not None:
             paths = parse_paths(
                 scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
             )
@@ -226,8 +226,8 @@ def _text_of_labels(written: bytes) -> str:
 def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
     """Return the function for a selector that is raw JSON; a known selector costs no parsing."""
 
-    def text(found: Any) -> str:
-        written = bytes(found)
+    def text(raw: Any) -> str:
+        written = bytes(raw)
         return (
             text_of(written)
             if len(written) <= LONGEST_TEXT
@@ -237,8 +237,8 @@ def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
     return text
 
 
-def _plain_text(found: Any) -> str:
-    return found[:LONGEST_TEXT] if isinstance(found, str) else ""
+def _plain_text(value: Any) -> str:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 # -- a decoder for a few places in an object -----------------------------------------------------------------
@@ -274,12 +274,12 @@ def _reader(tree: Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
         fields.append(f"f{list(tree).index(step)}")
         tree = tree[step]
 
-    def read(found: Any) -> Any:
+    def read(node: Any) -> Any:
         for field in fields:
-            if found is None:
+            if node is None:
                 return None
-            found = getattr(found, field)
-        return found
+            node = getattr(node, field)
+        return node
 
     return read
 
@@ -319,21 +319,21 @@ def _build(
     )
     selector = _reader(tree, paths.selector) if paths.selector else lambda _: None
 
-    def keep(found: Any) -> ObservedScale:
-        written = selector(found)
+    def keep(document: Any) -> ObservedScale:
+        written = selector(document)
         writers = [
-            (each.time, each.manager) for each in managed(found) or () if owns(each.fields) is not None
+            (entry.time, entry.manager) for entry in managed(document) or () if owns(entry.fields) is not None
         ]
         since, manager = max(writers, default=("", ""))
         return ObservedScale(
-            namespace(found) or "",
-            name(found) or "",
-            _count(replicas(found)),
-            _count(status_replicas(found)) or 0,
+            namespace(document) or "",
+            name(document) or "",
+            _count(replicas(document)),
+            _count(status_replicas(document)) or 0,
             "" if written is None else text_of(written),
-            version(found) or "",
+            version(document) or "",
             manager,
-            uid(found) or "",
+            uid(document) or "",
             since,
         )
 

@@ -42,7 +42,7 @@ _BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
     ("apps", "statefulsets"): scale_codec.built_in(),
     ("", "replicationcontrollers"): scale_codec.built_in(plain_selector=True),
 }
-_SCALED = Catalogue([each for each in BUILTIN if (each.group, each.plural) in _BUILT_IN])
+_SCALED = Catalogue([resource for resource in BUILTIN if (resource.group, resource.plural) in _BUILT_IN])
 """Kinds that are known without discovery."""
 
 
@@ -127,7 +127,7 @@ class TargetKinds:
     """The kinds of all targets. `group` runs their tasks; it is None while nothing runs.
 
     `refreshed` is called with a group and kind when the cluster's kinds were read again for it, or could not
-    be; `look` with each target whose scale must be read, because its kind is not cached.
+    be; `resolve` with each target whose scale must be read, because its kind is not cached.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class TargetKinds:
         kinds: CatalogueSource,
         namespaces: Sequence[str],
         refreshed: Callable[[tuple[str, str]], None],
-        look: Callable[[CachedTarget], object],
+        resolve: Callable[[CachedTarget], object],
     ) -> None:
         self._client = client
         self._context = context
@@ -147,7 +147,7 @@ class TargetKinds:
         self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _index(_SCALED)
         self._namespaces = tuple(namespaces)
         self._refreshed = refreshed
-        self._look = look
+        self._resolve = resolve
         self.group: asyncio.TaskGroup | None = None
         self._targeted: dict[GroupResource, TargetKind] = {}
         self._missed: dict[tuple[str, str], float] = {}
@@ -248,7 +248,7 @@ class TargetKinds:
                 return
             if not known:
                 for entry in kind.all_entries():
-                    self._look(entry)
+                    self._resolve(entry)
             await self._context.sleep(pause)
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
@@ -262,12 +262,12 @@ class TargetKinds:
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
     """Index namespaced resources by group and kind, in both cases as upstream; the preferred version wins."""
-    found: dict[tuple[str, str], APIResource] = {}
+    kinds: dict[tuple[str, str], APIResource] = {}
     for resource in catalogue:
         if resource.namespaced:
-            found.setdefault((resource.group, resource.kind), resource)
-            found.setdefault((resource.group, resource.kind.lower()), resource)
-    return found
+            kinds.setdefault((resource.group, resource.kind), resource)
+            kinds.setdefault((resource.group, resource.kind.lower()), resource)
+    return kinds
 
 
 def is_refused(error: errors.KubernetesError) -> bool:

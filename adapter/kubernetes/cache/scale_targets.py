@@ -71,7 +71,7 @@ class TargetSubscription:
         entry.followers.append(changed)
 
     def find(self) -> ScaleTarget | Unfound:
-        return self._targets.look(self._entry)
+        return self._targets.resolve(self._entry)
 
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
@@ -95,10 +95,10 @@ class ScaleTargets:
     ) -> None:
         self._client = client
         self._context = context
-        self._kinds = TargetKinds(client, context, kinds, namespaces, self._notify_all, self.look)
+        self._kinds = TargetKinds(client, context, kinds, namespaces, self._notify_all, self.resolve)
         self._group: asyncio.TaskGroup | None = None
         self._entries: dict[TargetName, CachedTarget] = {}
-        self._asked: dict[TargetName, tuple[TargetSubscription, float]] = {}
+        self._lingering: dict[TargetName, tuple[TargetSubscription, float]] = {}
         self._swept = context.clock.monotonic()
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class ScaleTargets:
             self._group = self._kinds.group = group
             try:
                 for entry in tuple(self._entries.values()):
-                    self.look(entry)
+                    self.resolve(entry)
                 await asyncio.Event().wait()
             finally:
                 self._group = self._kinds.group = None
@@ -127,34 +127,34 @@ class ScaleTargets:
         if entry is None:
             entry = self._entries[key] = CachedTarget(key)
         subscription = TargetSubscription(self, entry, changed)
-        self.look(entry)
+        self.resolve(entry)
         return subscription
 
     def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
         """Return the scale as last seen; a target that is not followed stays cached for `LINGER_SECONDS`."""
         key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
-        if entry is None or key in self._asked:
+        if entry is None or key in self._lingering:
             now = self._context.clock.monotonic()
-            asked = self._asked.get(key)
-            subscription = asked[0] if asked else self.follow(namespace, reference, lambda: None)
-            self._asked[key] = subscription, now
+            lingering = self._lingering.get(key)
+            subscription = lingering[0] if lingering else self.follow(namespace, reference, lambda: None)
+            self._lingering[key] = subscription, now
             entry = self._entries[key]
             if now - self._swept > LINGER_SECONDS:
-                self._forget_unasked(now)
-        return self.look(entry)
+                self._close_lingering(now)
+        return self.resolve(entry)
 
-    def _forget_unasked(self, now: float) -> None:
+    def _close_lingering(self, now: float) -> None:
         self._swept = now
-        for key, (subscription, since) in tuple(self._asked.items()):
+        for key, (subscription, since) in tuple(self._lingering.items()):
             if now - since > LINGER_SECONDS:
-                del self._asked[key]
+                del self._lingering[key]
                 subscription.close()
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         return self._kinds.status()
 
-    def look(self, entry: CachedTarget) -> ScaleTarget | Unfound:
+    def resolve(self, entry: CachedTarget) -> ScaleTarget | Unfound:
         """Return what is known of a target, and start what it takes to know more."""
         key = entry.key
         if key.api_version.count("/") > 1:
@@ -178,15 +178,15 @@ class ScaleTargets:
         # A target that is polled stays polled until the watch has listed: a gap in between would read as a
         # target that does not exist.
         if reflector is None or (entry.polling is not None and not reflector.synced):
-            return self._look_at_polled(entry, kind)
+            return self._resolve_polled(entry, kind)
         seen = kind.objects.find(key.namespace, key.name)
         # The codec refused this object alone. Its scale subresource is small and may still be readable.
         if seen is not None and seen.unreadable:
-            return self._look_at_polled(entry, kind)
+            return self._resolve_polled(entry, kind)
         entry.stop_polling()
         if not reflector.synced:
             return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
-        return _scale_of(entry, kind.resource, seen)
+        return _build_target(entry, kind.resource, seen)
 
     def _miss(self, entry: CachedTarget) -> Unfound:
         if not self._kinds.miss(entry.meant):
@@ -208,7 +208,7 @@ class ScaleTargets:
 
     # -- scales that are read --------------------------------------------------------------------------------
 
-    def _look_at_polled(self, entry: CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
+    def _resolve_polled(self, entry: CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
             name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
             entry.polling = self._group.create_task(self._poll(entry), name=name)
@@ -217,15 +217,15 @@ class ScaleTargets:
             return Unfound(NOT_YET, known=False)
         if isinstance(polled, errors.KubernetesError):
             return Unfound(polled.said or str(polled), known=is_refused(polled))
-        return _scale_of(entry, kind.resource, polled)
+        return _build_target(entry, kind.resource, polled)
 
     async def _poll(self, entry: CachedTarget) -> None:
         """Read a scale at intervals. The last one stays while the API server cannot be reached."""
         path = entry.path
         while True:
-            before, found = entry.polled, await self._fetch(path, entry.key)
-            if isinstance(found, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(found):
-                entry.polled = found
+            before, fresh = entry.polled, await self._fetch(path, entry.key)
+            if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(fresh):
+                entry.polled = fresh
             if not _is_same(before, entry.polled):
                 entry.notify()
             await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
@@ -251,7 +251,7 @@ def _is_same(
     return one is other
 
 
-def _scale_of(
+def _build_target(
     entry: CachedTarget, resource: APIResource, seen: ObservedScale | None
 ) -> ScaleTarget | Unfound:
     if seen is None:

@@ -97,10 +97,10 @@ class ScheduleCache(ReflectedCache):
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same, _lose)
+        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._notify, self._listed, _same, _lose)
         self._changed = changed
         self._defects = context.problems.defects
-        self._told = False
+        self._announced = False
         self.reflectors = build_reflectors(
             CODEC, SCHEDULES, context, self._objects, namespaces, optional=True
         )
@@ -111,14 +111,14 @@ class ScheduleCache(ReflectedCache):
     def find(self, namespace: str, name: str) -> WatchedSchedule | None:
         return self._objects.find(namespace, name)
 
-    def _note(self, namespace: str, name: str) -> None:
-        if self._told:
+    def _notify(self, namespace: str, name: str) -> None:
+        if self._announced:
             self._changed(namespace, name)
 
     def _listed(self) -> Iterator[None]:
-        if not self._told and self.synced:
-            self._told = True
+        if not self._announced and self.synced:
+            self._announced = True
             objects = tuple(self._objects)
             yield from in_steps(
-                objects, lambda each: self._changed(each.namespace, each.name), self._defects, 5
+                objects, lambda schedule: self._changed(schedule.namespace, schedule.name), self._defects, 5
             )

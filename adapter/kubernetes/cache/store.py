@@ -38,10 +38,10 @@ class ObjectStore(Protocol[T_contra]):
 
     def __len__(self) -> int: ...
 
-    def put(self, each: T_contra) -> None:
+    def put(self, obj: T_contra) -> None:
         """Add an object or replace it."""
 
-    def lose(self, each: Unreadable) -> None:
+    def lose(self, lost: Unreadable) -> None:
         """Note that an object cannot be read. It is never removed for that."""
 
     def remove(self, namespace: str, name: str) -> None:
@@ -50,7 +50,7 @@ class ObjectStore(Protocol[T_contra]):
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each namespace with the names in it. The store may change meanwhile."""
 
-    def settle(self) -> None:
+    def end_batch(self) -> None:
         """End a batch of events: changes may be reported now."""
 
     def listed(self) -> Iterator[None]:
@@ -84,18 +84,18 @@ class MetadataStore:
     def __len__(self) -> int:
         return len(self.index)
 
-    def put(self, each: PartialMetadata) -> None:
+    def put(self, obj: PartialMetadata) -> None:
         """Add an object or replace its labels."""
-        self.index.put(each.namespace, each.name, each.labels)
+        self.index.put(obj.namespace, obj.name, obj.labels)
 
-    def lose(self, each: Unreadable) -> None:
+    def lose(self, lost: Unreadable) -> None:
         """Do nothing: the last labels count."""
 
-    def settle(self) -> None:
+    def end_batch(self) -> None:
         """Do nothing: an index reports no changes."""
 
     def listed(self) -> Iterator[None]:
-        """Do nothing, as `settle`."""
+        """Do nothing, as `end_batch`."""
         return iter(())
 
 
@@ -132,18 +132,18 @@ class TypedStore(Generic[T]):
     def find(self, namespace: str, name: str) -> T | None:
         return self._objects.get(namespace, {}).get(name)
 
-    def put(self, each: T) -> None:
+    def put(self, obj: T) -> None:
         """Add an object or replace it."""
-        objects = self._objects.setdefault(each.namespace, {})
-        old = objects.get(each.name)
+        objects = self._objects.setdefault(obj.namespace, {})
+        old = objects.get(obj.name)
         self._size += old is None
-        objects[each.name] = each
-        if old is None or not self._same(old, each):
-            self._changed(each.namespace, each.name)
+        objects[obj.name] = obj
+        if old is None or not self._same(old, obj):
+            self._changed(obj.namespace, obj.name)
 
-    def lose(self, each: Unreadable) -> None:
+    def lose(self, lost: Unreadable) -> None:
         """Put what counts in place of an object that cannot be read."""
-        kept = self._lost(each, self.find(each.namespace, each.name))
+        kept = self._lost(lost, self.find(lost.namespace, lost.name))
         if kept is not None:
             self.put(kept)
 
@@ -162,7 +162,7 @@ class TypedStore(Generic[T]):
             if (objects := self._objects.get(namespace)) is not None:
                 yield namespace, tuple(objects)
 
-    def settle(self) -> None:
+    def end_batch(self) -> None:
         """Do nothing: changes are reported one by one."""
 
 
@@ -180,11 +180,11 @@ class NamespaceView(Generic[T]):
         self.put = store.put
         self.lose = store.lose
         self.remove = store.remove
-        self.settle = store.settle
+        self.end_batch = store.end_batch
         self.listed = listed or store.listed
 
     def __len__(self) -> int:
         return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._store)
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        return (each for each in self._store.listing() if self._namespace in {"", each[0]})
+        return (space for space in self._store.listing() if self._namespace in {"", space[0]})

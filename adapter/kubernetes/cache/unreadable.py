@@ -21,7 +21,7 @@ class UnreadableObjects:
         self._named: set[tuple[str, str]] = set()
         self._has_more = False
 
-    def note(self, namespace: str, name: str, reason: str) -> bool:
+    def report(self, namespace: str, name: str, reason: str) -> bool:
         """Report an object; tell whether it is reported by name for the first time."""
         self._count("Unreadable")
         key = namespace, name

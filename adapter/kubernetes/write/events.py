@@ -226,9 +226,9 @@ class EventRecorder:
         """Write the next event of the queue. It stays the next one until it is written or dropped."""
         try:
             if self._next is None:
-                namespace, owner, found = self._queue.next()
-                self._remove(namespace, owner, found)
-                self._next = self._correlator.correlate(found)
+                namespace, owner, event = self._queue.next()
+                self._remove(namespace, owner, event)
+                self._next = self._correlator.correlate(event)
                 if self._next is None:
                     self._drop("spam")
                     return

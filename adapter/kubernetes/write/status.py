@@ -68,7 +68,7 @@ def is_urgent(written: HorizontalPodAutoscalerStatus, wanted: HorizontalPodAutos
 
 
 def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
-    states = [(each.type, each.status, each.reason) for each in status.conditions or ()]
+    states = [(condition.type, condition.status, condition.reason) for condition in status.conditions or ()]
     return status.current_replicas, status.desired_replicas, status.last_scale_time, states
 
 
@@ -264,7 +264,7 @@ class StatusWriter:
             await self._patch(update)
         except errors.KubernetesError as error:
             if self._entries.get(key) is entry:
-                self._note_failure(key, entry, update, error)
+                self._record_failure(key, entry, update, error)
         except errors.NotLeadingError:
             entry.failures += 1
         except Exception as error:  # noqa: BLE001 - the statuses of other objects are written all the same
@@ -279,7 +279,7 @@ class StatusWriter:
                 with self._problems.defects.contain(_UNEXPECTED, "/".join(key)):
                     self._plan(key, entry)
 
-    def _note_failure(
+    def _record_failure(
         self, key: tuple[str, str], entry: _StatusEntry, update: StatusUpdate, error: errors.KubernetesError
     ) -> None:
         subject = "/".join(key)

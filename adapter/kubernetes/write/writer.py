@@ -59,8 +59,8 @@ class WriteRateLimiter:
         A 429 for an event must not delay a Scale.
         """
         until = self._clock.monotonic() + seconds
-        for each in range(kind, len(WriteKind)):
-            self._paused_until[each] = max(self._paused_until[each], until)
+        for affected in range(kind, len(WriteKind)):
+            self._paused_until[affected] = max(self._paused_until[affected], until)
 
     def waiting(self, kind: WriteKind) -> int:
         return len(self._waiting[kind])

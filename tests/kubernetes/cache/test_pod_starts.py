@@ -71,7 +71,7 @@ class Watched:
     def put(self, *pods: JSON) -> None:
         for pod in pods:
             self.cache.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
-        self.cache.settle()
+        self.cache.end_batch()
 
     def times(self) -> ReadyTimes:
         times = self.ledger.times()
@@ -450,4 +450,4 @@ def test_a_flag_costs_no_memory_of_its_own() -> None:
     """Python has one object for each small integer."""
     every = STARTING | UNSCHEDULABLE | PULL_FAILED | NO_NODE | PULLING | CRASHING
     assert every < 257
-    assert pod_starts.flags_of([], pod_starts.NO_STATUSES, pod_starts.NO_STATUSES, every) < 257
+    assert pod_starts.compute_flags([], pod_starts.NO_STATUSES, pod_starts.NO_STATUSES, every) < 257

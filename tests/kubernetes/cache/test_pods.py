@@ -120,7 +120,7 @@ def alone(clock: FakeClock | None = None) -> PodCache:
 def put(watch: PodCache, *documents: JSON) -> None:
     for document in documents:
         watch.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(document)))
-    watch.settle()
+    watch.end_batch()
 
 
 def ignored() -> None:
@@ -461,7 +461,7 @@ def test_the_smallest_and_the_largest_count_of_any_window(
     segments = [(now, 3)]
     for pause, count in changes:
         now += pause
-        history.note(count, now)
+        history.record(count, now)
         segments.append((now, count))
     start = now - age
     assert len(history.past or ()) <= 6
@@ -483,10 +483,10 @@ def test_the_smallest_and_the_largest_count_of_any_window(
 def test_a_history_forgets() -> None:
     history = ReadyHistory(0, 0.0)
     for second in range(5000):
-        history.note(second, float(second))
+        history.record(second, float(second))
     assert len(history.past or ()) <= pod_selections.KEPT_SECONDS + 1
     assert history.peaks is None
-    history.note(0, 5000.0)
+    history.record(0, 5000.0)
     assert history.past is None
     assert history.largest(4000.0) == 4999
 
@@ -689,7 +689,7 @@ def test_a_pod_that_says_nothing_new_changes_nothing() -> None:
 
 def test_many_are_notified_in_steps() -> None:
     watch = alone()
-    watch._told = False
+    watch._announced = False
     told: list[int] = []
     for number in range(1200):
         watch.follow(

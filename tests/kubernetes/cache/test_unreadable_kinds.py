@@ -166,8 +166,8 @@ def test_each_object_is_reported_once_and_some_by_name() -> None:
     counted: list[str] = []
     objects = UnreadableObjects(problems, "things", counted.append)
     for number in range(MOST_NAMED + 5):
-        objects.note("default", f"t{number}", "ValueError: no")
-        objects.note("default", f"t{number}", "ValueError: no")
+        objects.report("default", f"t{number}", "ValueError: no")
+        objects.report("default", f"t{number}", "ValueError: no")
     assert counted == ["Unreadable"] * 2 * (MOST_NAMED + 5)
     assert len(problems.active()) == MOST_NAMED + 1
     assert problems.active()["object", "things default/t0"] == "ValueError: no"
@@ -182,5 +182,5 @@ def test_each_object_is_reported_once_and_some_by_name() -> None:
 def test_a_cluster_scoped_object_has_no_namespace() -> None:
     monitoring, clock = Monitoring(), FakeClock()
     problems = ProblemLog(monitoring, clock)
-    UnreadableObjects(problems, "nodes", lambda _: None).note("", "n1", "no")
+    UnreadableObjects(problems, "nodes", lambda _: None).report("", "n1", "no")
     assert list(problems.active()) == [("object", "nodes n1")]
