@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts
 from adapter.autoscaler.loop import Controller
@@ -124,7 +124,7 @@ class _Worker:
 
 def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
     context = AutoscalerContext(
-        Followers(tick.Targets(world), tick.Pods(world)),  # type: ignore[arg-type]  # all that a round calls
+        TargetFollowers(tick.Targets(world), tick.Pods(world)),  # type: ignore[arg-type]  # all that a round calls
         world,  # type: ignore[arg-type]  # all that a round calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),

@@ -21,7 +21,7 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
@@ -281,7 +281,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     clock = Clock()
     world = World(clock, pods, value)
     context = AutoscalerContext(
-        Followers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
+        TargetFollowers(Targets(world), Pods(world)),  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),

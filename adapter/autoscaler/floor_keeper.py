@@ -39,7 +39,7 @@ class FloorKeeper:
 
     def adopt(self, state: AutoscalerState, published: Floor, now: int) -> None:
         """Take over what the previous leader has published."""
-        state.published = published
+        state.note_published(published)
         state.set_boosting(boosting.adopt(published, now))
 
     def follow(self, state: AutoscalerState, now: int) -> None:
@@ -78,7 +78,7 @@ class FloorKeeper:
                 self._floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
         if not state.is_closed:
-            state.published = published
+            state.note_published(published)
         return floor, ""
 
     def settle(
@@ -117,7 +117,7 @@ class FloorKeeper:
             return
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return
-        state.published = floor
+        state.note_published(floor)
         self._floors.want(state.object.metadata.uid, floor)
 
 

@@ -1,7 +1,7 @@
 """The target of each autoscaler and the pods that it selects, followed once for decisions and for scrapes.
 
 Both begin and end at other times: scrapes last as long as the process, decisions for one term of leadership.
-So a `Follower` has users, and ends with the last of them.
+So a `TargetFollower` has users, and ends with the last of them.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from adapter.model.ready_times import Outcome, PodStart
 Started = Callable[[PodStart | Outcome], None]
 
 
-class Followers:
+class TargetFollowers:
     """The targets that are followed. `pods` is the cache that their pods come from."""
 
     def __init__(self, targets: ScaleTargets, pods: PodCache) -> None:
         self.targets = targets
         self.pods = pods
-        self.open: dict[tuple[Key, CrossVersionObjectReference], Follower] = {}
+        self.open: dict[tuple[Key, CrossVersionObjectReference], TargetFollower] = {}
 
     def join(
         self,
@@ -31,23 +31,23 @@ class Followers:
         reference: CrossVersionObjectReference,
         changed: Callable[[], None],
         started: Started | None = None,
-    ) -> "Follower":
-        """Follow the target of an autoscaler until `Follower.leave`.
+    ) -> "TargetFollower":
+        """Follow the target of an autoscaler until `TargetFollower.leave`.
 
         `changed` is called when the target or its pods may have changed, `started` with the start of each of
         the pods.
         """
         follower = self.open.get((key, reference))
         if follower is None:
-            follower = self.open[key, reference] = Follower(self, key, reference)
+            follower = self.open[key, reference] = TargetFollower(self, key, reference)
         follower.join(changed, started)
         return follower
 
 
-class Follower:
+class TargetFollower:
     """A target and its pods. `find` returns the target from its cache."""
 
-    def __init__(self, parent: Followers, key: Key, reference: CrossVersionObjectReference) -> None:
+    def __init__(self, parent: TargetFollowers, key: Key, reference: CrossVersionObjectReference) -> None:
         self._parent = parent
         self._key = key
         self._reference = reference

@@ -305,7 +305,7 @@ class Controller:
             self._note_defect(state, error)
             return
         if pending is not None:
-            state.is_writing = True
+            state.begin_write()
             task = asyncio.create_task(self._write(entry, pending), name=f"write {state.key}")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
@@ -317,7 +317,7 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - as above
             self._note_defect(state, error)
         finally:
-            state.is_writing = False
+            state.end_write()
             self._schedule_next(state, self._clock.monotonic())
             if entry.changed:
                 entry.changed = False

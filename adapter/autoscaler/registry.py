@@ -10,7 +10,7 @@ once. A target and its pods are followed only while a metric of the autoscaler i
 import asyncio
 from collections.abc import Hashable, Iterable
 
-from adapter.autoscaler.follower import Follower, Followers
+from adapter.autoscaler.follower import TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
@@ -34,7 +34,7 @@ class ScrapeSubscriptions:
     def __init__(
         self,
         scraped: ScrapedValues,
-        followers: Followers,
+        followers: TargetFollowers,
         defects: Defects,
         endpoints: EndpointSubscriptions | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class _Subscription:
         self.metrics = metrics
         self._parent = parent
         self._key = key
-        self._follower: Follower | None = None
+        self._follower: TargetFollower | None = None
         self._selector = ""
 
     def settle(self) -> None:

@@ -21,7 +21,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.follower import Follower, Followers, Started
+from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts, NoSchedules, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
@@ -47,7 +47,7 @@ _FEWER_PODS = "fewer pods are cached than the target has"
 class AutoscalerContext(NamedTuple):
     """The caches and settings that all autoscalers share."""
 
-    followers: Followers
+    followers: TargetFollowers
     rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
@@ -99,7 +99,7 @@ class Subscriptions:
         self._key = key
         self._changed = changed
         self._started = started
-        self._follower: Follower | None = None
+        self._follower: TargetFollower | None = None
         self._selector: LabelSelector | None = None
         """The selector that the sources were opened with."""
         self._sources: tuple[
@@ -112,7 +112,7 @@ class Subscriptions:
         self._specs, self._period = metrics, period
         self._by_pods = tuple(map(_depends_on_pods, metrics))
 
-    def follow(self, reference: CrossVersionObjectReference) -> Follower:
+    def follow(self, reference: CrossVersionObjectReference) -> TargetFollower:
         """Return the follower of the target."""
         if self._follower is None:
             self._follower = self._context.followers.join(self._key, reference, self._changed, self._started)
@@ -181,7 +181,7 @@ class Subscriptions:
             self._follower.leave(self._changed)
             self._follower = None
 
-    def _open_sources(self, follower: Follower) -> None:
+    def _open_sources(self, follower: TargetFollower) -> None:
         assert follower.selector is not None, "there are pods"
 
         def names() -> tuple[str, ...]:

@@ -96,7 +96,7 @@ class AutoscalerState:
         self.boost: Boost | None = None
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
-        """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
+        """The floor that is published, or queued."""
         self.forecast_floor = UNKNOWN_FORECAST
         """What the forecast says. Set by the `ForecastBook` alone, if the spec asks for a forecast."""
         self.schedule: ScheduledBounds | None = None
@@ -373,6 +373,12 @@ class AutoscalerState:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
+    def begin_write(self) -> None:
+        self.is_writing = True
+
+    def end_write(self) -> None:
+        self.is_writing = False
+
     def note_success(self) -> None:
         """Note that a write was accepted, or that there was nothing to write."""
         self.failures = 0
@@ -408,6 +414,10 @@ class AutoscalerState:
             most, band = self.object.spec.max_replicas, self.prepared.band
             boosted = boosting.follow(self.memory.boost, self.boost, now, alone=alone, most=most, band=band)
             self.set_boosting(boosted)
+
+    def note_published(self, floor: Floor | None) -> None:
+        """Note the floor that is published, or queued; None for none."""
+        self.published = floor
 
     def set_boosting(self, boosted: Boosting) -> None:
         """Take what is remembered of raises and floors."""

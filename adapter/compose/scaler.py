@@ -18,7 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     BoostedHPAs,
 )
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Actuator, Key, NoSchedules
 from adapter.autoscaler.loop import Controller
@@ -105,7 +105,7 @@ class Scaler:
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
-        self._followers = Followers(self.targets, self.pods)
+        self._followers = TargetFollowers(self.targets, self.pods)
         self._scrapes = ScrapeSubscriptions(
             runtime.scraped, self._followers, problems.defects, self._endpoints
         )

@@ -73,10 +73,11 @@ class LeaseFence:
 
     def left(self) -> float:
         """Return how many seconds a write that starts now may take, 0 for none."""
-        now = read_clocks(self._clock)
-        if self._closed or self._parted(now) > self._tolerance:
+        now, sent = read_clocks(self._clock), self._sent
+        parted = abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic))
+        if self._closed or parted > self._tolerance:
             return 0.0
-        return max(0.0, self._sent.monotonic + self._hold - now.monotonic)
+        return max(0.0, sent.monotonic + self._hold - now.monotonic)
 
     def check(self) -> float:
         """Return `left()`; raise `NotLeadingError` if it is 0."""
@@ -85,13 +86,10 @@ class LeaseFence:
             raise errors.NotLeadingError(self._why())
         return left
 
-    def _parted(self, now: ClockReading) -> float:
-        return abs((now.wall - self._sent.wall) - (now.monotonic - self._sent.monotonic))
-
     def _why(self) -> str:
         if self._closed:
             return "the lease is no longer held"
-        if self._parted(read_clocks(self._clock)) > self._tolerance:
+        if self.due > 0:
             return "the clock has jumped since the lease was last renewed"
         return "the lease was not renewed in time"
 

@@ -118,8 +118,8 @@ class Ledger(Generic[Holder]):
         self._sums: dict[str, int] = {}
         self.total = 0
 
-    def put(self, namespace: str, holder: Holder, size: int) -> None:
-        """Set the bytes of a holder; 0 removes the holder."""
+    def put(self, namespace: str, holder: Holder, size: int) -> bool:
+        """Set the bytes of a holder; 0 removes the holder. Tell whether there is a `loss` now."""
         held = self._held.setdefault(namespace, {})
         change = size - held.get(holder, 0)
         if size:
@@ -130,6 +130,7 @@ class Ledger(Generic[Holder]):
         self._sums[namespace] = self._sums.get(namespace, 0) + change
         if not held:
             del self._held[namespace], self._sums[namespace]
+        return self._sums.get(namespace, 0) > self._namespace_room or self.total > self._room
 
     def loss(self, namespace: str) -> Loss[Holder] | None:
         """Return the holder to evict after a change in `namespace`, None while all is within the budget."""

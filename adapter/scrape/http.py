@@ -136,8 +136,8 @@ class BodyBudget:
 
         While that is too much, the namespace that holds most loses its largest body.
         """
-        self._ledger.put(namespace, buffer, size)
-        while (loss := self._ledger.loss(namespace)) is not None:
+        is_over = self._ledger.put(namespace, buffer, size)
+        while is_over and (loss := self._ledger.loss(namespace)) is not None:
             self._ledger.put(loss.holder.namespace, loss.holder, 0)
             loss.holder.lose(loss.reason)
 

@@ -354,8 +354,8 @@ class ScrapeWork:
         """
         if target.gone:
             return
-        self._kept.put(target.namespace, target, target.series.size)
-        while (loss := self._kept.loss(target.namespace)) is not None:
+        is_over = self._kept.put(target.namespace, target, target.series.size)
+        while is_over and (loss := self._kept.loss(target.namespace)) is not None:
             error = ScrapeError("budget", loss.reason)
             if loss.holder is target:
                 raise error

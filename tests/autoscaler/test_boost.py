@@ -9,7 +9,7 @@ import pytest
 from adapter.autoscaler.debug import show
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -72,7 +72,7 @@ class BoostBench(Bench):
 
     def start(self) -> Controller:
         """Return a controller as after a start."""
-        context = AutoscalerContext(Followers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
+        context = AutoscalerContext(TargetFollowers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
             context,
             self.server,

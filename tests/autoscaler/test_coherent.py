@@ -17,7 +17,7 @@ from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import sources
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -121,7 +121,7 @@ class Story:
         nothing: Any = NoPrometheus()
         factory = SourceFactory(nothing, nothing, unused, lambda: BUILTIN, here.scraped, feeds)
         server: Any = Server()
-        context = AutoscalerContext(Followers(server, self._cache), unused, factory, LIVE)
+        context = AutoscalerContext(TargetFollowers(server, self._cache), unused, factory, LIVE)
         metrics = [pods_metric(str(TARGET))]
         self._spec = autoscaler(metrics, LIVE, minReplicas=1, maxReplicas=1000, behavior=BEHAVIOR)
         self._subscriptions = Subscriptions(context, Key("shop", "web"), lambda: None, lambda _: None)

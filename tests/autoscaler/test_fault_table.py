@@ -19,7 +19,7 @@ from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -238,8 +238,8 @@ class FaultyWorkload:
     def entry_of(self, metric: str) -> object:
         return _Entry()
 
-    def window_of(self, entry: Any) -> float:
-        return 0.0
+    def span_of(self, entry: object) -> int:
+        return SECOND
 
     def read(
         self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
@@ -277,10 +277,6 @@ class _Entry:
         class config:  # noqa: N801
             on_nan = OnNaN.DROP
 
-            class scrape:  # noqa: N801
-                class access:  # noqa: N801
-                    interval = 1.0
-
 
 @contextlib.asynccontextmanager
 async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controller]:
@@ -298,7 +294,7 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(Followers(world.server, world.pods), world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
+        around = AutoscalerContext(TargetFollowers(world.server, world.pods), world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )

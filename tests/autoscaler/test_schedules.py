@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import BoundsUntil, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -77,7 +77,7 @@ class ScheduleBench(Bench):
     def start(self) -> Controller:
         """Return a controller as after a start."""
         context = AutoscalerContext(
-            Followers(self.server, self.pods),  # type: ignore[arg-type]
+            TargetFollowers(self.server, self.pods),  # type: ignore[arg-type]
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
@@ -113,7 +113,7 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, Scra
     async with world(rules, lists=LISTS) as here:
         around = Around()
         targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
-        followers = Followers(targets, pods)  # type: ignore[arg-type]  # all it calls
+        followers = TargetFollowers(targets, pods)  # type: ignore[arg-type]  # all it calls
         yield here, around, ScrapeSubscriptions(here.scraped, followers, Defects(Monitoring()))
 
 

@@ -362,3 +362,7 @@ async def test_requests_take_short_paths(tmp_path: Path) -> None:
     assert warm["calls"] <= 28
     assert cold["functions"] <= 200
     assert cold["calls"] <= 275
+    scrape = await paths.walk_scrapes(tmp_path, 2)
+    assert ("kubernetes/write/scale.py", "ScaleWriter.put_scale") in scrape.calls
+    assert scrape.counts()["functions"] <= 220
+    assert scrape.counts()["calls"] <= 310

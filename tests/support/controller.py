@@ -12,7 +12,7 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
@@ -296,7 +296,7 @@ class Bench:
 
     def start(self) -> Controller:
         # sources by hand
-        context = AutoscalerContext(Followers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
+        context = AutoscalerContext(TargetFollowers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
             context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.follower import Followers
+from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
@@ -100,7 +100,7 @@ class ForecastBench(Bench):
         self.book = ForecastBook(self.worker, self.queries_of, self.monitoring)
         # sources by hand
         context = AutoscalerContext(
-            Followers(self.server, self.pods),  # type: ignore[arg-type]
+            TargetFollowers(self.server, self.pods),  # type: ignore[arg-type]
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,

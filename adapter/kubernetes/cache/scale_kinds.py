@@ -118,9 +118,8 @@ class TargetKind:
     def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
         """Return the reflector of a namespace, None without one or if it cannot succeed."""
         reflector = self.reflectors.get(namespace) or self.reflectors.get("")
-        if reflector is None or (reflector.error is not None and is_refused(reflector.error)):
-            return None
-        return reflector
+        refused = reflector is not None and reflector.error is not None and is_refused(reflector.error)
+        return None if refused else reflector
 
 
 class TargetKinds:

@@ -27,9 +27,6 @@ from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.go_text import quote
 from adapter.model.resources import APIResource
 
-LINGER_SECONDS = 60.0
-"""Time for which a target that was asked for once, without being followed, stays cached."""
-
 _PATH_CHARACTERS = frozenset("/%?#\\")
 
 NOT_YET = "the scale is not yet known"
@@ -98,8 +95,6 @@ class ScaleTargets:
         self._kinds = TargetKinds(client, context, kinds, namespaces, self._notify_all, self.resolve)
         self._group: asyncio.TaskGroup | None = None
         self._entries: dict[TargetName, CachedTarget] = {}
-        self._lingering: dict[TargetName, tuple[TargetSubscription, float]] = {}
-        self._swept = context.clock.monotonic()
 
     async def run(self) -> None:
         """Watch what is followed until cancelled."""
@@ -129,27 +124,6 @@ class ScaleTargets:
         subscription = TargetSubscription(self, entry, changed)
         self.resolve(entry)
         return subscription
-
-    def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the scale as last seen; a target that is not followed stays cached for `LINGER_SECONDS`."""
-        key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
-        entry = self._entries.get(key)
-        if entry is None or key in self._lingering:
-            now = self._context.clock.monotonic()
-            lingering = self._lingering.get(key)
-            subscription = lingering[0] if lingering else self.follow(namespace, reference, lambda: None)
-            self._lingering[key] = subscription, now
-            entry = self._entries[key]
-            if now - self._swept > LINGER_SECONDS:
-                self._close_lingering(now)
-        return self.resolve(entry)
-
-    def _close_lingering(self, now: float) -> None:
-        self._swept = now
-        for key, (subscription, since) in tuple(self._lingering.items()):
-            if now - since > LINGER_SECONDS:
-                del self._lingering[key]
-                subscription.close()
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         return self._kinds.status()

@@ -44,11 +44,7 @@ class ScaleWriter:
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "resourceVersion": target.resource_version,
-            },
+            "metadata": {"name": name, "namespace": namespace, "resourceVersion": target.resource_version},
             "spec": {"replicas": replicas},
         }
         content = msgspec.json.encode(document)
@@ -56,7 +52,6 @@ class ScaleWriter:
         return _decode(response, f"update {target.path}").resource_version
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        """Return the scale as the API server has it."""
         return _decode(await self._writer.client.get(target.path), f"get {target.path}")
 
 

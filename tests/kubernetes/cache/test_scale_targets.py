@@ -21,6 +21,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import scale_codec, scale_kinds
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.scale_codec import ObservedScale, ReplicaPaths
+from adapter.kubernetes.cache.scale_kinds import TargetName
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
@@ -66,18 +67,25 @@ class Watched:
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
         self.targets = ScaleTargets(client, around, self.catalogue, namespaces)
 
+    def find(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
+        """Return a target, which is followed from now on unless it is already."""
+        key = TargetName("default", reference.api_version, reference.kind, reference.name)
+        if key not in self.targets._entries:
+            self.targets.follow("default", reference, lambda: None)
+        return self.targets.resolve(self.targets._entries[key])
+
     def web(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
-        found = self.targets.find("default", reference)
+        found = self.find(reference)
         assert isinstance(found, ScaleTarget), found
         return found
 
     async def until_found(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
-        await until(lambda: isinstance(self.targets.find("default", reference), ScaleTarget))
+        await until(lambda: isinstance(self.find(reference), ScaleTarget))
         return self.web(reference)
 
     async def until_refused(self, reference: CrossVersionObjectReference = WEB) -> str:
-        await until(lambda: getattr(self.targets.find("default", reference), "known", False))
-        found = self.targets.find("default", reference)
+        await until(lambda: getattr(self.find(reference), "known", False))
+        found = self.find(reference)
         assert isinstance(found, Unfound)
         return found.message
 
@@ -203,28 +211,14 @@ async def test_only_kinds_that_are_targets_are_watched() -> None:
         assert watched.targets.status() == ()
 
 
-async def test_what_was_asked_for_once_is_let_go() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web"))
-        await watched.until_found()
-        watched.clock.advance(50)
-        watched.web()
-        watched.clock.advance(50)
-        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "x", "apps/v1"))
-        assert set(map(str, watched.targets._kinds._targeted)) == {"deployments.apps", "replicasets.apps"}
-        watched.clock.advance(61)
-        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "y", "apps/v1"))
-        assert set(map(str, watched.targets._kinds._targeted)) == {"replicasets.apps"}
-
-
 async def test_followed_before_it_runs() -> None:
     async with Cluster() as cluster:
         cluster.create(deployment("web"))
         configuration = credentials.ClientConfiguration(cluster.url)
         async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
             watched = Watched(client, ("",))
-            assert watched.targets.find("default", WEB) == NOT_YET
-            assert watched.targets.find("default", WIDGET) == NOT_YET
+            assert watched.find(WEB) == NOT_YET
+            assert watched.find(WIDGET) == NOT_YET
             task = asyncio.create_task(watched.targets.run(), name="targets")
             await watched.until_found()
             task.cancel()
@@ -366,7 +360,7 @@ async def test_a_kind_that_is_served_in_another_version() -> None:
         cluster.update(made)
         cluster.cut_watches()
         await watched.catalogue.refresh(force=True)
-        await until(lambda: isinstance(watched.targets.find("default", WIDGET), ScaleTarget))
+        await until(lambda: isinstance(watched.find(WIDGET), ScaleTarget))
         assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
         assert len(watched.targets.status()) == 1
 
@@ -382,7 +376,7 @@ async def test_a_kind_that_is_not_served_at_first() -> None:
         assert told
         put_widgets(cluster)
         cluster.create(widget({"replicas": 2}))
-        assert watched.targets.find("default", WIDGET).__class__ is Unfound
+        assert watched.find(WIDGET).__class__ is Unfound
         watched.clock.advance(scale_kinds.RETRY_SECONDS)
         assert (await watched.until_found(WIDGET)).replicas == 2
 
@@ -390,9 +384,9 @@ async def test_a_kind_that_is_not_served_at_first() -> None:
 async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         await cluster.down()
-        assert watched.targets.find("default", WIDGET) == NOT_YET
+        assert watched.find(WIDGET) == NOT_YET
         await until(lambda: scale_kinds.RETRY_SECONDS in watched.pauses.taken)
-        assert watched.targets.find("default", WIDGET) == NOT_YET
+        assert watched.find(WIDGET) == NOT_YET
         await cluster.up()
         put_widgets(cluster)
         cluster.create(widget({"replicas": 2}))
@@ -676,10 +670,8 @@ async def test_answers_that_are_none() -> None:
         put_widgets(cluster)
         await watched.catalogue.refresh()
         watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
-        await until(
-            lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", "")
-        )
-        assert not getattr(watched.targets.find("default", WIDGET), "known", True)
+        await until(lambda: "is not a Scale object" in getattr(watched.find(WIDGET), "message", ""))
+        assert not getattr(watched.find(WIDGET), "known", True)
 
 
 # --- large selectors ----------------------------------------------------------------------------------------
