@@ -146,14 +146,11 @@ class Selection:
         self._space = space
         self.namespace = space.name
         self.selector = selector
+        self.became_ready = space.became_ready
         self.followers: list[Follower] = []
         self._pods: tuple[WatchedPod, ...] | None = None
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
-
-    def became_ready(self, now: float) -> Mapping[str, float]:
-        """Return when pods of the namespace became ready lately, by name, in monotonic seconds."""
-        return self._space.became_ready.times(now)
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:

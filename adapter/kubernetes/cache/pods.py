@@ -66,7 +66,7 @@ class PodSubscription:
 
         It has the pods of the whole namespace.
         """
-        return self._selection.became_ready(self._cache.clock.monotonic())
+        return self._selection.became_ready.times(self._cache.clock.monotonic())
 
     @property
     def starting(self) -> StartingPods:

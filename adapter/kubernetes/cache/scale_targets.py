@@ -5,6 +5,7 @@ followed target is read every few seconds. A target that is not yet known is nev
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -66,9 +67,7 @@ class TargetSubscription:
         self._changed = changed
         self._closed = False
         entry.followers.append(changed)
-
-    def find(self) -> ScaleTarget | Unfound:
-        return self._targets.resolve(self._entry)
+        self.find: Callable[[], ScaleTarget | Unfound] = functools.partial(targets.resolve, entry)
 
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
