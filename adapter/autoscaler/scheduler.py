@@ -44,7 +44,8 @@ class DecisionClock:
 
     def jump(self) -> int:
         """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
-        difference = round(self._clock.wall() * SECOND) - self.now()
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        difference = round(wall * SECOND) - round(monotonic * SECOND) - self._offset
         if abs(difference) <= _SLEWED:
             return 0
         self._offset += difference

@@ -319,10 +319,10 @@ def decide(
     """
     bounds = scheduled.for_count(constraints.schedule, observation.replicas)
     within = scheduled.bounded(spec, bounds, constraints.readiness, None if last is None else last.spec)
-    # At zero a former floor keeps nothing up, and must not wake the target.
-    if observation.replicas and within.floor < memory.floor:
+    if observation.replicas:  # at zero a former floor keeps nothing up, and must not wake the target
         history = scheduled.held(memory.history, memory.floor, within.floor, spec.limits.highest, now)
-        memory = msgspec.structs.replace(memory, history=history)
+        if history is not memory.history:
+            memory = msgspec.structs.replace(memory, history=history)
     if within.is_below_forecast(observation.replicas):
         # Below minReplicas no metric is evaluated. A forecast must not delay a raise that is above its floor.
         made = _decide_below_forecast(within, observation, memory, now, constraints)
