@@ -5,13 +5,15 @@ client-go's discovery REST mapper for the same documents. A catalogue is immutab
 A small built-in catalogue serves work without a cluster.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from adapter.model.metrics import GroupResource
 
 
-class APIResource(NamedTuple):
+class APIResource(msgspec.Struct, frozen=True, dict=True):
     """One resource of one group and version, as discovery states it.
 
     `group` is "" for core, `plural` and `singular` are lower case, `preferred` says whether `version` is the
@@ -27,9 +29,9 @@ class APIResource(NamedTuple):
     verbs: frozenset[str]
     preferred: bool
 
-    @property
+    @functools.cached_property
     def group_resource(self) -> GroupResource:
-        """Return the name of the resource without its version."""
+        """The name of the resource without its version."""
         return GroupResource(self.group, self.plural)
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
@@ -101,7 +102,7 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
         requests = [request.path for request in cluster.requests]
     pods = catalogue.lookup("pod")
     assert pods is not None
-    assert pods._replace(verbs=frozenset()) == APIResource(
+    assert structs.replace(pods, verbs=frozenset()) == APIResource(
         "", "v1", "pods", "pod", "Pod", True, frozenset(), preferred=True
     )
     assert {"list", "watch"} <= pods.verbs

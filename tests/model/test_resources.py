@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -108,7 +109,7 @@ def test_subresources_are_left_out() -> None:
 
 
 def test_a_resource_without_singular_name_is_found_by_its_plural_only() -> None:
-    catalogue = Catalogue([resource("pods")._replace(singular="")])
+    catalogue = Catalogue([structs.replace(resource("pods"), singular="")])
     assert catalogue.lookup("") is None
     assert catalogue.lookup("pods") is not None
 
@@ -137,7 +138,7 @@ def test_singular() -> None:
 def test_singular_is_that_of_the_first_group_with_the_plural() -> None:
     core, metrics = (
         resource("pods"),
-        resource("pods", "metrics.k8s.io", "v1beta1")._replace(singular="podmetrics"),
+        structs.replace(resource("pods", "metrics.k8s.io", "v1beta1"), singular="podmetrics"),
     )
     catalogue = Catalogue([core, metrics])
     assert catalogue.singular(metrics.group_resource) == "pod"

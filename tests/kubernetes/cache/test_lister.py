@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from adapter import errors
 from adapter.compose.clock import SystemClock
@@ -254,7 +255,7 @@ async def test_another_version_of_a_kind_starts_again() -> None:
             cluster.remove_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
             cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
             cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
-            assert await cache.names("default", "", old._replace(version="v1")) == ["w"]
+            assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
             assert len(cache.lister.status()) == 1
             assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
 
@@ -333,7 +334,7 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> 
 async def test_a_kind_without_watch_is_listed() -> None:
     async with Cluster() as cluster, caching(cluster) as cache:
         cluster.create(pod("a"))
-        kind = PODS._replace(verbs=frozenset({"list"}))
+        kind = structs.replace(PODS, verbs=frozenset({"list"}))
         assert await cache.names("default", "", kind) == ["a"]
         assert cache.status().mode == "list"
         cluster.delete("Pod", "a")
