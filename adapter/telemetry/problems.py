@@ -24,8 +24,6 @@ _TEXTS_REMEMBERED = 16
 
 # Failures that concern one query rather than the server.
 _OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partial"})
-# Problems whose subject is the path of a rule.
-_OF_A_RULE = ("render", "query", "value")
 # A problem of one rule or kind ends after this many seconds without a report, because other rules may work
 # meanwhile.
 _EXPIRY = 60.0
@@ -142,8 +140,6 @@ class SourceProblems:
         if failed is not None and sent > failed:
             del self.reported["prometheus", ""]
             self._problems.resolve("prometheus")
-        for fault in _OF_A_RULE:
-            self.expire(fault, path)
 
     def unfetched(self, error: PrometheusError, path: str) -> StatusError:
         """Report a failed query; return the error for the caller, without query and address."""

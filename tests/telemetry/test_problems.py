@@ -25,20 +25,6 @@ def faults(clock: FakeClock, log: ProblemLog) -> SourceProblems:
     return SourceProblems(clock, log)
 
 
-def test_a_fault_of_a_rule_is_over_when_nobody_has_met_it_lately(
-    faults: SourceProblems, log: ProblemLog, clock: FakeClock
-) -> None:
-    faults.report("value", "value left out", "nan", "rules[0]")
-    clock.advance(60)
-    faults.answered("rules[0]", clock.monotonic())
-    assert ("value", "rules[0]") in log.active()
-    clock.advance(0.1)
-    faults.answered("rules[1]", clock.monotonic())
-    assert ("value", "rules[0]") in log.active(), "of this rule nothing is known"
-    faults.answered("rules[0]", clock.monotonic())
-    assert log.active() == {}
-
-
 def test_prometheus_is_back_when_it_was_asked_after_the_failure(
     faults: SourceProblems, log: ProblemLog, clock: FakeClock
 ) -> None:
