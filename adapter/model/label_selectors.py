@@ -101,7 +101,10 @@ class LabelSelector(NamedTuple):
     @property
     def weight(self) -> int:
         """Return about how many bytes it takes in memory: many times its text."""
-        return _SELECTOR_BYTES + sum(map(_weigh, self.requirements))
+        return _SELECTOR_BYTES + sum(
+            _REQUIREMENT_BYTES + len(key) + _VALUE_BYTES * len(values) + len("".join(values))
+            for key, _, values in self.requirements
+        )
 
     def __str__(self) -> str:
         """Return the canonical text, joined with commas and no blanks; "" for everything."""
@@ -111,11 +114,6 @@ class LabelSelector(NamedTuple):
 EVERYTHING = LabelSelector(())
 
 _SELECTOR_BYTES, _REQUIREMENT_BYTES, _VALUE_BYTES = 300, 200, 60
-
-
-def _weigh(requirement: Requirement) -> int:
-    values = requirement.values
-    return _REQUIREMENT_BYTES + len(requirement.key) + _VALUE_BYTES * len(values) + len("".join(values))
 
 
 def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
@@ -248,19 +246,17 @@ class _SelectorParser:
         relation = _BINARY_OPERATORS.get(token.text)
         if relation is None:
             _refuse_requirement(f"found '{token.text}', expected: {_EXPECTED_OPERATORS}")
-        listed = relation in {Operator.IN, Operator.NOT_IN}
-        values = self._value_list() if listed else (self._exact_value(),)
+        if relation in {Operator.IN, Operator.NOT_IN}:
+            values = self._value_list()
+        elif self._following.text in {_END, ","}:  # nothing is the empty value
+            values = ("",)
+        else:
+            token = self._next()
+            if not token.word:
+                _refuse_requirement(f"found '{token.text}', expected: identifier")
+            values = (token.text,)
         _check_values(key.text, relation, values)
         return Requirement(key.text, relation, values)
-
-    def _exact_value(self) -> str:
-        """Return the value after ``=``; nothing before a comma or the end is the empty value."""
-        if self._following.text in {_END, ","}:
-            return ""
-        token = self._next()
-        if not token.word:
-            _refuse_requirement(f"found '{token.text}', expected: identifier")
-        return token.text
 
     def _value_list(self) -> tuple[str, ...]:
         """Return the values between parentheses; ``()`` and a gap between commas are one empty value each."""

@@ -65,12 +65,6 @@ def from_selector(selector: LabelSelector) -> tuple[Matcher, ...]:
     return tuple(matchers)
 
 
-def for_names(label: str, names: Iterable[str]) -> Matcher:
-    """Return the matcher of the named objects as upstream: `=` for one, `=~` for more, unescaped."""
-    listed = tuple(names)
-    return Matcher(label, "=" if len(listed) == 1 else "=~", "|".join(listed))
-
-
 def for_any_of(label: str, names: Iterable[str]) -> Matcher:
     """Return the matcher of the named objects for merged queries, in which a dot matches only a dot."""
     listed = tuple(names)

@@ -113,7 +113,8 @@ class MetricQuery:
         if self.namespace_label and namespace is not None:
             parts.append(Matcher(self.namespace_label, "=", namespace))
         if self.object_label:
-            parts.append(matchers.for_names(self.object_label, names))
+            operator = "=" if len(names) == 1 else "=~"
+            parts.append(Matcher(self.object_label, operator, "|".join(names)))
         return self.render_with(parts)
 
     def render_with(self, parts: Sequence[Matcher]) -> str:

@@ -38,18 +38,6 @@ def test_comparisons_have_no_form(selector: str) -> None:
         matchers.from_selector(parse_selector(selector))
 
 
-NAMES = {
-    "one": (["a.b"], 'pod="a.b"'),
-    "several, in their order, twice where given twice, unescaped": (["b.c", "a", "b.c"], 'pod=~"b.c|a|b.c"'),
-    "quotes and backslashes are those of Go": (['a"\\\n\x7f'], r'pod="a\"\\\n\x7f"'),
-}
-
-
-@pytest.mark.parametrize(("names", "expected"), NAMES.values(), ids=NAMES)
-def test_names_as_upstream(names: list[str], expected: str) -> None:
-    assert str(matchers.for_names("pod", names)) == expected
-
-
 ANY_OF = {
     "one": (["a.b"], 'pod="a.b"'),
     "dots match only dots, hyphens stay": (["a.b-1", "c"], r'pod=~"a\\.b-1|c"'),

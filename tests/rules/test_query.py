@@ -25,7 +25,18 @@ def metric_query(template: str = QUERY, **parts: Any) -> MetricQuery:
 
 RENDERED = {
     "one object": (metric_query(), "web", ["a"], 'sum(hits{ns="web",pod="a"}) by (pod)'),
-    "several": (metric_query(), "web", ["b", "a"], 'sum(hits{ns="web",pod=~"b|a"}) by (pod)'),
+    "several, in their order, twice where given twice, unescaped": (
+        metric_query(),
+        "web",
+        ["b.c", "a", "b.c"],
+        'sum(hits{ns="web",pod=~"b.c|a|b.c"}) by (pod)',
+    ),
+    "quotes and backslashes are those of Go": (
+        metric_query(),
+        "web",
+        ['a"\\\n\x7f'],
+        r'sum(hits{ns="web",pod="a\"\\\n\x7f"}) by (pod)',
+    ),
     "selector first": (
         metric_query(selector="z in (2,1),a=1"),
         "web",

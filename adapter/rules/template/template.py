@@ -31,8 +31,8 @@ class Template:
     def render(self, variables: Mapping[str, Value]) -> str:
         """Return the text, which may be empty. Raise `errors.TemplateError` for what cannot be evaluated."""
         if self.is_plain and all(map(variables.__contains__, self.fields)):
-            show = functions.show
-            return "".join([show(variables[name]) if name else str(node) for node, name in self._pieces])
+            values = (variables[name] if name else str(node) for node, name in self._pieces)
+            return "".join([value if isinstance(value, str) else functions.show(value) for value in values])
         return _Evaluator(self.text).render(self._body, TemplateStruct(variables))
 
 
