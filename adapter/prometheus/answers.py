@@ -26,7 +26,7 @@ KEPT_TEXTS_BYTES = KEPT_SWEEPS_BYTES = 64 * 1024 * 1024
 INFLIGHT_BYTES = 2048
 """Estimated bytes of a request in flight, beside its key."""
 
-OBJECT_BYTES = 150
+_OBJECT_BYTES = 150
 """Estimated bytes of an object in an answer, beside its samples."""
 
 _ANSWER_BYTES = 1024
@@ -119,19 +119,23 @@ class ObjectAnswer(NamedTuple):
             return 0
         first = next(iter(self.samples.values()))
         count = sum(map(len, self.samples.values()))
-        return OBJECT_BYTES * len(self.samples) + count * weigh_samples(first[:1])
+        return _OBJECT_BYTES * len(self.samples) + count * weigh_samples(first[:1])
 
 
 class SweepAnswer(NamedTuple):
     """The samples of every object of a metric, by namespace ("" for cluster-scoped kinds) and name.
 
-    `size` is in estimated bytes; `asked` and `partial` are as in `TextAnswer`.
+    `asked` and `partial` are as in `TextAnswer`.
     """
 
     samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
     asked: float
-    size: int
     partial: PrometheusError | None = None
+
+    @property
+    def size(self) -> int:
+        """Estimated bytes."""
+        return sum(ObjectAnswer(names, self.asked).size for names in self.samples.values())
 
     def select(self, objects: Objects) -> ObjectAnswer:
         """Return the answer about some of the objects."""

@@ -35,12 +35,10 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 from adapter.prometheus.answers import (
-    OBJECT_BYTES,
     Freshness,
     ObjectAnswer,
     ObjectAnswers,
     SweepAnswer,
-    weigh_samples,
 )
 from adapter.prometheus.client import Querier
 from adapter.rules import query_plan
@@ -172,12 +170,6 @@ class Batch:
             self.recent_names -= len(forgotten.names)
             self.weight -= forgotten.weight
 
-    def enqueue(self, objects: Objects, future: RequestFuture) -> bool:
-        """Add a pending request; return whether `run` has to be started."""
-        self.pending[objects] = future
-        idle, self.running = not self.running, True
-        return idle
-
     async def run(self) -> None:
         """Execute the batch until no request is pending."""
         clock, answers = self._shared.clock, self._shared.answers
@@ -202,7 +194,7 @@ class Batch:
         sent = shared.clock.monotonic()
         busy = sent - self.used_before < self.freshness.ttl
         requests = list(self.inflight)
-        planned: Sequence[PlannedQuery] = ()
+        planned: list[PlannedQuery] = []
         results: Sequence[QueryResult] | None = None
         try:
             if busy and self.worth_sweeping():
@@ -211,7 +203,11 @@ class Batch:
             if results is None:
                 if busy:
                     requests += query_plan.prefetch(query, requests, self._due(sent))
-                planned = await _merge(query, requests)
+                planned = []
+                for one in query_plan.merge(query, requests):
+                    if planned:
+                        await asyncio.sleep(0)
+                    planned.append(one)
                 results = await self._send(planned)
             answer, duplicates = await demux(query, planned, results, sent)
         except PrometheusError as failure:
@@ -378,16 +374,6 @@ def _is_merged(planned: Sequence[PlannedQuery]) -> bool:
     return any(query.kind is not query_plan.QueryKind.ALONE for query in planned)
 
 
-async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[PlannedQuery]:
-    """Return the queries that answer the requests, in steps between which other tasks may run."""
-    planned: list[PlannedQuery] = []
-    for one in query_plan.merge(query, requests):
-        if planned:
-            await asyncio.sleep(0)
-        planned.append(one)
-    return planned
-
-
 async def demux(
     query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult], sent: float
 ) -> tuple[SweepAnswer, bool]:
@@ -398,11 +384,9 @@ async def demux(
     """
     samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
     duplicates = False
-    size = 0
     for one, result in zip(planned, results, strict=True):
         if result.type != "vector":
             raise PrometheusError("type", f"expected a vector, got a {result.type}")
-        size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
         for start in range(0, len(result.samples), STEP_SAMPLES):
             if start:
                 await asyncio.sleep(0)
@@ -416,7 +400,7 @@ async def demux(
                     duplicates = duplicates or query.doubles(sample, earlier)
                     names[name] = (*earlier, sample)
     partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
-    return SweepAnswer(samples, sent, size, partial), duplicates
+    return SweepAnswer(samples, sent, partial), duplicates
 
 
 def find_warning(results: Sequence[QueryResult], *, accepts_warnings: bool) -> PrometheusError | None:

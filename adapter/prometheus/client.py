@@ -6,6 +6,7 @@ query arrived.
 """
 
 import asyncio
+import functools
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -189,7 +190,7 @@ class PrometheusClient:
             proxy=self.origin.proxy or None,
             max_redirects=_MAX_REDIRECTS,
             trace_request_ctx=reuse,
-            middlewares=(self._retry_idle(reuse),),
+            middlewares=(functools.partial(self._send, reuse),),
         ) as response:
             if response.status not in READABLE_STATUSES:
                 if response.status == 401:
@@ -248,29 +249,25 @@ class PrometheusClient:
         self._reading = others + weight
         return weight
 
-    def _retry_idle(
-        self, reuse: "_Reuse"
-    ) -> Callable[[aiohttp.ClientRequest, Handler], Awaitable[aiohttp.ClientResponse]]:
-        """Return the middleware that retries a query once whose idle connection the server had closed.
+    async def _send(
+        self, reuse: "_Reuse", request: aiohttp.ClientRequest, handler: Handler
+    ) -> aiohttp.ClientResponse:
+        """Send a query, and once more where its idle connection had been closed by the server.
 
         aiohttp itself would retry any GET whose connection broke, and no POST.
         """
-
-        async def send(request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
-            repeated = False
-            while True:
-                reuse.idle = False
-                try:
-                    return await handler(request)
-                except aiohttp.ClientConnectorError:
-                    raise
-                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                    if repeated or not reuse.idle:
-                        raise map_error(error) from error
-                repeated = True
-                self._monitoring.query_retries.inc()
-
-        return send
+        repeated = False
+        while True:
+            reuse.idle = False
+            try:
+                return await handler(request)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                if repeated or not reuse.idle:
+                    raise map_error(error) from error
+            repeated = True
+            self._monitoring.query_retries.inc()
 
 
 def map_error(error: Exception) -> PrometheusError:

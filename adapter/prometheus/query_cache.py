@@ -182,25 +182,20 @@ class QueryCache:
             if future is None:
                 self._check_room()
                 future = start()
-            answer = await self._wait(future, takes_partial=takes_partial)
+            try:
+                async with asyncio.timeout(self._timeout):
+                    answer = await asyncio.shield(future)  # a caller that is cancelled does not cancel it
+            except TimeoutError as error:
+                text = f"no answer within {self._timeout:g} s, waiting included"
+                raise PrometheusError("timeout", text) from error
+            if answer.partial is not None and not takes_partial:
+                raise answer.partial
         except PrometheusError as failure:
             kept = store.find(key)
             if kept is None or self._clock.monotonic() - kept.answer.asked >= freshness.max_age:
                 raise
             self._sources["stale"].inc()
             return kept.answer._replace(failure=failure)
-        return answer
-
-    async def _wait(self, future: asyncio.Future[_AnswerT], *, takes_partial: bool) -> _AnswerT:
-        """Wait for a query without owning it: a caller that is cancelled does not cancel it."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                answer = await asyncio.shield(future)
-        except TimeoutError as error:
-            text = f"no answer within {self._timeout:g} s, waiting included"
-            raise PrometheusError("timeout", text) from error
-        if answer.partial is not None and not takes_partial:
-            raise answer.partial
         return answer
 
     def _inflight_bytes(self) -> int:
@@ -226,8 +221,11 @@ class QueryCache:
         name = f"batch {batch.query.series}"
         if not self._batcher.may_merge(batch.query.rule):
             self._spawn(batch.execute_one(objects, future), name, lambda failure: fail(future, failure))
-        elif batch.enqueue(objects, future):
-            self._spawn(batch.run(), name, batch.abandon)
+        else:
+            batch.pending[objects] = future
+            if not batch.running:
+                batch.running = True
+                self._spawn(batch.run(), name, batch.abandon)
         return future
 
     async def _execute_text(

@@ -119,46 +119,42 @@ class Splitter:
     def __init__(self, shape: ArrayShape, size: int) -> None:
         self._shape = shape
         self._size = size
-        self._buffer = bytearray()
+        self.buffer = bytearray()
+        """What is fed and not taken."""
         self._head: bytes | None = None
         self._whole = False
 
-    @property
-    def held(self) -> int:
-        """How many bytes are fed and not taken."""
-        return len(self._buffer)
-
     def feed(self, chunk: bytes) -> None:
-        self._buffer += chunk
+        self.buffer += chunk
         if self._head is None and not self._whole:
-            found = self._shape.head.match(self._buffer)
+            found = self._shape.head.match(self.buffer)
             if found is not None:
                 self._head = bytes(found.group())
-                del self._buffer[: found.end()]
+                del self.buffer[: found.end()]
             else:
-                self._whole = len(self._buffer) > _LONGEST_HEAD
+                self._whole = len(self.buffer) > _LONGEST_HEAD
 
     def take(self) -> bytes | None:
         """Return the next piece, None until more is fed."""
-        if self._head is None or len(self._buffer) < self._size:
+        if self._head is None or len(self.buffer) < self._size:
             return None
         end = self._last_boundary(2 * self._size)
         if end < 0:  # one element is longer than a piece
-            end = self._last_boundary(len(self._buffer))
+            end = self._last_boundary(len(self.buffer))
             if end < 0:
                 return None
-        piece = b"[%b]" % bytes(self._buffer[: end + 1])
-        del self._buffer[: end + 2]
+        piece = b"[%b]" % bytes(self.buffer[: end + 1])
+        del self.buffer[: end + 2]
         return piece
 
     def finish(self) -> bytes:
         """Return the rest as an answer of its own."""
-        return (self._head or b"") + bytes(self._buffer)
+        return (self._head or b"") + bytes(self.buffer)
 
     def _last_boundary(self, end: int) -> int:
         boundary = self._shape.boundary
-        while (found := self._buffer.rfind(boundary, 0, end)) >= 0:
-            if _AFTER_QUOTE.match(self._buffer, found + 4):
+        while (found := self.buffer.rfind(boundary, 0, end)) >= 0:
+            if _AFTER_QUOTE.match(self.buffer, found + 4):
                 return found
             end = found + 3
         return -1
@@ -180,16 +176,14 @@ class ResponseDecoder:
         self._splitter = Splitter(VECTOR, PIECE_BYTES)
         self._samples: list[Sample] = []
         self._decoded = 0
+        self.weight = 0
+        """Estimated bytes that the answer takes now: decoded samples, and text that is not decoded yet."""
         self.warnings = 0
         """How many warnings came with the whole answer."""
 
-    @property
-    def weight(self) -> int:
-        """Estimated bytes that the answer takes now: decoded samples, and text that is not decoded yet."""
-        return self._decoded + self._splitter.held
-
     def feed(self, chunk: bytes) -> None:
         self._splitter.feed(chunk)
+        self.weight = self._decoded + len(self._splitter.buffer)
         self._check_room(self.weight)
 
     def step(self) -> bool:
@@ -217,9 +211,8 @@ class ResponseDecoder:
             self._add(_decode(_ELEMENTS, result.result), len(rest))
             return QueryResult("vector", self._samples, warnings)
         if result.result_type == "scalar":
-            point = _decode(_POINT, result.result)
-            sample = Sample({}, _parse_value(point.text), point.time)
-            return QueryResult("scalar", [sample], warnings)
+            self._add([_Element({}, _decode(_POINT, result.result))], len(rest))
+            return QueryResult("scalar", self._samples, warnings)
         kind = shorten(result.result_type)
         raise PrometheusError("type", f"the result is a {kind}, neither vector nor scalar", kind)
 
@@ -237,16 +230,22 @@ class ResponseDecoder:
         for element in elements or ():
             point = element.value
             if point is not None:
-                self._samples.append(Sample(element.metric, _parse_value(point.text), point.time))
+                time = point.time
+                try:
+                    value = go_text.parse_float(point.text)
+                except ValueError as error:
+                    text = f"a sample's value is {error}: {shorten(repr(point.text))}"
+                    raise PrometheusError("decode", text) from error
             elif element.histogram != _ABSENT:
-                time = _decode(_HISTOGRAM, element.histogram).time
-                self._samples.append(Sample(element.metric, HISTOGRAM, time))
+                value, time = HISTOGRAM, _decode(_HISTOGRAM, element.histogram).time
             else:
                 raise PrometheusError("decode", "a sample has neither value nor histogram")
+            self._samples.append(Sample(element.metric, value, time))
             labels += len(element.metric)
         self._decoded += size + _SAMPLE_BYTES * len(elements or ()) + _LABEL_BYTES * labels
         if self._most is not None and len(self._samples) > self._most:
             raise PrometheusError("size", f"the answer has more than {self._most} samples")
+        self.weight = self._decoded + len(self._splitter.buffer)
         self._check_room(self._decoded)
 
     def _check_room(self, weight: int) -> None:
@@ -286,11 +285,3 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
         return decoder.decode(text)
     except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
         raise PrometheusError("decode", shorten(f"not an answer of Prometheus: {error}")) from error
-
-
-def _parse_value(text: str) -> float:
-    """Return a sample's value as the Go clients of Prometheus read it."""
-    try:
-        return go_text.parse_float(text)
-    except ValueError as error:
-        raise PrometheusError("decode", f"a sample's value is {error}: {shorten(repr(text))}") from error
