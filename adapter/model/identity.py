@@ -40,9 +40,9 @@ class User:
         """Return the canonical JSON of `spec`: equal for equal callers, and for no others."""
         return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
 
-    @property
+    @functools.cached_property
     def tenant(self) -> str:
-        """Return what has a share of limits: the user, or the namespace of a ServiceAccount."""
+        """What has a share of limits: the user, or the namespace of a ServiceAccount."""
         return self.name.rpartition(":")[0] if self.name.startswith(_SERVICE_ACCOUNTS) else self.name
 
 

@@ -51,6 +51,8 @@ class Route:
     options: CallOptions = NO_OPTIONS
     error: errors.StatusError | None = None
     resource: str = ""
+    is_list: bool = False
+    """Whether objects or series are listed: then `attributes` have the selectors of the query."""
     question: Question | errors.StatusError | None = None
     weight: int = 0
     """Estimated bytes, once it is kept for the next request."""
@@ -59,24 +61,6 @@ class Route:
     def parameters(self) -> Mapping[str, str]:
         """The query parameters that a question is made of: of each, the first value."""
         return query_string.parse_parameters(self.query)
-
-    @property
-    def is_parsed(self) -> bool:
-        """Whether `parse_query` takes no time worth mentioning."""
-        return self.question is not None or len(self.query) <= query_string.LONG_QUERY
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the same target means the same next time."""
-        return self.error is None and (
-            self.request is None or self.request.form != "object" or bool(self.resource)
-        )
-
-    @property
-    def is_list(self) -> bool:
-        """Whether objects or series are listed: then `attributes` have the selectors of the query."""
-        request = self.request
-        return request is not None and request.name is None and request.form in {"external", "resource"}
 
     def parse_query(self) -> Question | errors.StatusError:
         """Return what a metrics request asks.
@@ -98,18 +82,15 @@ class Route:
             if self.kind == "document":
                 return Attributes("get", self.document)
             return Attributes("get", "/" + "/".join(self.segments)) if self.segments else None
-        return self._build_attributes(self.request, self.parse_query() if self.is_list else None)
+        question = self.parse_query() if self.is_list else None
+        return authorization.build_attributes(self.request, self.resource, question, watch=self.options.watch)
 
     @functools.cached_property
     def bare_attributes(self) -> Attributes | None:
         """The same without selectors, which asks for more: for callers whose query is not parsed yet."""
-        return self.attributes if self.request is None else self._build_attributes(self.request, None)
-
-    def _build_attributes(
-        self, request: MetricRequest, question: Question | errors.StatusError | None
-    ) -> Attributes:
-        authorized = request._replace(resource=self.resource) if self.resource else request
-        return authorization.build_attributes(authorized, question, watch=self.options.watch)
+        if not self.is_list or self.request is None:
+            return self.attributes
+        return authorization.build_attributes(self.request, self.resource, None, watch=self.options.watch)
 
 
 _UNKNOWN = RequestLabels("GET")
@@ -176,7 +157,16 @@ def _metrics_route(
     if request.form == "namespace" or (request.form == "object" and request.namespace is not None):
         labels = labels._replace(scope="resource")
     resource = canonical(request.resource) if request.form == "object" else None
-    return Route("metrics", labels, query=query, request=request, options=options, resource=resource or "")
+    is_list = request.name is None and request.form in {"external", "resource"}
+    return Route(
+        "metrics",
+        labels,
+        query=query,
+        request=request,
+        options=options,
+        resource=resource or "",
+        is_list=is_list,
+    )
 
 
 def _resource_labels(request: MetricRequest) -> RequestLabels:

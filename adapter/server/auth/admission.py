@@ -72,7 +72,7 @@ class Admission:
         user, credentials, known = self._authenticator.identify_now(request.raw_headers, peer)
         if user is not None:
             request[CALLER] = user
-            is_slow = route.question is None and route.is_list and not route.is_parsed
+            is_slow = route.is_list and route.question is None and len(route.query) > query_string.LONG_QUERY
             if user is ANONYMOUS or not is_slow:
                 wanted = _wanted(request, route, user)
                 if wanted is None or self._check(user, wanted, credentials):
@@ -118,7 +118,9 @@ def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Review
 
 async def parse_query(route: Route) -> Question | errors.StatusError:
     """Return what the query of a route asks; a long one is parsed in a thread. For known callers only."""
-    return route.parse_query() if route.is_parsed else await asyncio.to_thread(route.parse_query)
+    if route.question is None and len(route.query) > query_string.LONG_QUERY:
+        await asyncio.to_thread(route.parse_query)
+    return route.parse_query()
 
 
 def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:

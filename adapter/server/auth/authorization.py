@@ -154,9 +154,12 @@ class Attributes:
 
 
 def build_attributes(
-    request: MetricRequest, question: Question | errors.StatusError | None, *, watch: bool
+    request: MetricRequest, canonical: str, question: Question | errors.StatusError | None, *, watch: bool
 ) -> Attributes:
-    """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`."""
+    """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`.
+
+    `canonical` is the name of an object's resource, "" where it is not known.
+    """
     group, version = request.group, request.version
     if request.form == "namespace":
         # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace
@@ -168,7 +171,7 @@ def build_attributes(
             "",
             group,
             version,
-            request.resource,
+            canonical or request.resource,
             request.metric,
             request.name or WILDCARD,
             request.namespace or "",

@@ -16,8 +16,7 @@ that takes the most. So a flood cuts its own connections.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Protocol, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -155,14 +154,6 @@ class Charge:
         self.size = 0
         self.counted = 0
         """Bytes beyond the small share."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def resize(self, size: int) -> None:
         """Count `size` bytes from now on. On TooManyRequestsError the old size still counts."""

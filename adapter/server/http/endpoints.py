@@ -5,9 +5,10 @@ of discovery, self-metrics, health, and the journal of an autoscaler.
 """
 
 import asyncio
+import contextlib
 import functools
 from collections import Counter as Counts
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from aiohttp import web
@@ -122,11 +123,15 @@ class MetricsEndpoint:
         self, target: str, route: Route, question: Question, representation: Representation, charge: Charge
     ) -> EncodedResponse:
         generation = self._provider.generation  # before asking, see `response_cache`
-        with charge:
+        with contextlib.closing(charge):
             async with asyncio.timeout(self._request_timeout):
                 answer, pieces = await self._ask(route, question, representation.table)
                 body = await encoding.join(pieces, charge)
-                await self._note_freshness(route.labels.group, {item.time for item in answer.items})
+                freshness, now = self._own_metrics.freshness.labels(route.labels.group), self._clock.wall()
+                for number, time in enumerate({item.time for item in answer.items}, 1):
+                    freshness.observe(now - time)
+                    if number % _TIMES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
                 response = await response_cache.represent(body, representation, charge)
         self._cache.keep(target, representation, response, generation, answer.fresh_until)
         return response
@@ -152,15 +157,6 @@ class MetricsEndpoint:
         included = route.parameters.get("includeObject", "")
         wanted = encoding.TableOptions(table, included) if table else None
         return usages, encoding.encode_resource(version, question, usages, wanted)
-
-    async def _note_freshness(self, group: str, times: Collection[float]) -> None:
-        """Observe the age of an answer's values, once for each distinct time."""
-        freshness = self._own_metrics.freshness.labels(group)
-        now = self._clock.wall()
-        for number, time in enumerate(times, 1):
-            freshness.observe(now - time)
-            if number % _TIMES_AT_ONCE == 0:
-                await asyncio.sleep(0)
 
     def _begin_question(self, tenant: str) -> None:
         """Count a question. Raises TooManyRequestsError.
@@ -212,7 +208,7 @@ class Pages:
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            with Charge(self._budget, connection_of(request), is_page=True) as charge:
+            with contextlib.closing(Charge(self._budget, connection_of(request), is_page=True)) as charge:
                 body = await encoding.join(self._own_metrics.exposition_pieces(), charge)
             return EncodedResponse(200, body, CONTENT_TYPE)
         if route.kind == "debug" and self._show_autoscaler is not None:
@@ -247,7 +243,7 @@ class Pages:
         key = f"{route.document} {document.content_type} {served}"  # a blank: no target has one
         kept = self._cache.find(key, representation)
         if kept is None:
-            with Charge(self._budget, connection_of(request), is_page=True) as charge:
+            with contextlib.closing(Charge(self._budget, connection_of(request), is_page=True)) as charge:
                 kept = await response_cache.represent(document.body, representation, charge)
             self._cache.keep(key, representation, kept, generation, float("inf"))
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))

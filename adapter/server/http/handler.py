@@ -208,8 +208,10 @@ class Handler:
 
         Routes of anonymous callers are not kept: anyone could displace those of others with them.
         """
-        is_kept = route.is_settled and user is not ANONYMOUS
-        if is_kept and len(target) <= LONGEST_KEY:
+        request = route.request
+        # else the target may mean something else next time
+        is_settled = request is None or request.form != "object" or route.resource
+        if route.error is None and is_settled and user is not ANONYMOUS and len(target) <= LONGEST_KEY:
             route.weight = routing.weigh(target)
             self._routes[target] = route
 
@@ -226,7 +228,7 @@ class Handler:
         self, request: web.BaseRequest, response: EncodedResponse, charge: Charge | None
     ) -> web.Response:
         audit_id = request.headers.get("Audit-Id", "")
-        if not negotiation.is_audit_id(audit_id):
+        if not negotiation.AUDIT_ID.fullmatch(audit_id):
             audit_id = str(uuid.uuid4())
         headers = CIMultiDict(response.headers)
         headers["Audit-Id"] = audit_id

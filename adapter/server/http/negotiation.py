@@ -23,7 +23,9 @@ _LONGEST = 4096
 _LONGEST_AGENT = 16
 
 _JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
-_AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
+AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
+"""A caller's Audit-Id that may be echoed; it is anyone's text."""
+
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 MediaType = Literal["json", "aggregated"]
@@ -146,11 +148,6 @@ def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether an Accept-Encoding header names gzip with a quality above zero."""
     ranges = _ranges(accept_encoding[:_LONGEST])
     return any(entry.media_type == "gzip" and entry.quality > 0 for entry in ranges)
-
-
-def is_audit_id(text: str) -> bool:
-    """Return whether a caller's Audit-Id may be echoed; it is anyone's text."""
-    return _AUDIT_ID.fullmatch(text) is not None
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:

@@ -127,7 +127,7 @@ def test_pretty_agent(agent: str, pretty: bool) -> None:  # noqa: FBT001 - a col
     ],
 )
 def test_audit_id(text: str, echoed: bool) -> None:  # noqa: FBT001 - a column of a table
-    assert negotiation.is_audit_id(text) is echoed
+    assert bool(negotiation.AUDIT_ID.fullmatch(text)) is echoed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import ssl
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,15 +74,15 @@ def test_small_answers_are_not_counted() -> None:
 
 async def test_a_small_answer_is_made_where_nothing_is_left() -> None:
     budget, _ = make(0)
-    with Charge(budget, Caller()) as making:
+    with closing(Charge(budget, Caller())) as making:
         assert len(await encoding.join([bytes(SMALL_ANSWER // 2)] * 2, making)) == SMALL_ANSWER
-    with Charge(budget, Caller()) as making, pytest.raises(errors.TooManyRequestsError):
+    with closing(Charge(budget, Caller())) as making, pytest.raises(errors.TooManyRequestsError):
         await encoding.join([bytes(SMALL_ANSWER // 2)] * 3, making)
 
 
 def test_what_is_closed_is_given_back_once() -> None:
     budget, _ = make(8 * MIB)
-    with Charge(budget, Caller(is_certified=True)) as charge:
+    with closing(Charge(budget, Caller(is_certified=True))) as charge:
         charge.grow(MIB)
         charge.grow(MIB)
         assert budget.used == 2 * MIB - SMALL_ANSWER
@@ -147,7 +148,7 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
 
     async def encode() -> None:
         nonlocal refused, made
-        with Charge(budget, Caller(is_certified=True)) as making:
+        with closing(Charge(budget, Caller(is_certified=True))) as making:
             try:
                 body = await encoding.join(pieces(), making)
             except errors.TooManyRequestsError:
