@@ -26,12 +26,10 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     KIND,
     PLURAL,
     FastPathAutoscaler,
-    Metadata,
+    NativeAutoscaler,
 )
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
     HorizontalPodAutoscalerStatus,
     Struct,
     decode_scalar,
@@ -122,15 +120,9 @@ class _HPAHead(Struct, frozen=True):
     spec: _HPASpec = _HPASpec()
 
 
-class _WholeHPA(Struct, frozen=True):
-    metadata: Metadata = Metadata()
-    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
-    status: HorizontalPodAutoscalerStatus | None = None
-
-
 _OBJECT_HEAD = msgspec.json.Decoder(_ObjectHead)
 _HPA_HEAD = msgspec.json.Decoder(_HPAHead)
-_WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
+_WHOLE_HPA = msgspec.json.Decoder(NativeAutoscaler, dec_hook=decode_scalar)
 
 
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
@@ -173,7 +165,7 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
         whole = _WHOLE_HPA.decode(raw)
     except msgspec.ValidationError as error:
         return replace(plain, faults=(f"cannot be read: {error}",))
-    boosted = boost.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    boosted = boost.read_boosted(whole)
     if boosted is None:
         return replace(plain, faults=boost.read_annotations(meta.annotations).faults)
     if whole.spec.metrics and not boosted.autoscaler.spec.metrics:

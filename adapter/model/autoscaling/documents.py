@@ -27,14 +27,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     KIND,
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
-    Metadata,
+    NativeAutoscaler,
 )
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    Struct,
-    decode_scalar,
-)
+from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -59,20 +54,6 @@ METADATA = frozenset(
     }
 )
 _EITHER = f"{API_VERSION} {KIND} or {HPA_API_VERSION} {HPA_KIND}"
-
-
-class _HPAFile(Struct, frozen=True):
-    """A HorizontalPodAutoscaler in a file; its status is not read."""
-
-    metadata: Metadata = Metadata()
-    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
-
-
-class _AutoscalerDocument(Struct, frozen=True):
-    """A FastPathAutoscaler in a file; its status is not read."""
-
-    metadata: Metadata = Metadata()
-    spec: FastPathAutoscalerSpec = FastPathAutoscalerSpec()
 
 
 _DECODER = msgspec.json.Decoder(FastPathAutoscaler, dec_hook=decode_scalar)
@@ -118,15 +99,15 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
         raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
     faults = [*_version_faults(tree, kind)]
     known = {name: without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
-    shape: type[_AutoscalerDocument | _HPAFile] = _AutoscalerDocument if kind == KIND else _HPAFile
+    shape: type[FastPathAutoscaler | NativeAutoscaler] = (
+        FastPathAutoscaler if kind == KIND else NativeAutoscaler
+    )
     faults += unknown_keys(tree, _TOP, "")
     if isinstance(meta := known.get("metadata"), dict):
         faults += unknown_keys(meta, METADATA, "metadata.")
-    faults += unknown_fields(
-        known.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
-    )
+    faults += unknown_fields(known.get("spec"), _fields(shape)["spec"], "spec", kind)
     try:
-        read: _AutoscalerDocument | _HPAFile = msgspec.convert(known, shape, dec_hook=decode_scalar)
+        read: FastPathAutoscaler | NativeAutoscaler = msgspec.convert(known, shape, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
         raise InputError([*faults, *explain(str(error), known, "").faults]) from None
     autoscaler = _autoscaler(read)
@@ -145,12 +126,11 @@ def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> 
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 
 
-def _autoscaler(read: _AutoscalerDocument | _HPAFile) -> FastPathAutoscaler:
+def _autoscaler(read: FastPathAutoscaler | NativeAutoscaler) -> FastPathAutoscaler:
     """Return the autoscaler without the fields that an API server sets."""
-    if isinstance(read, _HPAFile):
-        return fastpath_autoscaler.from_hpa(HorizontalPodAutoscaler(metadata=read.metadata, spec=read.spec))
-    meta = replace(read.metadata, uid="", resource_version="", generation=0)
-    return FastPathAutoscaler(metadata=meta, spec=read.spec)
+    if isinstance(read, NativeAutoscaler):
+        return fastpath_autoscaler.from_hpa(read)
+    return replace(read, metadata=replace(read.metadata, uid="", resource_version="", generation=0))
 
 
 def _version_faults(tree: dict[str, Any], kind: str) -> Iterator[Fault]:

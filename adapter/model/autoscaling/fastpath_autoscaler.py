@@ -86,6 +86,12 @@ class Metadata(ObjectMeta, frozen=True):
     annotations: Mapping[str, str] | None = None
 
 
+class NativeAutoscaler(HorizontalPodAutoscaler, frozen=True):
+    """A HorizontalPodAutoscaler with the metadata that the scaler uses."""
+
+    metadata: Metadata = Metadata()
+
+
 class Fallback(Struct, frozen=True):
     """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
 
