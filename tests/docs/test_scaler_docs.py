@@ -62,7 +62,7 @@ def test_every_field_is_on_the_page() -> None:
     own |= {f"forecast.{name}" for name in spec["forecast"]["properties"]}
     assert own == ROWS.keys()
     for name in spec.keys() - own:
-        assert f"`{name}`" in API, name
+        assert f"`{name}`" in API, f"docs/reference/api.md has no row for {name}"
 
 
 def test_defaults_and_bounds_are_on_the_page() -> None:

@@ -86,7 +86,8 @@ def _fields(shape: inspect.Type, path: str = "") -> set[str]:
 )
 def test_fields_are_those_of_the_struct(name: str, struct: type) -> None:
     written = {path for path, _ in structural.nodes(SCHEMA["properties"][name]) if path}
-    assert written == _fields(inspect.type_info(struct))
+    differing = written ^ _fields(inspect.type_info(struct))
+    assert not differing, "describe it in tests/support/crd.py and run python -m tests.support.crd"
 
 
 def test_everything_of_a_spec_is_explained() -> None:
