@@ -15,9 +15,17 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    ADVISE,
+    AUTO,
+    BOOST,
+    PAUSED,
+    Fallback,
+    FastPathAutoscalerSpec,
+)
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
 from adapter.model.forecasts.readiness import UNJUDGED, Readiness
+from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
@@ -388,3 +396,11 @@ def test_the_last_decision_changes_nothing(syncs: list[_Sync], *, is_boosted: bo
         loop.replicas = loop.replicas if replicas is None else replicas
         for _ in range(2):
             loop.decide(wanted, bounds, after)
+
+
+def test_constraints_have_the_condition_of_a_forecast_that_the_spec_asks_for() -> None:
+    hold = Fallback("Hold")
+    spec = FastPathAutoscalerSpec(mode=ADVISE, fallback=hold, forecast=ForecastSpec())
+    assert Constraints.of(spec, UNJUDGED) == Constraints(ADVISE, fallback=hold, readiness=UNJUDGED)
+    without = msgspec.structs.replace(spec, forecast=None)
+    assert Constraints.of(without, UNJUDGED) == Constraints(ADVISE, fallback=hold)
