@@ -111,21 +111,6 @@ async def test_custom_kinds_name_their_group_in_the_aggregated_form(
     assert items["apps"][0]["responseKind"]["group"] == ""
 
 
-async def test_preferred_version_of_autoscaling(http: aiohttp.ClientSession) -> None:
-    document = await get(http, "/apis/autoscaling")
-    assert [entry["version"] for entry in document["versions"]] == ["v2", "v1"]
-    assert document["preferredVersion"]["groupVersion"] == "autoscaling/v2"
-
-
-async def test_a_stale_group_version(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    cluster.faults.stale.add(("apps", "v1"))
-    document = await get(http, "/apis", AGGREGATED)
-    apps = next(item for item in document["items"] if item["metadata"]["name"] == "apps")
-    assert apps["versions"] == [{"version": "v1", "freshness": "Stale"}]
-    async with http.get("/apis/apps/v1") as response:
-        assert response.status == 503
-
-
 async def test_core_documents(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     assert (await get(http, "/api"))["versions"] == ["v1"]
     pods = next(entry for entry in (await get(http, "/api/v1"))["resources"] if entry["name"] == "pods")

@@ -86,11 +86,6 @@ async def test_watching(cluster: Cluster, kubectl: Kubectl) -> None:
     assert any(request.verb == "watch" for request in cluster.requests)
 
 
-async def test_raw(cluster: Cluster, kubectl: Kubectl) -> None:
-    document = await kubectl.get_raw(cluster.url, "/apis/apps/v1")
-    assert document["groupVersion"] == "apps/v1"
-
-
 async def test_a_generator_is_told_what_to_do_instead(cluster: Cluster, kubectl: Kubectl) -> None:
     finished = await kubectl.run(cluster.url, "create", "namespace", "shop")
     assert finished.status == 1

@@ -38,59 +38,6 @@ def autoscaler(name: str) -> JSON:
 # Scale
 
 
-async def test_a_scale_is_written_with_the_version_of_its_object(
-    cluster: Cluster, http: aiohttp.ClientSession
-) -> None:
-    held = cluster.create(deployment("web", replicas=2))["metadata"]["resourceVersion"]
-    scale = {
-        "metadata": {"name": "web", "namespace": "default", "resourceVersion": held},
-        "spec": {"replicas": 4},
-    }
-    status, written = await ask(http, "PUT", f"{DEPLOYMENT}/scale?fieldManager=fastpath", json=scale)
-    assert (status, written["spec"]) == (200, {"replicas": 4})
-    now = cluster.get("deployments", "web")
-    assert written["metadata"]["resourceVersion"] == now["metadata"]["resourceVersion"] != held
-    assert (now["spec"]["replicas"], now["metadata"]["generation"]) == (4, 2)
-
-
-async def test_a_version_that_another_writer_made_old(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    held = cluster.create(deployment("web", replicas=2))["metadata"]["resourceVersion"]
-    cluster.scale("deployments", "web", 3, manager="kubectl")
-    scale: JSON = {"metadata": {"name": "web", "resourceVersion": held}, "spec": {"replicas": 4}}
-    status, answer = await ask(http, "PUT", f"{DEPLOYMENT}/scale", json=scale)
-    assert (status, answer["reason"]) == (409, "Conflict")
-    assert cluster.get("deployments", "web")["spec"]["replicas"] == 3
-    del scale["metadata"]["resourceVersion"]
-    assert (await ask(http, "PUT", f"{DEPLOYMENT}/scale", json=scale))[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("api_version", "kind", "plural", "selector"),
-    [
-        ("apps/v1", "StatefulSet", "statefulsets", {"matchLabels": {"app": "web"}}),
-        ("apps/v1", "ReplicaSet", "replicasets", {"matchLabels": {"app": "web"}}),
-        ("v1", "ReplicationController", "replicationcontrollers", {"app": "web"}),
-    ],
-)
-async def test_what_else_has_a_scale(
-    cluster: Cluster, http: aiohttp.ClientSession, api_version: str, kind: str, plural: str, selector: JSON
-) -> None:
-    cluster.create(
-        {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}, "spec": {"selector": selector}}
-    )
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    path = f"{root}/namespaces/default/{plural}/web/scale"
-    _, scale = await ask(http, "GET", path)
-    assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 0, "selector": "app=web"})
-    assert (await ask(http, "PUT", path, json=scale | {"spec": {"replicas": 3}}))[0] == 200
-    assert cluster.get(plural, "web")["spec"]["replicas"] == 3
-
-
-async def test_a_scale_of_nothing(http: aiohttp.ClientSession) -> None:
-    status, answer = await ask(http, "PUT", f"{DEPLOYMENT}/scale", json={"spec": {"replicas": 1}})
-    assert (status, answer["message"]) == (404, 'deployments.apps "web" not found')
-
-
 # ManagedFields
 
 
@@ -270,32 +217,3 @@ async def test_events_are_counted_up_by_patch(http: aiohttp.ClientSession) -> No
 
 
 # What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (409, "Conflict"),
-        (429, "TooManyRequests"),
-        (500, "InternalError"),
-        (503, "ServiceUnavailable"),
-        (504, "Timeout"),
-    ],
-)
-async def test_failures_pass(cluster: Cluster, http: aiohttp.ClientSession, code: int, reason: str) -> None:
-    cluster.create(deployment("web", replicas=2))
-    cluster.fail(code, "update", "deployments/scale", times=2)
-    for _ in range(2):
-        status, answer = await ask(http, "PUT", f"{DEPLOYMENT}/scale", json={"spec": {"replicas": 3}})
-        assert (status, answer["reason"]) == (code, reason)
-    assert (await ask(http, "GET", f"{DEPLOYMENT}/scale"))[1]["spec"] == {"replicas": 2}
-    assert (await ask(http, "PUT", f"{DEPLOYMENT}/scale", json={"spec": {"replicas": 3}}))[0] == 200
-
-
-async def test_a_lost_answer_was_done(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    cluster.create(deployment("web", replicas=2))
-    cluster.lose_answers("update", "deployments/scale", times=2)
-    with pytest.raises(aiohttp.ClientError):
-        await ask(http, "PUT", f"{DEPLOYMENT}/scale", json={"spec": {"replicas": 3}})
-    assert cluster.get("deployments", "web")["spec"]["replicas"] == 3
-    assert (await ask(http, "PUT", f"{DEPLOYMENT}/scale", json={"spec": {"replicas": 4}}))[0] == 200

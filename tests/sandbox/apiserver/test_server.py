@@ -1,6 +1,5 @@
 """The sandbox cluster over real HTTP: what a client meets."""
 
-import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 JSON = dict[str, Any]
+NO_METHOD = "the server does not allow this method on the requested resource"
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> JSON:
@@ -121,38 +121,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             "Invalid",
             'Pod "" is invalid: metadata.name: Required value: name or generateName is required',
         ),
-        (
-            "POST",
-            "/api/v1/pods",
-            pod("x"),
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        ),
-        (
-            "DELETE",
-            "/api/v1/pods",
-            None,
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        ),
-        (
-            "PUT",
-            PODS,
-            pod("x"),
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        ),
-        (
-            "GET",
-            "/apis/authentication.k8s.io/v1/tokenreviews",
-            None,
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        ),
+        ("POST", "/api/v1/pods", pod("x"), 405, "MethodNotAllowed", NO_METHOD),
+        ("DELETE", "/api/v1/pods", None, 405, "MethodNotAllowed", NO_METHOD),
+        ("PUT", PODS, pod("x"), 405, "MethodNotAllowed", NO_METHOD),
+        ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", None, 405, "MethodNotAllowed", NO_METHOD),
         (
             "GET",
             f"{PODS}?resourceVersion=x",
@@ -217,11 +189,6 @@ async def test_refusals(
     status, answer = await ask(http, method, path, json=body)
     assert (status, answer["kind"], answer["status"], answer["code"]) == (code, "Status", "Failure", code)
     assert (answer["reason"], answer["message"]) == (reason, message)
-
-
-async def test_details_of_a_status(http: aiohttp.ClientSession) -> None:
-    _, answer = await ask(http, "GET", f"{DEPLOYMENTS}/x")
-    assert answer["details"] == {"name": "x", "group": "apps", "kind": "deployments"}
 
 
 @pytest.mark.parametrize(
@@ -636,39 +603,6 @@ async def test_tokens(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     assert [request.user for request in cluster.requests] == ["", "", "alice"]
 
 
-async def test_requests_are_recorded(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    await ask(http, "GET", PODS, params={"labelSelector": "a=b"}, headers={"User-Agent": "me"})
-    await ask(http, "GET", f"{DEPLOYMENTS}/web/scale")
-    listed, scaled = cluster.requests
-    assert (listed.method, listed.path, listed.query, listed.user_agent) == (
-        "GET",
-        PODS,
-        {"labelSelector": "a=b"},
-        "me",
-    )
-    assert (listed.verb, listed.resource, listed.namespace, listed.name) == ("list", "pods", "default", "")
-    assert (scaled.verb, scaled.resource, scaled.name) == ("get", "deployments/scale", "web")
-
-
-async def test_down_and_up_at_the_same_address(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    assert (await ask(http, "GET", PODS))[0] == 200
-    url = cluster.url
-    await cluster.down()
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await ask(http, "GET", PODS)
-    await cluster.up()
-    assert cluster.url == url
-    assert (await ask(http, "GET", PODS))[0] == 200
-
-
-async def test_unavailable(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    await cluster.down(refuse=False)
-    status, answer = await ask(http, "GET", PODS)
-    assert (status, answer["reason"]) == (503, "ServiceUnavailable")
-    await cluster.up()
-    assert (await ask(http, "GET", PODS))[0] == 200
-
-
 async def test_delays_hold_what_they_name(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     cluster.delay(30, "list", "pods")
     with pytest.raises(TimeoutError):
@@ -752,12 +686,6 @@ async def test_tls_and_kubeconfig(authority: Authority, tmp_path: Path) -> None:
         async with aiohttp.ClientSession(cluster.url) as http:
             options: JSON = {"ssl": authority.client_context(), "headers": {"Authorization": "Bearer t"}}
             assert (await ask(http, "GET", "/version", **options))[0] == 200
-
-
-async def test_many_requests_at_once(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    posted = await asyncio.gather(*(ask(http, "POST", PODS, json=pod(f"p{number}")) for number in range(50)))
-    versions = [int(body["metadata"]["resourceVersion"]) for _, body in posted]
-    assert sorted(versions) == list(range(3, 53))
 
 
 @pytest.mark.parametrize(

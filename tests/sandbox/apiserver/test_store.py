@@ -1,8 +1,7 @@
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 
-from fastpath_sandbox.apiserver.store import JSON, Change, Record, Store, key_of
+from fastpath_sandbox.apiserver.store import JSON, Change, Record, Store
 
 PODS = ("", "pods")
 
@@ -14,16 +13,6 @@ def pod(name: str, namespace: str = "default", **labels: str) -> JSON:
 def keys(records: object) -> list[str]:
     assert records is not None
     return [record.key for record in records]  # type: ignore[attr-defined]  # an iterator of records
-
-
-def test_versions_are_one_sequence_over_all_kinds() -> None:
-    store = Store(10)
-    first = store.put(PODS, pod("a"))
-    second = store.put(("apps", "deployments"), pod("a"))
-    third = store.put(PODS, pod("a"))
-    assert [first.version, second.version, third.version] == [1, 2, 3]
-    assert third.document["metadata"]["resourceVersion"] == "3"
-    assert first.document["metadata"]["resourceVersion"] == "1"
 
 
 def test_lists_stand_in_the_order_of_whole_keys() -> None:
@@ -73,13 +62,6 @@ def test_compaction_reaches_kinds_that_have_no_objects() -> None:
     store.compact()
     assert store.changes_since(("", "services"), 0) is None
     assert store.changes_since(("", "services"), 1) == []
-
-
-def test_a_log_of_size_zero_keeps_nothing() -> None:
-    store = Store(0)
-    store.put(PODS, pod("a"))
-    assert store.changes_since(PODS, 0) is None
-    assert store.changes_since(PODS, 1) == []
 
 
 def test_subscribers_hear_every_change_until_they_leave() -> None:
@@ -143,8 +125,3 @@ def test_every_kept_version_can_be_rebuilt(steps: list[tuple[bool, str, str]], l
         else:
             assert past is not None
             assert [(record.key, record.version) for record in past] == rows
-
-
-@pytest.mark.parametrize(("namespace", "name", "key"), [("n", "a", "n/a"), ("", "a", "a")])
-def test_keys(namespace: str, name: str, key: str) -> None:
-    assert key_of(namespace, name) == key
