@@ -689,10 +689,6 @@ async def test_the_key_of_digests_is_random(start: Start) -> None:
 # --- anonymous and the rest
 
 
-async def test_nothing_shown(world: World) -> None:
-    assert await world.caller(None, {}) == ANONYMOUS
-
-
 async def test_without_anonymous_only_open_paths_are_open(start: Start) -> None:
     world = await start(config_map(PROXY.pem, CLIENTS.pem), anonymous=False)
     assert (await world.get(None, {}, "/livez")).status == 200

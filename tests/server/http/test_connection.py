@@ -573,19 +573,6 @@ def test_a_closed_descriptor_has_nothing_to_read() -> None:
     assert not listener.is_readable(-1)
 
 
-async def test_who_was_just_accepted_is_heard_at_the_end(serve: ServerFactory) -> None:
-    served = await serve()
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-    stopping = asyncio.create_task(served.server.stop())
-    await waiting.until(lambda: not served.server.listening)
-    await writer.start_tls(served.trust, server_hostname="localhost")
-    connection = Connection(reader, writer)
-    answer = await connection.request("/livez")
-    assert (answer.status, answer.headers["connection"]) == (200, "close")
-    assert await ended(connection)
-    await stopping
-
-
 async def test_who_has_gone_does_not_hold_up_the_end(serve: ServerFactory) -> None:
     served = await serve()
     connection = await served.connect()
