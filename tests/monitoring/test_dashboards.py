@@ -12,11 +12,10 @@ import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
-from tests.scenarios.test_scaler_apart import own
 from tests.support import adapter as support
 from tests.support import boosting, dashboards, expressions, rendered
 from tests.support.adapter import RunningAdapter
-from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload
+from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload, own
 from tests.support.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.support.processor import Limit
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
