@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import ClusterActuator, FileActuator
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
@@ -31,7 +30,6 @@ from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 
 CRD = Path(__file__).parents[2] / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-KEY = Key("default", "web")
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.history import History, RecommendationList
-from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, Story, remembered
 
@@ -44,69 +43,6 @@ def _modern(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "current", "limits", "replicas", "limited"),
-    [
-        pytest.param(5, 5, WIDE, 5, "DesiredWithinRange", id="nothing to do"),
-        pytest.param(3, 5, WIDE, 3, "DesiredWithinRange", id="down at once"),
-        pytest.param(10, 5, WIDE, 10, "DesiredWithinRange", id="twice"),
-        pytest.param(11, 5, WIDE, 10, "ScaleUpLimit", id="no more than twice"),
-        pytest.param(9, 1, WIDE, 4, "ScaleUpLimit", id="four at least"),
-        pytest.param(9, 2, WIDE, 4, "ScaleUpLimit", id="four are twice two"),
-        pytest.param(9, 5, ReplicaLimits(1, 8), 8, "TooManyReplicas", id="the maximum"),
-        pytest.param(
-            99, 5, ReplicaLimits(1, 10), 10, "TooManyReplicas", id="the maximum where both are the same"
-        ),
-        pytest.param(99, 5, ReplicaLimits(1, 11), 10, "ScaleUpLimit", id="the rate just below the maximum"),
-        pytest.param(0, 5, ReplicaLimits(2, 8), 2, "TooFewReplicas", id="the minimum"),
-        pytest.param(2, 5, ReplicaLimits(2, 8), 2, "DesiredWithinRange", id="the minimum itself"),
-        pytest.param(0, 0, ReplicaLimits(0, 8), 0, "DesiredWithinRange", id="nothing"),
-        pytest.param(5, 2**30, WIDE, INT32_MIN, "ScaleUpLimit", id="twice is out of 32 bits"),
-    ],
-)
-def test_legacy_limits(wanted: int, current: int, limits: ReplicaLimits, replicas: int, limited: str) -> None:
-    found = _legacy(wanted, current, limits)
-
-    assert (found.replicas, found.limited, found.is_limited) == (
-        replicas,
-        limited,
-        limited != "DesiredWithinRange",
-    )
-    assert found.stabilized == "ReadyForNewScale"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "window", "past", "replicas", "stabilized"),
-    [
-        pytest.param(3, 300, remembered((5, 100)), 5, "ScaleDownStabilized", id="the highest counts"),
-        pytest.param(3, 300, remembered((4, 10), (5, 20), (2, 5)), 5, "ScaleDownStabilized", id="of all"),
-        pytest.param(5, 300, remembered((5, 100)), 5, "ReadyForNewScale", id="the same"),
-        pytest.param(3, 300, remembered((5, 300)), 5, "ScaleDownStabilized", id="also of exactly that age"),
-        pytest.param(
-            3, 300, remembered((5, 300.000000001)), 3, "ReadyForNewScale", id="not of a nanosecond more"
-        ),
-        pytest.param(3, 60, remembered((5, 100)), 3, "ReadyForNewScale", id="a shorter window"),
-        pytest.param(3, 0, remembered((5, 0)), 3, "ReadyForNewScale", id="no window"),
-    ],
-)
-def test_legacy_windows(wanted: int, window: float, past: History, replicas: int, stabilized: str) -> None:
-    found = _legacy(wanted, 5, window=window, past=past)
-
-    assert (found.replicas, found.stabilized) == (replicas, stabilized)
-
-
-def test_legacy_remembers_what_was_wanted_raw() -> None:
-    found = _legacy(99, 5, ReplicaLimits(1, 8), past=remembered((5, 300), (6, 301), (7, 400), (8, 200)))
-
-    assert isinstance(found.recommendations, RecommendationList)
-    assert [(entry.replicas, entry.at - NOW) for entry in found.recommendations.entries] == [
-        (5, -300 * SECOND),
-        (6, -301 * SECOND),
-        (99, 0),
-        (8, -200 * SECOND),
-    ]
-
-
-@pytest.mark.parametrize(
     ("found", "words"),
     [
         (_legacy(5, 5), ["stabilization does not change 5"]),
@@ -140,52 +76,6 @@ def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
 
 
 # --- with behavior -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wanted", "current", "up", "down", "past", "replicas", "stabilized"),
-    [
-        pytest.param(
-            9, 5, 60, 300, remembered((3, 59)), 5, "ScaleUpStabilized", id="up: the lowest of the window"
-        ),
-        pytest.param(9, 5, 60, 300, remembered((3, 60)), 9, "ReadyForNewScale", id="not of exactly its age"),
-        pytest.param(9, 5, 60, 300, remembered((7, 59)), 7, "ScaleUpStabilized", id="up as far as all agree"),
-        pytest.param(
-            2,
-            5,
-            60,
-            300,
-            remembered((8, 299)),
-            5,
-            "ScaleDownStabilized",
-            id="down: the highest of the window",
-        ),
-        pytest.param(
-            2, 5, 60, 300, remembered((8, 300)), 2, "ReadyForNewScale", id="not of exactly that age"
-        ),
-        pytest.param(
-            2, 5, 60, 300, remembered((4, 299)), 4, "ScaleDownStabilized", id="down as far as all agree"
-        ),
-        pytest.param(5, 5, 60, 300, remembered((3, 9), (8, 9)), 5, "ReadyForNewScale", id="nothing to do"),
-        pytest.param(9, 5, 0, 300, remembered((3, 9)), 9, "ReadyForNewScale", id="no window up"),
-        pytest.param(
-            6, 5, 0, 300, remembered((9, 9)), 6, "ReadyForNewScale", id="the way up is not raised by the past"
-        ),
-        pytest.param(2, 5, 0, 0, remembered((9, 9)), 2, "ReadyForNewScale", id="no window down"),
-    ],
-)
-def test_windows(
-    wanted: int, current: int, up: float, down: float, past: History, replicas: int, stabilized: str
-) -> None:
-    found = _modern(
-        wanted,
-        current,
-        up=_rules(("Percent", 10**6, 1), window=up),
-        down=_rules(("Percent", 10**6, 1), window=down),
-        past=past,
-    )
-
-    assert (found.replicas, found.stabilized) == (replicas, stabilized)
 
 
 @pytest.mark.parametrize(
@@ -324,44 +214,6 @@ def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
         assert (replicas, str(policy)) == (expected, by)
 
 
-def test_policy_limits_out_of_32_bits() -> None:
-    rules = _rules(("Percent", 2**31 - 1, 60))
-
-    assert behavior.raise_limit(1000, rules, (), (), NOW)[0] == INT32_MIN
-    assert behavior.lower_limit(1000, rules, (), (), NOW)[0] == INT32_MIN
-    assert behavior.raise_limit(INT32_MAX, _rules(("Pods", 1, 60)), (), (), NOW)[0] == INT32_MIN
-
-
-@pytest.mark.parametrize(
-    ("period", "up", "down"),
-    [
-        (20, 14 - 4 + 2, 6 - 4 + 2),
-        (10, 14 + 2, 6 + 2),
-        (5, 14, 6),
-        (21, 14 - 4 + 2, 6 - 4 + 2),
-        (60, 14 - 5 + 5, 6 - 5 + 5),
-    ],
-)
-def test_policies_start_from_the_begin_of_their_period(period: int, up: int, down: int) -> None:
-    past = remembered(ups=[(4, 15), (1, 30)], downs=[(2, 9.999), (3, 59)])
-    rules = _rules(("Pods", 4, period))
-
-    assert behavior.raise_limit(10, rules, past.ups, past.downs, NOW)[0] == up
-    assert behavior.lower_limit(10, rules, past.ups, past.downs, NOW)[0] == down
-
-
-def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
-    used_up = remembered(ups=[(8, 5)])
-    fallen = remembered(downs=[(8, 5)])
-    rules = _rules(("Pods", 4, 60))
-
-    up = _modern(20, 10, up=rules, past=used_up)
-    down = _modern(2, 10, down=rules, past=fallen)
-
-    assert (up.replicas, up.limited) == (10, "ScaleUpLimit")
-    assert (down.replicas, down.limited) == (10, "ScaleDownLimit")
-
-
 @pytest.mark.parametrize(
     ("found", "words"),
     [
@@ -394,12 +246,6 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
 )
 def test_in_words(found: Normalized, words: list[str]) -> None:
     assert [step.text() for step in found.steps] == words
-
-
-def test_counts_are_compared_as_numbers() -> None:
-    found = _modern(int("1000"), int("1000"))
-
-    assert (found.replicas, found.stabilized) == (1000, "ReadyForNewScale")
 
 
 def test_longest_period() -> None:
@@ -473,35 +319,10 @@ def test_ten_per_cent_or_four_pods_a_minute() -> None:
     assert story.follow(0, 720, 60, 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
 
 
-def test_the_smaller_of_the_two() -> None:
-    rules = {**NOW_DOWN, "policies": [PODS_4, PERCENT_10], "selectPolicy": "Min"}
-    story = Story(80, behavior={"scaleDown": rules})
-
-    assert story.follow(0, 120, 60, 10) == [76, 72, 68]
-    small = Story(30, behavior={"scaleDown": rules})
-    assert small.follow(0, 120, 60, 10) == [27, 24, 21]
-
-
 def test_no_way_down() -> None:
     story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "selectPolicy": "Disabled"}})
 
     assert story.follow(0, 1200, 60, 10) == [80] * 21
-
-
-def test_five_pods_a_minute_and_a_tenth() -> None:
-    five = {"type": "Pods", "value": 5, "periodSeconds": 60}
-    rules = {**NOW_DOWN, "policies": [PERCENT_10, five], "selectPolicy": "Max"}
-
-    assert Story(100, behavior={"scaleDown": rules}).follow(0, 120, 60, 10) == [90, 81, 72]
-    assert Story(30, behavior={"scaleDown": rules}).follow(0, 120, 60, 10) == [25, 20, 15]
-
-
-def test_a_window_of_one_minute() -> None:
-    story = Story(10, behavior={"scaleDown": {"stabilizationWindowSeconds": 60}})
-
-    assert story.sync(0, 10).replicas == 10
-    assert story.follow(15, 45, 15, 2) == [10, 10, 10]
-    assert story.sync(60, 2).replicas == 2
 
 
 def test_the_default_way_up_doubles_every_fifteen_seconds() -> None:

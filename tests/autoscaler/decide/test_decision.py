@@ -17,7 +17,6 @@ from adapter.autoscaler.decide.history import (
 )
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
-    ObjectReading,
     Observation,
     Reading,
     Settings,
@@ -34,7 +33,6 @@ from tests.support.scaling import (
     conditions_of,
     cpu_metric,
     external_metric,
-    object_metric,
     pods,
     pods_metric,
     reading,
@@ -92,96 +90,6 @@ def test_a_raise() -> None:
     assert status.current_metrics is not None
     assert [metric.type for metric in status.current_metrics] == ["External"]
     assert _entries(decision) == [(4, 0), (7, 0)]
-
-
-def test_a_shrink() -> None:
-    decision = _decide(autoscaler(QUEUE), _seen(4, 2), remembered((2, 10)))
-
-    assert (decision.replicas, decision.reason) == (2, "All metrics below target")
-
-
-def test_no_change() -> None:
-    before = HorizontalPodAutoscalerStatus(last_scale_time=BEFORE, desired_replicas=9)
-
-    decision = _decide(autoscaler(QUEUE), _seen(4, 4, status=before))
-
-    assert (decision.replicas, decision.rescale, decision.events, decision.reason) == (4, False, (), "")
-    assert (decision.status.desired_replicas, decision.status.last_scale_time) == (4, BEFORE)
-    assert conditions_of(decision)["AbleToScale"] == ("True", "ReadyForNewScale")
-
-
-@pytest.mark.parametrize(
-    ("replicas", "after", "reason"),
-    [
-        (9, 8, "Current number of replicas above Spec.MaxReplicas"),
-        (1, 2, "Current number of replicas below Spec.MinReplicas"),
-    ],
-)
-def test_out_of_bounds_no_metric_is_looked_at(replicas: int, after: int, reason: str) -> None:
-    before = HorizontalPodAutoscalerStatus(
-        conditions=(
-            Condition("ScalingLimited", "True", "Old", "x", BEFORE),
-            Condition("ScalingActive", "False", "Old"),
-        )
-    )
-
-    decision = _decide(autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, GONE, status=before))
-
-    assert (decision.replicas, decision.reason, decision.error) == (after, reason, "")
-    assert decision.status.current_metrics is None
-    assert conditions_of(decision) == {
-        "AbleToScale": ("True", "SucceededRescale"),
-        "ScalingLimited": ("True", "Old"),
-        "ScalingActive": ("False", "Old"),
-    }
-    assert _entries(decision) == [(replicas, 0)]
-
-
-@pytest.mark.parametrize("replicas", [2, 8])
-def test_the_bounds_themselves_are_within(replicas: int) -> None:
-    decision = _decide(
-        autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, 5), remembered((5, 10))
-    )
-
-    assert decision.replicas == (4 if replicas == 2 else 5)
-
-
-def test_a_negative_proposal_is_nothing() -> None:
-    decision = _decide(
-        autoscaler([object_metric("AverageValue", averageValue="1")], minReplicas=0),
-        _seen(4, ObjectReading(-9000)),
-        remembered((0, 10)),
-    )
-
-    assert (decision.replicas, decision.reason, decision.error) == (0, "All metrics below target", "")
-    assert _entries(decision)[-1] == (0, 0)
-
-
-def test_minus_one_is_a_proposal_like_any_other() -> None:
-    decision = _decide(
-        autoscaler([object_metric("AverageValue", averageValue="1")]),
-        _seen(4, ObjectReading(-1000)),
-        remembered((1, 10)),
-    )
-
-    assert (decision.replicas, decision.error) == (1, "")
-
-
-def test_the_past_can_raise_and_then_there_is_no_reason() -> None:
-    decision = _decide(autoscaler(QUEUE), _seen(4, 4), remembered((6, 10)))
-
-    assert (decision.replicas, decision.events[0].message) == (6, "New size: 6; reason: ")
-    assert conditions_of(decision)["ScalingLimited"] == ("False", "DesiredWithinRange")
-
-
-def test_conditions_of_limits() -> None:
-    scaler = autoscaler(QUEUE, maxReplicas=6)
-
-    limited = _decide(scaler, _seen(4, 9))
-    stabilized = _decide(scaler, _seen(4, 2), remembered((4, 10)))
-
-    assert conditions_of(limited)["ScalingLimited"] == ("True", "TooManyReplicas")
-    assert conditions_of(stabilized)["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
 # --- the selector ------------------------------------------------------------------------------------------
@@ -245,10 +153,6 @@ def test_a_selector_that_cannot_be_used(
     assert _entries(decision) == [(4, 0)]
 
 
-def test_one_autoscaler_on_its_own_pods_is_not_ambiguous() -> None:
-    assert _decide(autoscaler(QUEUE), _seen(4, 7, selected_by=["default/web"])).replicas == 7
-
-
 @pytest.mark.parametrize("selector", ["a=b," * 300 + "a=b", f"a in ({'x,' * 300}x)", "a=" + "x" * 17_000])
 def test_a_very_large_selector_is_refused_without_being_read(selector: str) -> None:
     decision = _decide(autoscaler(QUEUE), _seen(3, 7, selector=selector))
@@ -303,136 +207,6 @@ def _several(current: int, *proposals: int | None) -> Decision:
     return _decide(autoscaler(metrics), seen, remembered((0, 1000)))
 
 
-@pytest.mark.parametrize(
-    ("proposals", "replicas", "winner"),
-    [
-        ((5, 7, 6), 7, "m1"),
-        ((7, 7, 6), 7, "m0"),
-        ((6, 5, 7), 7, "m2"),
-    ],
-)
-def test_the_highest_proposal_counts(proposals: tuple[int, ...], replicas: int, winner: str) -> None:
-    decision = _several(4, *proposals)
-
-    assert decision.replicas == replicas
-    assert decision.reason == f"external metric {winner}(nil) above target"
-
-
-@pytest.mark.parametrize(
-    ("values", "winner"),
-    [
-        ((0, -2), "m1"),
-        ((0, 0), "m1"),
-        ((-2, 0), "m1"),
-        ((-2, -3), "m0"),
-        ((3, 0), "m0"),
-    ],
-)
-def test_a_best_of_nothing_is_always_replaced(values: tuple[int, int], winner: str) -> None:
-    metrics = []
-    for number in range(2):
-        metric = object_metric("AverageValue", averageValue="1")
-        metric["object"]["metric"] = {"name": f"m{number}"}
-        metrics.append(metric)
-
-    decision = _decide(
-        autoscaler(metrics),
-        _seen(4, readings=[ObjectReading(value * 1000) for value in values]),
-        remembered((0, 1000)),
-    )
-
-    active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
-    assert active.message == (
-        f"the HPA was able to successfully calculate a replica count from external metric {winner}(nil)"
-    )
-
-
-def test_one_of_several_fails() -> None:
-    decision = _several(4, None, 7, None)
-
-    error = (
-        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: "
-        "failed to get m0 "
-        "external metric: unable to get external metric default/m0/nil: nothing"
-    )
-    assert (decision.replicas, decision.error) == (7, error)
-    assert [event.reason for event in decision.events] == [
-        "FailedGetExternalMetric",
-        "FailedGetExternalMetric",
-        "SuccessfulRescale",
-    ]
-    assert decision.events[0].message == "unable to get external metric default/m0/nil: nothing"
-    assert decision.status.current_metrics is not None
-    assert [metric.type for metric in decision.status.current_metrics] == ["", "External", ""]
-    assert conditions_of(decision)["ScalingActive"] == ("True", "ValidMetricFound")
-
-
-def test_no_shrink_on_what_is_left() -> None:
-    decision = _several(4, None, 3)
-
-    assert (decision.replicas, decision.rescale) == (4, False)
-    assert [event.reason for event in decision.events] == [
-        "FailedGetExternalMetric",
-        "FailedComputeMetricsReplicas",
-    ]
-    assert conditions_of(decision) == {
-        "AbleToScale": ("True", "SucceededGetScale"),
-        "ScalingActive": ("False", "FailedGetExternalMetric"),
-    }
-    assert next(
-        each.message for each in decision.status.conditions or () if each.type == "ScalingActive"
-    ) == (
-        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: "
-        "nothing"
-    )
-    assert len(decision.status.current_metrics or ()) == 2
-    assert _entries(decision) == [(0, 1000)]
-
-
-def test_but_no_change_on_what_is_left() -> None:
-    decision = _several(4, None, 4)
-
-    assert (decision.replicas, decision.rescale) == (4, False)
-    assert conditions_of(decision)["ScalingActive"] == ("True", "ValidMetricFound")
-    assert decision.error.startswith("invalid metrics (1 invalid out of 2)")
-
-
-def test_all_fail() -> None:
-    decision = _several(4, None, None)
-
-    assert decision.replicas == 4
-    assert decision.error.startswith(
-        "failed to compute desired number of replicas based on listed metrics for Deployment/default/web: "
-        "invalid metrics (2 invalid out of 2), first error is: "
-    )
-
-
-def test_a_metric_that_cannot_be_computed_whatever_is_read() -> None:
-    decision = _decide(autoscaler([object_metric("Value", averageValue="1")]), _seen(4, ObjectReading(1)))
-
-    text = "invalid object metric source: neither a value target nor an average value target was set"
-    assert [(event.reason, event.message) for event in decision.events] == [
-        ("FailedGetObjectMetric", text),
-        (
-            "FailedComputeMetricsReplicas",
-            (
-                "invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: "
-                f"{text}"
-            ),
-        ),
-    ]
-
-
-def test_a_failed_calculation_is_reported_as_one() -> None:
-    decision = _decide(autoscaler([cpu_metric()]), _seen(1, reading(5), pods=pods(1, cpu=None)))
-
-    assert decision.events[0] == Event(
-        "Warning",
-        "FailedGetResourceMetric",
-        "failed to get cpu utilization: missing request for cpu in container app of Pod web-0",
-    )
-
-
 def test_readings_answer_the_metrics_one_by_one() -> None:
     with pytest.raises(ValueError, match="zip"):
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
@@ -446,71 +220,6 @@ def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
         () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
     )
     return HorizontalPodAutoscalerStatus(conditions=conditions)
-
-
-@pytest.mark.parametrize(
-    ("settings", "lowest", "metrics", "came_to_zero", "computes"),
-    [
-        pytest.param(GATE, 0, "outer", "True", True, id="scaled to zero by itself"),
-        pytest.param(GATE, 0, "outer", "False", False, id="by another writer"),
-        pytest.param(GATE, 0, "outer", None, False, id="never scaled at all"),
-        pytest.param(GATE, 0, "cpu", "True", False, id="nothing could bring it back"),
-        pytest.param(GATE, 2, "outer", "True", True, id="the minimum was raised since"),
-        pytest.param(GATE, 2, "cpu", "True", True, id="also for cpu, which then has no pods"),
-        pytest.param(GATE, 2, "outer", "False", False, id="raised, but by another writer"),
-        pytest.param(Settings(), 0, "outer", "True", False, id="without the gate"),
-        pytest.param(Settings(), 2, "outer", "True", False, id="without the gate, the minimum raised"),
-    ],
-)
-def test_at_zero(
-    settings: Settings, lowest: int, metrics: str, came_to_zero: str | None, *, computes: bool
-) -> None:
-    listed, answer = (QUEUE, ExternalReading([3000])) if metrics == "outer" else ([cpu_metric()], reading(5))
-    scaler = autoscaler(listed, settings, minReplicas=lowest)
-    seen = _seen(0, answer, status=_status(came_to_zero))
-
-    decision = _decide(scaler, seen)
-
-    reason = conditions_of(decision)["ScalingActive"][1]
-    assert (reason != "ScalingDisabled") is computes
-    if not computes:
-        assert (decision.replicas, decision.rescale, decision.status.desired_replicas) == (0, False, 0)
-        kept = came_to_zero if settings.scale_to_zero else None
-        assert conditions_of(decision).get("ScaledToZero", (None,))[0] == kept
-        assert _entries(decision) == [(0, 0)]
-    elif metrics == "cpu":
-        assert (decision.replicas, reason) == (0, "FailedGetResourceMetric")
-    else:
-        assert decision.replicas == 3
-
-
-@pytest.mark.parametrize(
-    ("wanted", "replicas", "legacy_reason", "reason"),
-    [
-        (1, 2, "external metric queue(nil) above target", "external metric queue(nil) above target"),
-        (0, 2, "", "Current number of replicas below Spec.MinReplicas"),
-        (3, 3, "external metric queue(nil) above target", "external metric queue(nil) above target"),
-    ],
-)
-def test_back_from_zero_to_a_minimum_raised_since(
-    wanted: int, replicas: int, legacy_reason: str, reason: str
-) -> None:
-    percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
-    seen = _seen(0, wanted, status=_status("True"))
-
-    legacy = _decide(autoscaler(QUEUE, GATE, minReplicas=2), seen)
-    modern = _decide(autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}), seen)
-
-    assert (legacy.replicas, legacy.reason) == (replicas, legacy_reason)
-    assert (modern.replicas, modern.reason) == (2, reason)
-    assert conditions_of(legacy)["ScaledToZero"] == ("False", "NotScaledToZero")
-
-
-def test_stays_at_zero_where_nothing_is_wanted() -> None:
-    decision = _decide(autoscaler(QUEUE, GATE, minReplicas=0), _seen(0, 0, status=_status("True")))
-
-    assert (decision.replicas, decision.rescale) == (0, False)
-    assert conditions_of(decision)["ScaledToZero"] == ("True", "Old")
 
 
 @pytest.mark.parametrize(

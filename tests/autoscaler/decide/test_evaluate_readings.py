@@ -6,7 +6,6 @@ import pytest
 from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide import evaluate_document as readings
 from adapter.autoscaler.decide.observation import (
-    NO_STATUS,
     ExternalReading,
     ObjectReading,
     Observation,
@@ -14,19 +13,8 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
-from adapter.model.timestamps import NEVER, SECOND, read_instant
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pods_metric
 
-_BOX = {
-    "type": "ContainerResource",
-    "containerResource": {
-        "name": "cpu",
-        "container": "app",
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    },
-}
-_NO_RESOURCE = Unavailable("NoMetrics", "no metrics returned from resource metrics API")
-_NO_CUSTOM = Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 _NO_EXTERNAL = Unavailable("NoMetrics", "no metrics returned from external metrics API")
 
 
@@ -77,29 +65,6 @@ def _reading(metric: dict[str, Any], **lists: Any) -> Reading:
     return found
 
 
-def test_sees_the_scale_and_the_pods_of_its_selector() -> None:
-    seen = _observe(cpu_metric())
-
-    assert (seen.replicas, seen.status_replicas, seen.selector, seen.status) == (3, 4, "app=web", NO_STATUS)
-    assert [pod.name for pod in seen.pods] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("selector", "names"),
-    [
-        ("app=web", ["a", "b"]),
-        ("app==other", ["x"]),
-        ("app in (web,other)", ["a", "b", "x"]),
-        ("app=web,app=other", []),
-        ("!app", []),
-        ("", []),
-        ("a b", []),
-    ],
-)
-def test_selects_pods(selector: str, names: list[str]) -> None:
-    assert [pod.name for pod in _observe(cpu_metric(), selector).pods] == names
-
-
 def test_pods_of_other_namespaces_are_not_seen() -> None:
     listed = [_pod("a"), _pod("b", namespace="team"), _pod("c", namespace="other")]
 
@@ -123,117 +88,7 @@ def test_samples_of_pods_of_other_namespaces_are_not_theirs() -> None:
     assert resource.values == pods.values == {"a": 1000, "b": 2000}
 
 
-# --- resources ---------------------------------------------------------------------------------------------
-
-
-_TAKEN = (read_instant("2026-11-20T12:00:00Z"), 30 * SECOND)
-
-
-@pytest.mark.parametrize(
-    ("items", "values"),
-    [
-        pytest.param(
-            [_used("a", ("app", {"cpu": "100m"}), ("log", {"cpu": "1500u"}))],
-            {"a": 102},
-            id="containers add up",
-        ),
-        pytest.param([_used("a", ("app", {"cpu": "1"}), ("log", {}))], {}, id="one lacks the resource"),
-        pytest.param([_used("a", ("app", {"cpu": "1"}), ("log", {"memory": "1"}))], {}, id="and has another"),
-        pytest.param([_used("a")], {}, id="no containers"),
-        pytest.param(
-            [_used("a", ("app", {"cpu": "1"})), _used("b", ("app", {"cpu": "2"}))],
-            {"a": 1000, "b": 2000},
-            id="both pods",
-        ),
-        pytest.param(
-            [_used("a", ("app", {"cpu": "1"})), _used("x", ("app", {"cpu": "2"}))],
-            {"a": 1000},
-            id="of another app",
-        ),
-        pytest.param(
-            [_used("a", ("app", {"cpu": "1"})), _used("a", ("app", {"cpu": "2"})), _used("a")],
-            {"a": 2000},
-            id="the last counts",
-        ),
-    ],
-)
-def test_resources(items: list[dict[str, Any]], values: dict[str, int]) -> None:
-    assert _reading(cpu_metric(), resource=items) == PodsReading(values, dict.fromkeys(values, _TAKEN))
-
-
-@pytest.mark.parametrize(
-    ("items", "values"),
-    [
-        pytest.param(
-            [_used("a", ("log", {"cpu": "5"}), ("app", {"cpu": "1"}))], {"a": 1000}, id="the named one"
-        ),
-        pytest.param(
-            [_used("a", ("app", {"cpu": "1"}), ("app", {"cpu": "2"}))],
-            {"a": 1000},
-            id="the first of that name",
-        ),
-        pytest.param([_used("a", ("app", {}), ("app", {"cpu": "2"}))], {}, id="which lacks the resource"),
-        pytest.param([_used("a", ("log", {"cpu": "1"}))], {}, id="not there"),
-    ],
-)
-def test_containers(items: list[dict[str, Any]], values: dict[str, int]) -> None:
-    found = _reading(_BOX, resource=items)
-
-    assert isinstance(found, PodsReading)
-    assert found.values == values
-
-
-@pytest.mark.parametrize(
-    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("unknown", ("app", {"cpu": "1"}))]]
-)
-@pytest.mark.parametrize("metric", [cpu_metric(), _BOX], ids=["Resource", "ContainerResource"])
-def test_no_resources(metric: dict[str, Any], items: list[dict[str, Any]]) -> None:
-    assert _reading(metric, resource=items) == _NO_RESOURCE
-
-
-def test_a_sample_without_time_or_window() -> None:
-    bare = {
-        "metadata": {"name": "a"},
-        "containers": [{"name": "app", "usage": {"cpu": "1"}}, {"name": "log"}],
-    }
-    timed = {
-        "metadata": {"name": "a"},
-        "containers": [{"name": "app", "usage": {"cpu": "1"}}],
-        "timestamp": None,
-    }
-
-    assert _reading(cpu_metric(), resource=[bare]) == PodsReading({}, {})
-    assert _reading(cpu_metric(), resource=[timed]) == PodsReading({"a": 1000}, {"a": (NEVER, 0)})
-
-
 # --- custom and external -----------------------------------------------------------------------------------
-
-
-def test_pods_metrics() -> None:
-    items = [
-        _custom("a", "load", "1"),
-        _custom("b", "other", "2"),
-        _custom("x", "load", "3"),
-        _custom("unknown", "load", "4"),
-        _custom("b", "load", "5", kind="Ingress"),
-    ]
-
-    assert _reading(pods_metric(), custom=items) == PodsReading({"a": 1000})
-    assert _reading(pods_metric(), custom=[*items, _custom("a", "load", "7")]) == PodsReading({"a": 7000})
-    assert _reading(pods_metric(), custom=items[1:]) == _NO_CUSTOM
-    assert _reading(pods_metric()) == _NO_CUSTOM
-
-
-def test_object_metrics() -> None:
-    items = [
-        _custom("other", "hits", "1", kind="Ingress"),
-        _custom("main", "misses", "2", kind="Ingress"),
-        _custom("main", "hits", "3", kind="Pod"),
-        _custom("main", "hits", "4", kind="Service"),
-        _custom("main", "hits", "5", kind="Ingress"),
-    ]
-
-    assert _reading(object_metric("Value", value="1"), custom=items) == ObjectReading(4000)
 
 
 @pytest.mark.parametrize(
