@@ -183,10 +183,10 @@ async def run_scaler(
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
-        def usages_of(pods: PodCache) -> ResourceProvider:
+        def build_usages(pods: PodCache) -> ResourceProvider:
             return providers.open_usages(runtime, RunningPods(pods), RunningPods(pods))
 
-        scaler = _open_scaler(options, runtime, provider, usages_of)
+        scaler = _open_scaler(options, runtime, provider, build_usages)
         rules = providers.open_rules(options, runtime, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
@@ -285,11 +285,11 @@ def _open_scaler(
     options: Options,
     runtime: Runtime,
     provider: RulesMetricsProvider,
-    usages_of: Callable[[PodCache], ResourceProvider],
+    build_usages: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
     values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.source_problems)
-    return Scaler(options, runtime, values, usages_of, random=random.random, pods=pods)
+    return Scaler(options, runtime, values, build_usages, random=random.random, pods=pods)
 
 
 async def _open_local_pages(

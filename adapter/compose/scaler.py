@@ -67,8 +67,8 @@ class Scaler:
     """Scales while its `tasks` run.
 
     `pods` is the cache of all pods that the rest of the process reads too. Without it the scaler makes one
-    for the namespaces of its autoscalers. `usages_of` builds the provider of cpu and memory on either. Raises
-    InputError if the settings, or the files of autoscalers, cannot be used.
+    for the namespaces of its autoscalers. `build_usages` builds the provider of cpu and memory on either.
+    Raises InputError if the settings, or the files of autoscalers, cannot be used.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Scaler:
         options: Options,
         runtime: Runtime,
         provider: ScalerProvider,
-        usages_of: Callable[[PodCache], ResourceProvider],
+        build_usages: Callable[[PodCache], ResourceProvider],
         *,
         random: Callable[[], float],
         pods: PodCache | None = None,
@@ -87,7 +87,7 @@ class Scaler:
         self._provider = provider
         self._random = random
         self._shard = shards.parse_shard(options.shard)
-        self._settings = settings_of(options)
+        self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
@@ -101,7 +101,7 @@ class Scaler:
             namespaces = tuple(sorted(used | {self._namespace}))
         watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
         self.pods = PodCache(watching, namespaces) if pods is None else pods
-        self._usages = usages_of(self.pods)
+        self._usages = build_usages(self.pods)
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
@@ -209,7 +209,7 @@ class Scaler:
                 floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
                 ready_times = ReadyTimesStore(writer, self.floors.namespace, self._shard, problems)
             controller = self._build_controller(actuator, poller, floors)
-            self._follow(controller)
+            self._set_controller(controller)
             try:
                 await self._source.put_all()
                 work = {
@@ -243,7 +243,7 @@ class Scaler:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
             finally:
-                self._follow(None)
+                self._set_controller(None)
                 self._boosted_hpas.end()
                 if ready_times is not None:
                     await ready_times.drain(controller, _DRAIN_TIMEOUT)
@@ -252,7 +252,7 @@ class Scaler:
                     await statuses.drain(_DRAIN_TIMEOUT)
                     await events.drain(_DRAIN_TIMEOUT)
 
-    def _follow(self, controller: Controller | None) -> None:
+    def _set_controller(self, controller: Controller | None) -> None:
         """Have changes go to the controller of a term, None between terms."""
         self._registry.controller = controller
         if self._schedules is not None:
@@ -295,7 +295,7 @@ class Scaler:
             self._registry.controller.tell(autoscaler, "Warning", "FailedUpdateStatus", str(error))
 
 
-def settings_of(options: Options) -> Settings:
+def build_settings(options: Options) -> Settings:
     """Return the controller's settings, which allow zero replicas and reject values that overflow."""
     return Settings(
         options.horizontal_pod_autoscaler_tolerance,
