@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from fastpath_tools import explain
+from fastpath_tools.live import scaler_access
 from tests.scenarios.test_scale import (
     SCRAPED,
     FastpathProcess,
@@ -42,7 +43,7 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: ScaledClust
         missing = await adapter.get("/debug/fastpath/autoscalers/default/missing")
         assert missing.status == 404
         options, _ = explain.COMMAND.parse(["default/web", f"--server=http://{local}"])
-        told = await explain.fetch(options)
+        told = await scaler_access.fetch(options, options.namespace)
         assert told["journal"] == answer.body["journal"], "for who may forward ports of the pod"
         assert await adapter.metric_lines("fastpath_ready{") == {'fastpath_ready{command="serve"}': 1.0}
     assert yaml.safe_load(SCRAPED)["rules"]
