@@ -23,7 +23,7 @@ from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
-from tests.support.waiting import other_work, until
+from tests.support.waiting import other_work, running, until
 
 COUNT = 500
 
@@ -101,13 +101,9 @@ async def leading(bench: Bench) -> AsyncIterator[None]:
     caches, lead = bench.scaler.tasks()
     for cache in caches.values():
         cache.close()
-    term = asyncio.create_task(lead)
-    try:
+    async with running(lead):
         await asyncio.sleep(0)
         yield
-    finally:
-        term.cancel()
-        await asyncio.gather(term, return_exceptions=True)
 
 
 async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from adapter.kubernetes.fence import LeaseFence, Unfenced, read_clocks
 from adapter.kubernetes.lease import KubernetesLeases, LeaseRecord
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 STAMP = "2026-01-31T12:00:00.000000Z"
 MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
@@ -78,20 +78,18 @@ async def test_a_change_is_heard_of() -> None:
     async with Cluster() as cluster, store_of(cluster.url) as store:
         made = await store.create(MINE, 1)
         heard = asyncio.Event()
-        watch = asyncio.create_task(store.watch(made.version, heard.set))
-        await until(lambda: cluster.open_watches)
-        assert not heard.is_set()
-        other = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": "other"},
-            "spec": {},
-        }
-        cluster.create(other)
-        await store.replace(made, LATER, 1)
-        await asyncio.wait_for(heard.wait(), 1)
-        watch.cancel()
-        await asyncio.wait([watch])
+        async with running(store.watch(made.version, heard.set)):
+            await until(lambda: cluster.open_watches)
+            assert not heard.is_set()
+            other = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "other"},
+                "spec": {},
+            }
+            cluster.create(other)
+            await store.replace(made, LATER, 1)
+            await asyncio.wait_for(heard.wait(), 1)
 
 
 async def test_every_call_is_bounded() -> None:
@@ -134,6 +132,14 @@ async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
     async with TestServer(app) as server, store_of(str(server.make_url("")).rstrip("/")) as store:
         with pytest.raises(KubernetesError, match="the response is not a Lease object"):
             await store.fetch(1)
+
+
+async def test_a_refused_lease_is_an_error() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        cluster.forbid("get", "leases")
+        with pytest.raises(KubernetesError) as caught:
+            await store.fetch(1)
+        assert caught.value.status == 403
 
 
 def test_times_are_those_of_the_api() -> None:

@@ -18,6 +18,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import waiting
 from tests.support.certificates import NAME, config_map_object
+from tests.support.waiting import running
 
 Entries = Mapping[str, str] | None
 
@@ -55,12 +56,8 @@ async def reading(
             sleep=pause,
             periods=periods or ConfigMapPeriods(),
         )
-        running = asyncio.create_task(source.run(), name="source")
-        try:
+        async with running(source.run()):
             yield Reading(source, delivered, pauses)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 def publish(cluster: Cluster, **entries: str) -> None:
@@ -306,9 +303,7 @@ async def test_a_file_is_followed(tmp_path: Path, faults: ProblemLog) -> None:
         pauses.append(seconds)
         await asyncio.sleep(0.001)
 
-    running = asyncio.create_task(source.run(pause))
-    path.write_text("other")
-    await waiting.until(lambda: taker.taken == ["one", "other"])
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(source.run(pause)):
+        path.write_text("other")
+        await waiting.until(lambda: taker.taken == ["one", "other"])
     assert set(pauses) == {1.0}

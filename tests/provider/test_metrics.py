@@ -23,7 +23,7 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.prometheus import query_cache
 from tests.support import waiting
 from tests.support.clock import WALL
-from tests.support.waiting import other_work
+from tests.support.waiting import other_work, running
 from tests.support.world import (
     FakeLister,
     FakeResources,
@@ -663,8 +663,7 @@ async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_ot
 @pytest.mark.looptime
 async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
-    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
-        running = asyncio.create_task(here.provider.run())
+    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here, running(here.provider.run()):
         with pytest.raises(InternalError):
             await custom(here, "/namespaces/web/pods/a/hits")
         here.querier.answer = lambda _: UNREACHABLE
@@ -675,8 +674,6 @@ async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
         here.clock.advance(61.0)
         await asyncio.sleep(600)
         assert set(here.faults.active()) == {("prometheus", "")}  # over when it answers
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_callers_never_see_the_query_or_the_address() -> None:

@@ -14,7 +14,7 @@ from adapter.rules import compile as compiler
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 RULE = """
 rules:
@@ -65,16 +65,14 @@ async def test_a_defect_in_changed_rules_leaves_the_old_ones_in_force(
         adopted=lambda config: adopted.append(config.rules[0].metrics_query),
         sleep=sleep,
     )
-    task = asyncio.create_task(source.run())
-    await until(lambda: adopted)
-    path.write_text(RULE % "bad")
-    turns.put_nowait(None)
-    await until(lambda: defects() == 1)
-    path.write_text(RULE % "better")
-    turns.put_nowait(None)
-    await until(lambda: len(adopted) == 2)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(source.run()):
+        await until(lambda: adopted)
+        path.write_text(RULE % "bad")
+        turns.put_nowait(None)
+        await until(lambda: defects() == 1)
+        path.write_text(RULE % "better")
+        turns.put_nowait(None)
+        await until(lambda: len(adopted) == 2)
 
     assert adopted == ["good", "better"]
     assert defects() == 1

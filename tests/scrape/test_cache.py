@@ -16,6 +16,7 @@ from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
+from tests.support.waiting import running
 from tests.support.world import (
     FakePod,
     Outcome,
@@ -687,11 +688,9 @@ async def test_it_runs_and_ends() -> None:
         here.reader.bodies["10.0.0.1"] = "depth 3"
         scraped = asyncio.Event()
         here.scraped.subscribe(lambda _: scraped.set())
-        task = asyncio.create_task(here.scraped.run())
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await scraped.wait()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with running(here.scraped.run()):
+            here.scraped.want("x", "shop", ["depth"], [A])
+            await scraped.wait()
 
         assert read(here).values["a"].value == 3
 

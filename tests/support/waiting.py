@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from tests.support.processor import limited
 
@@ -12,6 +13,18 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     async with limited(seconds):
         while not condition():  # noqa: ASYNC110 - what a server in the same loop has come to sets no event of ours
             await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run a coroutine beside the block, and cancel it at the end; its own exception fails the test."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 class Turns:

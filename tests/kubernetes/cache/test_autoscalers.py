@@ -1,9 +1,8 @@
 """The autoscalers of a cluster: ours, invalid ones among them, and other scalers of the same targets."""
 
-import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import thread_time
 from typing import Any
 
@@ -23,7 +22,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import ShiftedClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 JSON = dict[str, Any]
 QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
@@ -64,17 +63,6 @@ async def surrounded(cluster: Cluster) -> AsyncIterator[ReflectorContext]:
         yield ReflectorContext(
             client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
         )
-
-
-@contextlib.asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work, name="work")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @contextlib.asynccontextmanager

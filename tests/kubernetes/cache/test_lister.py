@@ -23,7 +23,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.processor import limited
-from tests.support.waiting import other_work, until
+from tests.support.waiting import other_work, running, until
 
 
 def resource(text: str) -> APIResource:
@@ -99,14 +99,9 @@ async def caching(
     configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=timeout) as client:
         cache = Cache(client, kinds, periods, fields)
-        running = asyncio.create_task(cache.lister.run(), name="lister")
-        try:
+        async with running(cache.lister.run()):
             await until(lambda: cache.lister._group is not None)
             yield cache
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
 
 def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
@@ -472,12 +467,9 @@ async def test_kinds_named_before_it_runs_are_started_with_it() -> None:
     async with Cluster() as cluster, caching(cluster) as cache:
         other = ObjectLister(cache.lister._context)
         other.start([PODS])
-        running = asyncio.create_task(other.run(), name="lister")
-        await until(other.status)
-        assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        async with running(other.run()):
+            await until(other.status)
+            assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
 
 
 async def test_a_reflector_that_breaks_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

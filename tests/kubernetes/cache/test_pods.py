@@ -36,7 +36,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock, ShiftedClock
-from tests.support.waiting import other_work, until
+from tests.support.waiting import other_work, running, until
 
 JSON = dict[str, Any]
 WEB = parse_selector("app=web")
@@ -92,13 +92,8 @@ async def watching(
             client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=periods
         )
         watch = PodCache(around, namespaces)
-        task = asyncio.create_task(watch.run(), name="pods")
-        try:
+        async with running(watch.run()):
             yield watch
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 def names(pods: Sequence[WatchedPod]) -> list[str]:

@@ -20,6 +20,7 @@ from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
+from tests.support.waiting import running
 
 _found = BUILTIN.lookup("pods")
 assert _found is not None
@@ -129,11 +130,8 @@ async def play(
     monitoring = Monitoring()
     faults = ProblemLog(monitoring, clock)
     reflector, _ = build(script, monitoring, faults, random)
-    task = asyncio.create_task(reflector.run(), name="reflector")
-    await script.done.wait()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with running(reflector.run()):
+        await script.done.wait()
     return script, reflector, faults
 
 

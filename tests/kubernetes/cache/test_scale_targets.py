@@ -33,7 +33,7 @@ from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support.clock import ShiftedClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 JSON = dict[str, Any]
 QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
@@ -97,13 +97,8 @@ async def watching(
     configuration = credentials.ClientConfiguration(url or cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         watched = Watched(client, namespaces)
-        task = asyncio.create_task(watched.targets.run(), name="targets")
-        try:
+        async with running(watched.targets.run()):
             yield watched
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 def asked(cluster: Cluster) -> list[str]:
@@ -219,11 +214,8 @@ async def test_followed_before_it_runs() -> None:
             watched = Watched(client, ("",))
             assert watched.find(WEB) == NOT_YET
             assert watched.find(WIDGET) == NOT_YET
-            task = asyncio.create_task(watched.targets.run(), name="targets")
-            await watched.until_found()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            async with running(watched.targets.run()):
+                await watched.until_found()
 
 
 # -- custom kinds --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.election import LoopClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 from tests.support.writing import Desk, desk_on
 
 WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
@@ -220,10 +220,8 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
         recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")
     for _ in range(2):
         recorder.record(WEB._replace(namespace="victim"), "Normal", "SuccessfulRescale", "New size: 5")
-    task = asyncio.create_task(recorder.run())
-    await asyncio.sleep(4.5)
-    task.cancel()
-    await asyncio.wait([task])
+    async with running(recorder.run()):
+        await asyncio.sleep(4.5)
 
     assert writer.paths.count("/api/v1/namespaces/victim/events") == 1
     assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), (

@@ -18,7 +18,7 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import native_hpa
 from fastpath_sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support.clock import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import running, until
 
 KEY = HPAKey("shop", "web")
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
@@ -339,11 +339,9 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
     await world.controller.sync(KEY)
     assert world.conditions()["ScalingActive"] == ("False", "AmbiguousSelector")
 
-    running = asyncio.create_task(world.controller.run())
-    world.cluster.delete("HorizontalPodAutoscaler", "second", "shop")
-    await until(lambda: world.conditions()["ScalingActive"][0] == "True")
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(world.controller.run()):
+        world.cluster.delete("HorizontalPodAutoscaler", "second", "shop")
+        await until(lambda: world.conditions()["ScalingActive"][0] == "True")
 
 
 async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
@@ -379,16 +377,14 @@ async def test_pods_that_cannot_be_read(world: World) -> None:
 
 async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
     world.autoscale()
-    running = asyncio.create_task(world.controller.run())
-    await until(lambda: world.metrics.asked)
-    world.cluster.forbid("list", "horizontalpodautoscalers")
-    await asyncio.sleep(0.1)
+    async with running(world.controller.run()):
+        await until(lambda: world.metrics.asked)
+        world.cluster.forbid("list", "horizontalpodautoscalers")
+        await asyncio.sleep(0.1)
 
-    world.metrics.show_pods(world.cluster, "20")
+        world.metrics.show_pods(world.cluster, "20")
 
-    await until(lambda: world.replicas() == 4)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+        await until(lambda: world.replicas() == 4)
 
 
 async def test_a_target_that_is_not_there(world: World) -> None:
@@ -403,18 +399,16 @@ async def test_an_object_that_cannot_be_read_is_left(world: World) -> None:
 
 async def test_objects_come_and_go(world: World) -> None:
     world.metrics.show_pods(world.cluster, "20")
-    running = asyncio.create_task(world.controller.run())
-    world.autoscale()
-    await until(lambda: world.replicas() == 4)
+    async with running(world.controller.run()):
+        world.autoscale()
+        await until(lambda: world.replicas() == 4)
 
-    world.cluster.delete("HorizontalPodAutoscaler", "web", "shop")
-    await asyncio.sleep(0.15)
-    world.metrics.asked.clear()
-    await asyncio.sleep(0.15)
+        world.cluster.delete("HorizontalPodAutoscaler", "web", "shop")
+        await asyncio.sleep(0.15)
+        world.metrics.asked.clear()
+        await asyncio.sleep(0.15)
 
-    assert world.metrics.asked == []
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+        assert world.metrics.asked == []
 
 
 async def test_runs_on_files(world: World, tmp_path: Path) -> None:
