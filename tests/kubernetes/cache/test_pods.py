@@ -213,6 +213,10 @@ def test_what_cannot_be_read_is_absent() -> None:
     }
 
 
+def test_a_pod_of_a_test_needs_no_spec() -> None:
+    assert WatchedPod("a", namespace="x").ports == {}
+
+
 def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> None:
     document = pod("a")
     document["spec"] = {

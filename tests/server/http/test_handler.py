@@ -365,6 +365,8 @@ async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     targets = [PODS.replace("default", f"ns{number}") for number in range(4)]
     assert [await asked(served, target) for target in targets] == [1, 2, 3, 4]
+    assert len(served.handler._cache) == 3
+    assert 'fastpath_cache_entries{cache="bodies"} 3.0' in served.monitoring.exposition()
     assert await asked(served, targets[3]) == 4
     assert await asked(served, targets[0]) == 5, "the one not asked for longest has gone"
     served.provider.items = tuple(pod_value(f"web-{number}", 1) for number in range(200))
