@@ -5,10 +5,11 @@ Both take prometheus-adapter's command line.
 
 import asyncio
 import gc
+import importlib
 import logging
 import re
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from adapter.cli import command_line
 from adapter.config.option_fields import Command
@@ -20,36 +21,33 @@ from adapter.telemetry import logs
 _log = logging.getLogger(__name__)
 _BOUND = re.compile(r"bind on address \(.*?, ([0-9]+)")  # asyncio's words
 
-Run = Callable[[Options, str, asyncio.Event], Awaitable[None]]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; 0 after an orderly end. InputError for a wrong command line or file."""
-    if command_line.print_help(SERVE, arguments):
-        return 0
-    from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes a second
-
-    return _run_until_signal(SERVE, arguments, app.run)
+    return _run_until_signal(SERVE, arguments)
 
 
 def scale(arguments: Sequence[str]) -> int:
     """Scale until SIGTERM or SIGINT, as `main` serves."""
-    if command_line.print_help(SCALE, arguments):
+    return _run_until_signal(SCALE, arguments)
+
+
+def _run_until_signal(command: Command[Options], arguments: Sequence[str]) -> int:
+    if command_line.print_help(command, arguments):
         return 0
-    from adapter.compose import app  # noqa: PLC0415 - as in `main`
-
-    return _run_until_signal(SCALE, arguments, app.run_scaler)
-
-
-def _run_until_signal(command: Command[Options], arguments: Sequence[str], run: Run) -> int:
-    """Run what a command line says until SIGTERM or SIGINT."""
     options, notices = command.parse(arguments)
     logs.configure_logging(options.verbosity)
     for notice in notices:
         _log.warning("flag", extra=logs.facts(notice=notice))
-    # what is imported never becomes garbage: a full collection does not look at it, and pauses a third as
-    # long
+    # what is imported never becomes garbage, and a full collection that skips it pauses a third as long
+    gc.disable()
+    from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes half a second
+
+    if options.scaler or command is SCALE:
+        importlib.import_module("adapter.compose.scaler")  # which `app` imports too late for that
     gc.freeze()
+    gc.enable()
+    run = app.run if command is SERVE else app.run_scaler
 
     async def until_signal() -> None:
         stop = asyncio.Event()

@@ -9,13 +9,11 @@ import functools
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.compose.providers import Providers, Runtime
-from adapter.compose.scaler import Scaler
 from adapter.compose.security import Security, open_security
 from adapter.config import checks
 from adapter.config.options import Options
@@ -29,7 +27,6 @@ from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RuleSource
-from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import (
@@ -46,6 +43,9 @@ from adapter.server.http.endpoints import LocalPages
 from adapter.server.http.handler import Handler
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:  # it takes a sixth of the start, and most replicas serve only
+    from adapter.compose.scaler import Scaler
 
 # Seconds between two measurements of the lag of the event loop.
 _LAG_PERIOD = 0.1
@@ -93,11 +93,12 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, runtime, served.provider, lambda _: served.resource_provider, pods)
-        known = None if scaler is None or scaler.floors is None else (scaler.rivals.hpas, scaler.floors)
-        floors = providers.open_floors(options, runtime, known)
-        if floors is not None:
-            floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
-            served.provider.register(FLOOR_METRIC, floor_metric)
+        floor_work: Mapping[str, _Work] = {}
+        if options.serves_floors:
+            from adapter.compose.floors import serve_floors  # noqa: PLC0415 - see there
+
+            known = None if scaler is None or scaler.floors is None else (scaler.rivals.hpas, scaler.floors)
+            floor_work = serve_floors(runtime, served.provider, known)
         documents = Documents(
             served.provider,
             _groups(options, parsed.config),
@@ -120,7 +121,7 @@ async def run(
             access_log = AccessLog(open_sink(options.access_log), clock, monitoring, problems)
             stack.push_async_callback(access_log.close)
         shutdown = Shutdown()
-        checks = _readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
+        checks = _readiness(options, shutdown, lambda: server.listening, security, runtime, served, rules)
         if scaler is not None:
             checks.append(Check("scaler-caches-synced", scaler.find_unlisted))
         health = Health(readyz=checks)
@@ -158,7 +159,7 @@ async def run(
             **_watch_registrations(options, runtime, security),
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
-            **({} if floors is None else floors.tasks),
+            **floor_work,
         }
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(server), close=server.stop)
 
@@ -232,7 +233,7 @@ def _watch_registrations(options: Options, runtime: Runtime, security: Security)
 async def _run_until(
     stop: asyncio.Event,
     work: Mapping[str, _Work],
-    scaler: Scaler | None,
+    scaler: "Scaler | None",
     shutdown: Shutdown,
     *,
     started: Callable[[], None],
@@ -262,7 +263,7 @@ async def _run_until(
         raise _sole(failures) from None
 
 
-async def _scale(scaler: Scaler) -> None:
+async def _scale(scaler: "Scaler") -> None:
     """Run the scaler; on cancellation end the election first, while caches and connections still work."""
     caches, leading = scaler.tasks()
     async with asyncio.TaskGroup() as group:
@@ -287,13 +288,16 @@ def _open_scaler(
     provider: RulesMetricsProvider,
     build_usages: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
-) -> Scaler:
+) -> "Scaler":
+    from adapter.compose.scaler import Scaler  # noqa: PLC0415 - as above
+    from adapter.provider.scaler_provider import ScalerProvider  # noqa: PLC0415 - as above
+
     values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.source_problems)
     return Scaler(options, runtime, values, build_usages, random=random.random, pods=pods)
 
 
 async def _open_local_pages(
-    options: Options, health: Health, monitoring: Monitoring, scaler: Scaler, stack: AsyncExitStack
+    options: Options, health: Health, monitoring: Monitoring, scaler: "Scaler", stack: AsyncExitStack
 ) -> LocalPages:
     pages = LocalPages(options.local_address, health, monitoring, scaler.show)
     await pages.start()
@@ -315,7 +319,7 @@ async def _open_scaler_metrics(
     runtime: Runtime,
     provider: RulesMetricsProvider,
     health: Health,
-    scaler: Scaler,
+    scaler: "Scaler",
     shutdown: Shutdown,
     version: str,
     stack: AsyncExitStack,
@@ -356,13 +360,13 @@ def _groups(options: Options, config: RulesConfig) -> set[str]:
 
 
 def _readiness(
+    options: Options,
     shutdown: Shutdown,
     listening: Callable[[], bool],
     security: Security,
     runtime: Runtime,
     served: Providers,
     rules: RuleSource,
-    floors: providers.FloorCaches | None,
 ) -> list[Check]:
     """Return the checks of readyz.
 
@@ -394,7 +398,7 @@ def _readiness(
         *(
             Check(name, functools.partial(active, faults), informational=True)
             for name, faults in _INFORMATIONAL.items()
-            if name != "floors" or floors is not None
+            if name != "floors" or options.serves_floors
         ),
         Check("series", runtime.relister.find_rules_without_series, informational=True),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),

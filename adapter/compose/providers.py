@@ -4,26 +4,21 @@ A part of the composition root that `run` and `run_scaler` share.
 """
 
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from adapter.boost.provider import RESERVED, ObservedHPA
-from adapter.boost.view import FloorView
 from adapter.config.options import Options, PrometheusOptions, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
-from adapter.errors import InputError, NotSyncedError
+from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.autoscalers import HPACache
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
 from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
@@ -102,6 +97,11 @@ async def open_runtime(
     )
     resources = CatalogueSource(client, clock, problems)
     context = ReflectorContext(client, clock, monitoring, problems, random.random)
+    reserved: frozenset[str] = frozenset()
+    if options.serves_floors:
+        from adapter.boost.provider import RESERVED  # noqa: PLC0415 - as in `compose.floors`
+
+        reserved = RESERVED
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, problems, max_bytes=options.discovery_max_bytes),
         clock,
@@ -109,7 +109,7 @@ async def open_runtime(
         problems,
         interval=options.metrics_relist_interval,
         max_age=options.look_back,
-        reserved=RESERVED if options.serves_floors else frozenset(),
+        reserved=reserved,
     )
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
     source_problems = SourceProblems(clock, problems)
@@ -222,48 +222,3 @@ def prometheus_settings(options: PrometheusOptions) -> PrometheusSettings:
         request_timeout=options.prometheus_timeout,
         max_answer_bytes=options.prometheus_max_answer_bytes,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class FloorCaches:
-    """The autoscalers and the published floors that the floor metric is served from.
-
-    `tasks` are those that the scaler does not run already.
-    """
-
-    hpas: HPACache
-    view: FloorView
-    tasks: Mapping[str, Coroutine[Any, Any, None]]
-
-    def find_autoscaler(self, namespace: str, name: str) -> ObservedHPA | None:
-        """Return what is known of a HorizontalPodAutoscaler; NotSyncedError before the first list."""
-        if not self.hpas.synced:
-            raise NotSyncedError("the first list of horizontalpodautoscalers is not complete")
-        hpa = self.hpas.find(namespace, name)
-        if hpa is None:
-            return None
-        request = hpa.asked
-        if request is None:
-            return ObservedHPA(hpa.uid, hpa.resource_version, 0, boosts=False)
-        boosts = request.boosted.annotations.mode == BOOST and not request.fault
-        return ObservedHPA(
-            hpa.uid, hpa.resource_version, request.boosted.autoscaler.spec.max_replicas, boosts
-        )
-
-
-def open_floors(
-    options: Options, runtime: Runtime, known: tuple[HPACache, FloorView] | None
-) -> FloorCaches | None:
-    """Return what serves the floor metric, None if this process does not serve it.
-
-    `known` are the caches of the scaler; without them new ones are made.
-    """
-    if not options.serves_floors:
-        return None
-    if known is not None:
-        return FloorCaches(*known, {})
-    view = FloorView(
-        runtime.client, runtime.clock, credentials.find_namespace() or "default", runtime.problems
-    )
-    hpas = HPACache(runtime.watching)
-    return FloorCaches(hpas, view, {"floors": view.run(), "autoscalers": hpas.run()})
