@@ -132,6 +132,8 @@ def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, coun
     )
     controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     is_forecast = not isinstance(forecasts, NoForecasts)
+    if isinstance(forecasts, ForecastBook):
+        forecasts.controller = controller
     for number in range(count):
         document = tick.autoscaler(number, world.pods, _METRIC)
         if is_forecast:

@@ -68,23 +68,33 @@ class NoSchedules:
         return NO_BOUNDS
 
 
-class ForecastFloor(NamedTuple):
-    """The floor that a forecast gives an autoscaler until an instant (ns), and the condition of the forecast.
+class ForecastBound(NamedTuple):
+    """The minimum that a forecast gives an autoscaler until an instant (ns), and the condition of the forecast.
 
-    The floor is 0 without a verdict, in mode Advise, and while it is withheld.
+    The minimum is 0 without a verdict, in mode Advise, and while it is withheld.
     """
 
-    replicas: int = 0
+    min: int = 0
     until: int = 0
     readiness: Readiness = UNJUDGED
 
 
-UNKNOWN_FORECAST = ForecastFloor()
+UNKNOWN_FORECAST = ForecastBound()
 """What is known before the first verdict of a term."""
 
 
 class Forecasts(Protocol):
     """The forecasts of the autoscalers."""
+
+    def changed(self, key: Key) -> None:
+        """Follow an autoscaler that is new, has another spec, or is gone."""
+        ...
+
+    def clock_set(self) -> None:
+        """Follow the clock of decisions, which was set."""
+        ...
+
+    def bound_of(self, key: Key) -> ForecastBound: ...
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
@@ -93,6 +103,15 @@ class Forecasts(Protocol):
 
 class NoForecasts:
     """What a scaler without forecasts has."""
+
+    def changed(self, key: Key) -> None:
+        """Do nothing."""
+
+    def clock_set(self) -> None:
+        """Do nothing."""
+
+    def bound_of(self, key: Key) -> ForecastBound:  # noqa: ARG002 - the protocol's
+        return UNKNOWN_FORECAST
 
     def document_of(self, key: Key) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
         return None

@@ -135,9 +135,11 @@ class Controller:
             self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
             if published is not None:
                 self._floors.adopt(state, published, now)
+            self._context.forecasts.changed(key)
         else:
             state = entry.state
             if state.adopt(autoscaler):
+                self._context.forecasts.changed(key)
                 self.touch(key)
         if boost is not None:
             change = state.set_boost(boost)
@@ -186,11 +188,16 @@ class Controller:
         self._floors.forget(state)
         self._actuator.forget(state.object)
         self._reporter.forget(key)
+        self._context.forecasts.changed(key)
         self._monitoring.scaler_autoscalers.set(len(self._entries))
 
     def now(self) -> int:
         """Return the time of decisions, in nanoseconds."""
         return self._decision_clock.now()
+
+    def seconds_until(self, instant: int) -> float:
+        """Return the seconds to an instant of decisions, in nanoseconds; less than 0 after it."""
+        return self._decision_clock.monotonic_at(instant) - self._clock.monotonic()
 
     def find(self, key: Key) -> AutoscalerState | None:
         entry = self._entries.get(key)
@@ -276,7 +283,7 @@ class Controller:
                 started = now = self._clock.monotonic()
 
     def _schedule_next(self, state: AutoscalerState, now: float) -> None:
-        """Have an autoscaler decided after its period, or at a boundary of its schedules before that."""
+        """Have an autoscaler decided after its period, or when its bounds change before that."""
         if state.is_writing or state.is_closed:
             return
         due = now + _period(state)
@@ -293,6 +300,7 @@ class Controller:
                     entry.state.set_clock(by)
                     if entry.state.boundary is not None:
                         self.touch(key)
+            self._context.forecasts.clock_set()
 
     # -- one autoscaler --------------------------------------------------------------------------------------
 

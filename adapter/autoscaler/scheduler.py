@@ -60,7 +60,7 @@ class Due(NamedTuple):
 
 
 class Scheduler:
-    """Keys with the times at which they are due, in monotonic seconds; each key is due once."""
+    """Keys with the times at which they are due, in seconds of one clock; each key is due once."""
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}

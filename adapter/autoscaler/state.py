@@ -26,7 +26,7 @@ from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, Key
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_starts import StartingPods
@@ -97,14 +97,14 @@ class AutoscalerState:
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued."""
-        self.forecast_floor = UNKNOWN_FORECAST
-        """What the forecast says. Set by the `ForecastBook` alone, if the spec asks for a forecast."""
         self.schedule: ScheduledBounds | None = None
         """The bounds of the windows that are active, as `follow_schedule` last found them."""
         self.boundary: int | None = None
-        """When these bounds are to be looked at again, in nanoseconds; None for never."""
+        """When the bounds are to be looked at again, in nanoseconds; None for never."""
         self.forecast = 0
         """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
+        self.readiness = UNJUDGED
+        """The condition of a forecast that the spec asks for."""
         self.bounds: ScheduledBounds | None = None
         """The bounds of both; None without."""
         self._held = 0
@@ -304,8 +304,11 @@ class AutoscalerState:
             schedule, self.boundary = schedules.bounds_of(self.key, now, self.lead)
         except NotSyncedError:
             return False
-        floor = self.forecast_floor
-        forecast = floor.replicas if now < floor.until else 0
+        bound = self._context.forecasts.bound_of(self.key)
+        self.readiness = bound.readiness
+        forecast = bound.min if now < bound.until else 0
+        if forecast:
+            self.boundary = bound.until if self.boundary is None else min(self.boundary, bound.until)
         held = 0 if schedule is None or not schedule.excess else self._count()
         if forecast != self.forecast or schedule != self.schedule or held != self._held:
             self.schedule, self.forecast, self._held = schedule, forecast, held
@@ -323,8 +326,8 @@ class AutoscalerState:
         rivals = self._context.rivals.of(self.object)
         if rivals is None:
             return None
-        spec, readiness = self.object.spec, self.forecast_floor.readiness
-        return Constraints.of(spec, readiness)._replace(rivals=rivals, boost=self.boost, schedule=self.bounds)
+        own = Constraints.of(self.object.spec, self.readiness)
+        return own._replace(rivals=rivals, boost=self.boost, schedule=self.bounds)
 
     def forecast_document(self) -> dict[str, Any] | None:
         """Return what `debug` shows of the forecast, None without one."""

@@ -214,7 +214,7 @@ class Scaler:
                 await self._source.put_all()
                 work = {
                     "decisions": controller.run(),
-                    "forecasts": self._forecasts.follow(controller),
+                    "forecasts": self._forecasts.run(controller),
                 }
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}

@@ -200,7 +200,7 @@ async def test_while_the_rules_are_not_known_nothing_fails() -> None:
 async def test_the_end_of_a_term_leaves_nothing() -> None:
     bench = Bench()
     await bench.open()
-    following = asyncio.create_task(bench.book.follow(bench.controller))
+    following = asyncio.create_task(bench.book.run(bench.controller))
     await until(lambda: bench.asked != [])
     following.cancel()
     await asyncio.wait([following])
@@ -319,10 +319,8 @@ async def test_a_pause_outlives_its_autoscaler() -> None:
     bench = Bench()
     await bench.open()
     await bench.run_for(5)
-    assert bench.controller.find(bench.key) is not None
     key = bench.key
     bench.controller.remove(key)
-    await bench.book.look(bench.controller)
     assert bench.book.document_of(key) is None
     await bench.open()
     assert await bench.run_for(5) == [0] * 5
@@ -401,11 +399,10 @@ class BoostedBench(ScheduleBench):
     def start(self) -> Controller:
         self.jobs = Bench()
         self.book = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
+        self.forecasting = self.book
         self.clock.skew = START + 30 * STEP - self.clock.seconds
-        return super().start()
-
-    def give_floors(self) -> None:
-        """Leave that to the book."""
+        self.book.controller = super().start()
+        return self.book.controller
 
 
 async def test_a_boosted_hpa_reads_the_floor() -> None:
@@ -442,7 +439,7 @@ async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
     monkeypatch.setattr(ForecastBook, broken, breaks)
     spec = {"minReplicas": 2, "maxReplicas": 60, "forecast": bench.forecast}
     bench.put(fpa([queue_metric()], name="api", uid="uid-2", **spec), replicas=10)
-    task = asyncio.create_task(bench.book.follow(bench.controller))
+    task = asyncio.create_task(bench.book.run(bench.controller))
     for _ in range(6):
         floor = await bench.minute()
     assert floor == FLOOR

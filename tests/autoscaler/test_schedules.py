@@ -8,7 +8,7 @@ import pytest
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.interfaces import BoundsUntil, ForecastFloor, Key
+from adapter.autoscaler.interfaces import BoundsUntil, ForecastBound, Forecasts, Key, NoForecasts
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import NotSyncedError
@@ -64,13 +64,24 @@ class HandFloors:
             self.entries[uid] = entry
 
 
+class HandForecasts(NoForecasts):
+    """What the bench says of forecasts."""
+
+    def __init__(self, bench: "ScheduleBench") -> None:
+        self._bench = bench
+
+    def bound_of(self, key: Key) -> ForecastBound:
+        return ForecastBound(self._bench.forecasts.get(key, 0), self._bench.controller.now() + 3600 * SECOND)
+
+
 class ScheduleBench(Bench):
     """A controller with schedules and forecasts."""
 
     def __init__(self) -> None:
         self.schedules = HandSchedules()
         self.forecasts: dict[Key, int] = {}
-        """The floors of forecasts, set by hand."""
+        """The minimums of forecasts, set by hand."""
+        self.forecasting: Forecasts = HandForecasts(self)
         self.floors = HandFloors()
         super().__init__()
 
@@ -82,6 +93,7 @@ class ScheduleBench(Bench):
             self.sources,  # type: ignore[arg-type]
             LIVE,
             self.schedules,
+            self.forecasting,
         )
         self.controller = Controller(
             context,
@@ -93,17 +105,6 @@ class ScheduleBench(Bench):
             floors=self.floors,  # type: ignore[arg-type]  # set by hand
         )
         return self.controller
-
-    async def step(self, seconds: float = 0.0) -> None:
-        self.give_floors()
-        await super().step(seconds)
-
-    def give_floors(self) -> None:
-        for key in self.controller.names():
-            state = self.controller.find(key)
-            assert state is not None
-            until = self.controller.now() + 3600 * SECOND
-            state.forecast_floor = ForecastFloor(self.forecasts.get(key, 0), until)
 
     def own(self, replicas: int | None = None, **spec: Any) -> None:
         self.put(fpa(QUEUE, **BEHAVIOR, **spec), replicas)

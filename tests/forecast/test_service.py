@@ -263,6 +263,7 @@ async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another
     bench.start()
     worker = types.SimpleNamespace(run=run, close=service.close)
     book = ForecastBook(worker, queries_of, bench.monitoring)
+    book.controller = bench.controller
 
     def put(namespace: str, name: str, metrics: list[dict[str, Any]], history: str) -> Key:
         forecast = {"mode": "Floor", "history": history}
@@ -273,6 +274,7 @@ async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another
         state = bench.controller.find(key)
         assert state is not None
         state.ledger.note(PodStart(0, 0, 0, 60_000))
+        book.changed(key)
         keys.append(key)
         return key
 

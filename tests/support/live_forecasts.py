@@ -106,7 +106,7 @@ class ForecastBench(Bench):
             LIVE,
             forecasts=self.book,
         )
-        self.controller = Controller(
+        self.controller = self.book.controller = Controller(
             context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
         )
         return self.controller

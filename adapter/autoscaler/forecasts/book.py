@@ -1,18 +1,23 @@
-"""The forecasts of a term: a job for each autoscaler once an hour, and a floor each minute.
+"""The forecasts of a term: a job for each autoscaler once an hour, and a minimum each minute.
 
 A job is done by a process of its own (`ForecastWorker`), one after the other, in turns of namespaces
 (`forecasts.queue`). It makes the plan of the next hour, and once a day a new verdict. The hours and minutes
 at which that happens come from the name of the autoscaler, so that jobs are spread over the hour and verdicts
 over the day.
 
-Each minute the demand that decisions have seen steps through the plan, and what comes out is the floor. That
+Each minute the demand that decisions have seen steps through the plan, and what comes out is the minimum. That
 takes microseconds, and other tasks may run in between.
+
+All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
+decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
 
 Nothing outlives the term: the next leader makes verdicts and plans again. A failed job is repeated after
 `RETRY`. Until then the plans that were made count, and the last one ends with its hour.
 """
 
 import asyncio
+import contextlib
+import functools
 import math
 import zlib
 from collections.abc import Callable, Sequence
@@ -24,10 +29,12 @@ import msgspec
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from adapter.autoscaler.forecasts.queue import RETRY, JobQueue, Pauses, pause_after
 from adapter.autoscaler.forecasts.series import ForecastSeries
-from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastFloor, Key
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.scheduler import Due, Scheduler
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import InputError, NotSyncedError
+from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts import floors, readiness, spec
 from adapter.model.forecasts import job as jobs
@@ -53,12 +60,6 @@ SPREAD = 2400
 
 _SOON = 5
 """Seconds to the next try while the rules are not known yet."""
-
-_PERIOD = 1.0
-"""How often, in seconds, new autoscalers, jobs that are due and the next minute are looked for.
-
-The minute itself is waited for, so a floor is not late. The clock may be set in between.
-"""
 
 _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""
@@ -89,24 +90,24 @@ Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
 class _Basis(NamedTuple):
     """What verdict and plans were made for: after a change both are made again."""
 
-    uid: str
     spec: object
     settings: ForecastSettings
 
 
 @dataclass(slots=True, eq=False)
 class _ForecastEntry:
-    """The forecast of one autoscaler. `due` is when its next job is, in seconds of the decision clock."""
+    """The forecast of one autoscaler."""
 
-    autoscaler: FastPathAutoscaler
+    state: AutoscalerState
     settings: ForecastSettings
     basis: _Basis
     spread: int
     due: int
+    """When the next job is, in seconds of the decision clock."""
     series: ForecastSeries
     floors: PlannedFloors
     until: int = 0
-    """The floor holds until then, in nanoseconds, unless it is computed again."""
+    """The minimum holds until then, in nanoseconds, unless it is computed again."""
     verdict: Verdict | None = None
     limits: Limits | None = None
     card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
@@ -119,13 +120,13 @@ class _ForecastEntry:
     """The reason of the last event."""
 
     @property
-    def floor(self) -> int:
-        """The floor that acts."""
-        return self.floors.floor if self.settings.mode == FLOOR else 0
+    def key(self) -> Key:
+        return self.state.key
 
-    def forecast_floor(self) -> ForecastFloor:
-        """Return what decisions read."""
-        return ForecastFloor(self.floor, self.until, self.shown)
+    @property
+    def floor(self) -> int:
+        """The minimum that acts."""
+        return self.floors.floor if self.settings.mode == FLOOR else 0
 
     def readiness(self) -> Readiness:
         if self.failure is not None:
@@ -143,19 +144,29 @@ class _ForecastEntry:
 
 
 class ForecastBook:
-    """The forecasts of the autoscalers that ask for one, while `follow` runs."""
+    """The forecasts of the autoscalers that ask for one, while `run` runs."""
 
     def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
+        self.controller: Controller | None = None
+        """The controller of this term; None while this process does not lead."""
         self._worker = worker
         self._queries = queries
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
         self._entries: dict[Key, _ForecastEntry] = {}
+        self._jobs = Scheduler()
         self._queue = JobQueue()
         self._pauses = Pauses()
         self._index: int | None = None
+        self._sooner = asyncio.Event()
+        """Set when something may be due sooner than before."""
+        self._queued = asyncio.Event()
 
     # -- what others ask -------------------------------------------------------------------------------------
+
+    def bound_of(self, key: Key) -> ForecastBound:
+        entry = self._entries.get(key)
+        return UNKNOWN_FORECAST if entry is None else ForecastBound(entry.floor, entry.until, entry.shown)
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
@@ -172,13 +183,17 @@ class ForecastBook:
 
     # -- the tasks of a term ---------------------------------------------------------------------------------
 
-    async def follow(self, controller: Controller) -> None:
+    async def run(self, controller: Controller) -> None:
         """Make forecasts until cancelled."""
+        self.controller = controller
         try:
+            for _ in in_steps(list(controller.names()), self.changed, self._defects):
+                await asyncio.sleep(0)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._look_always(controller), name="forecasts: floors")
-                group.create_task(self._work_always(controller), name="forecasts: jobs")
+                group.create_task(self._look_when_due(controller), name="forecasts: steps")
+                group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
         finally:
+            self.controller = None
             for key in list(self._entries):
                 self._drop(key)
             self._pauses = Pauses()
@@ -186,57 +201,63 @@ class ForecastBook:
             self._monitoring.forecast_values.set(0)
             await self._worker.close()
 
-    async def _look_always(self, controller: Controller) -> None:
+    async def _look_when_due(self, controller: Controller) -> None:
         while True:
+            self._sooner.clear()
+            due = controller.now() // SECOND + STEP
             with self._defects.contain(_UNEXPECTED):
-                await self.look(controller)
-            rest = STEP - controller.now() / SECOND % STEP
-            await asyncio.sleep(min(_PERIOD, rest))
+                due = await self.look(controller)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(controller.seconds_until(due * SECOND)):
+                    await self._sooner.wait()
 
-    async def _work_always(self, controller: Controller) -> None:
+    async def _work_when_queued(self, controller: Controller) -> None:
         while True:
+            self._queued.clear()
             has_worked = False
             with self._defects.contain(_UNEXPECTED):
                 has_worked = await self.work(controller)
             if not has_worked:
-                await asyncio.sleep(_PERIOD)
+                await self._queued.wait()
 
-    async def look(self, controller: Controller) -> None:
-        """Note which autoscalers ask for a forecast; if a minute has begun, compute their floors."""
-        index = controller.now() // SECOND // STEP
-        if self._index is not None and index != self._index:
-            await self._step(controller, index)
-        self._index = index
-        await self._note(controller)
+    async def look(self, controller: Controller) -> int:
+        """Compute the minimums of a minute that has begun and queue the jobs that are due.
+
+        Return when there is more to do, in seconds.
+        """
+        now = controller.now() // SECOND
+        before, self._index = self._index, now // STEP
+        if self._index != before and before is not None:
+            await self._step(controller, self._index)
+        due_now = iter(functools.partial(self._jobs.pop, now), None)
+        for _ in in_steps(due_now, functools.partial(self._enqueue, now), self._defects):
+            await asyncio.sleep(0)
+        following, due = (now // STEP + 1) * STEP, self._jobs.next_due()
+        return following if due is None else min(following, int(due))
+
+    def _enqueue(self, now: int, due: Due) -> None:
+        self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))
+        self._queued.set()
 
     async def work(self, controller: Controller) -> bool:
         """Do the job whose turn it is; return whether there was one."""
-        now = controller.now() // SECOND
-        for key, each in self._entries.items():
-            # The clock may have been set back: then a time that is far away says nothing.
-            if each.due <= now or each.due > now + 2 * HOUR:
-                with self._defects.contain(_UNEXPECTED, key):
-                    self._queue.add(key, judges=each.is_judged_at(now))
-        turn = self._queue.take()
-        if turn is None:
+        key = self._queue.take()
+        if key is None:
             return False
-        key = turn
-        entry, state = self._entries[key], controller.find(key)
-        if state is None:
-            return True  # it is dropped with the next look
+        entry, now = self._entries[key], controller.now() // SECOND
         entry.due = now + RETRY  # unless the job says when the next one is
         with self._defects.contain(_UNEXPECTED, key):
-            await self._do(controller, key, state, entry, now)
+            await self._do(controller, entry, now)
+        if self._entries.get(key) is entry:
+            self._schedule(entry, entry.due)
         await asyncio.sleep(0)
         return True
 
-    async def _do(
-        self, controller: Controller, key: Key, state: AutoscalerState, entry: _ForecastEntry, now: int
-    ) -> None:
+    async def _do(self, controller: Controller, entry: _ForecastEntry, now: int) -> None:
         """Do a job of an autoscaler."""
-        judges = entry.is_judged_at(now)
+        key, judges = entry.key, entry.is_judged_at(now)
         try:
-            answer = await self._answer(state, entry, now)
+            answer = await self._answer(entry, now)
         except NotSyncedError:
             entry.due = now + _SOON
             return
@@ -248,86 +269,91 @@ class ForecastBook:
             self._pauses.begin(key, now, pause_after(answer))
         if after is entry:
             self._take(entry, answer, now, judges=judges)
-            self._show(controller, state, entry)
+            self._show(controller, entry)
         elif after is not None:  # what the job was for has changed
-            self._pause(key, after, now)
-            self._show(controller, state, after)
+            self._pause(after, now)
+            self._show(controller, after)
 
     # -- which autoscalers -----------------------------------------------------------------------------------
 
-    async def _note(self, controller: Controller) -> None:
-        now = controller.now() // SECOND
-        for count, key in enumerate(list(controller.names()), 1):
-            state, entry = controller.find(key), self._entries.get(key)
-            if state is not None and (entry is None or entry.autoscaler is not state.object):
-                with self._defects.contain(_UNEXPECTED, key):
-                    self._put(key, state, entry, now)
-            if count % (10 * _IN_A_ROW) == 0:
-                await asyncio.sleep(0)
-        for key in [each for each in self._entries if controller.find(each) is None]:
-            self._drop(key)
+    def changed(self, key: Key) -> None:
+        """Follow an autoscaler that is new, has another spec, or is gone."""
+        if (controller := self.controller) is not None:
+            with self._defects.contain(_UNEXPECTED, key):
+                self._put(key, controller.find(key), controller.now() // SECOND)
 
-    def _put(self, key: Key, state: AutoscalerState, entry: _ForecastEntry | None, now: int) -> None:
-        autoscaler = state.object
-        settings = None if state.violations else _settings_of(autoscaler)
-        if settings is None:
+    def clock_set(self) -> None:
+        """Follow the clock of decisions: when it was set back, a time that is far away says nothing."""
+        if (controller := self.controller) is not None:
+            now = controller.now() // SECOND
+            for entry in self._entries.values():
+                self._schedule(entry, now if entry.due > now + 2 * HOUR else entry.due)
+
+    def _put(self, key: Key, state: AutoscalerState | None, now: int) -> None:
+        settings = None if state is None or state.violations else _settings_of(state.object)
+        if state is None or settings is None:
             self._drop(key)
-            state.forecast_floor = UNKNOWN_FORECAST
             return
-        plain = msgspec.structs.replace(autoscaler.spec, mode="", forecast=None)
-        basis = _Basis(autoscaler.metadata.uid, plain, settings._replace(mode=""))
-        if entry is not None and entry.basis == basis:
-            entry.autoscaler, entry.settings = autoscaler, settings
-            state.forecast_floor = entry.forecast_floor()
+        plain = msgspec.structs.replace(state.object.spec, mode="", forecast=None)
+        basis, entry = _Basis(plain, settings._replace(mode="")), self._entries.get(key)
+        if entry is not None and (entry.state, entry.basis) == (state, basis):
+            entry.settings = settings
             return
         self._drop(key)
         due = max(now, now // HOUR * HOUR + SETTLED)
         spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
-        entry = _ForecastEntry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
+        entry = _ForecastEntry(state, settings, basis, spread, due, series, PlannedFloors(STEP))
         self._entries[key] = entry
-        self._pause(key, entry, now)
+        self._schedule(entry, due)
+        self._pause(entry, now)
         entry.shown = entry.readiness()
-        state.forecast_floor = entry.forecast_floor()
 
-    def _pause(self, key: Key, entry: _ForecastEntry, now: int) -> None:
+    def _pause(self, entry: _ForecastEntry, now: int) -> None:
         """Let the first verdict wait, if the autoscaler had another one a short time ago."""
-        end = self._pauses.end_of(key, now)
+        end = self._pauses.end_of(entry.key, now)
         if end > now:
-            entry.paused, entry.due = end, max(entry.due, end)
+            entry.paused = end
+            self._schedule(entry, max(entry.due, end))
+
+    def _schedule(self, entry: _ForecastEntry, due: int) -> None:
+        """Have the next job done at a time, and no sooner."""
+        entry.due = due
+        self._queue.discard(entry.key)
+        self._jobs.remove(entry.key)
+        self._jobs.schedule(entry.key, due)
+        self._sooner.set()
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.series.remove()
+            self._jobs.remove(key)
             self._queue.discard(key)
 
     # -- floors ----------------------------------------------------------------------------------------------
 
     async def _step(self, controller: Controller, index: int) -> None:
         """Compute the floors of the step that begins."""
-        for count, (key, entry) in enumerate(list(self._entries.items()), 1):
-            state = controller.find(key)
-            if state is not None:
-                with self._defects.contain(_UNEXPECTED, key):
-                    self._step_one(controller, state, entry, index)
+        for count, entry in enumerate(list(self._entries.values()), 1):
+            if self._entries.get(entry.key) is entry:
+                with self._defects.contain(_UNEXPECTED, entry.key):
+                    self._step_one(controller, entry, index)
             if count % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    def _step_one(
-        self, controller: Controller, state: AutoscalerState, entry: _ForecastEntry, index: int
-    ) -> None:
+    def _step_one(self, controller: Controller, entry: _ForecastEntry, index: int) -> None:
         before = entry.floor
-        entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
+        entry.floors.step(index, _last_demand(entry.state, index * STEP * SECOND))
         entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
         if entry.floor != before:
-            controller.touch(state.key)
-        self._show(controller, state, entry)
+            controller.touch(entry.key)
+        self._show(controller, entry)
 
     # -- jobs ------------------------------------------------------------------------------------------------
 
-    async def _answer(self, state: AutoscalerState, entry: _ForecastEntry, now: int) -> ForecastAnswer:
-        autoscaler = state.object
-        last = state.last
+    async def _answer(self, entry: _ForecastEntry, now: int) -> ForecastAnswer:
+        state = entry.state
+        autoscaler, last = state.object, state.last
         pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
         try:
             queries = tuple(self._queries(autoscaler))
@@ -366,19 +392,18 @@ class ForecastBook:
 
     # -- what is shown ---------------------------------------------------------------------------------------
 
-    def _show(self, controller: Controller, state: AutoscalerState, entry: _ForecastEntry) -> None:
+    def _show(self, controller: Controller, entry: _ForecastEntry) -> None:
         before, said = entry.shown, entry.readiness()
         if said != before:  # decisions tell by the object whether the condition has changed
             entry.shown = said
-        state.forecast_floor = entry.forecast_floor()
         entry.series.show(entry.floor, entry.verdict, entry.floors.day, ready=said.holds)
         if said == before:
             return
         event = _event_of(before, said, entry.floors.withheld)
         if event is not None and event.reason != entry.told:
             entry.told = event.reason
-            controller.tell(entry.autoscaler, event.kind, event.reason, said.message)
-        controller.touch(state.key)
+            controller.tell(entry.state.object, event.kind, event.reason, said.message)
+        controller.touch(entry.key)
 
 
 def _settings_of(autoscaler: FastPathAutoscaler) -> ForecastSettings | None:
