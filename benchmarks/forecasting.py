@@ -32,15 +32,15 @@ from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.bounds.forecast.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.minimum import Account, Hour, Limits
+from adapter.bounds.forecast.plan import HOUR, Plan
+from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.forecast.service import MEMORY_BYTES, ForecastService
 from adapter.forecast.worker import MOST_SAMPLES
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.forecasts.floors import Account, Hour, Limits
-from adapter.model.forecasts.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
-from adapter.model.forecasts.plan import HOUR, Plan
-from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
-from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.prometheus import connection
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
@@ -207,7 +207,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
 
 def _has_floor(controller: Controller, key: Key) -> bool:
     state = controller.find(key)
-    return state is not None and state.forecast > 0
+    return state is not None and state.bounds.forecast > 0
 
 
 class _waiting:  # noqa: N801 - a context manager

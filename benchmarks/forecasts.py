@@ -1,8 +1,8 @@
 """What forecasts would have done with public traces: `python -m benchmarks.forecasts --folder DIR`.
 
 With --write it makes the table of docs/forecast-traces.md. Of each trace three weeks count, the last of them
-around its highest value. A verdict is made each day from the two weeks before it, and the floors of the last
-week are those of a live scaler: `planner.roll` goes through the trace as it does. Targets and bounds are
+around its highest value. A verdict is made each day from the two weeks before it, and the minimums of the
+last week are those of a live scaler: `planner.roll` goes through the trace as it does. Targets and bounds are
 those of `benchmarks.simulated`.
 """
 
@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from adapter.bounds.forecast.verdict import JUDGED_DAYS
 from adapter.forecast import judge, planner
 from adapter.forecast.judge import Case, SplitFigures
-from adapter.forecast.planner import DayOfFloors
-from adapter.model.forecasts.settings import DAY, ForecastSettings
-from adapter.model.forecasts.verdict import JUDGED_DAYS
+from adapter.forecast.planner import DayOfMinimums
+from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.load import Load, of_points
@@ -75,13 +75,13 @@ def run(job: tuple[int, int, Path]) -> Row:
         missing = judge.missing_of(judge.build_demand(case)) if load.seconds >= 3600 else "less than an hour"
         return Row(place, start_up, verdicts=f"no verdict: {missing}", seconds=time.process_time() - began)
     days = list(planner.roll(case, first))
-    floors = planner.join_floors(days, case.start)
+    minimums = planner.join_minimums(days, case.start)
     loads = {name: each.part(first, each.seconds) for name, each in scenario.loads.items()}
     judged = judge.with_loads(scenario, loads, (EPOCH + first) * SECOND)
     figures, need = [], 0.0
-    for each in (None, floors):
+    for each in (None, minimums):
         split = SplitFigures(0)
-        played = simulation.simulate(dataclasses.replace(judged, floors=each), case.policy, observer=split)
+        played = simulation.simulate(dataclasses.replace(judged, forecast=each), case.policy, observer=split)
         figures.append(split.whole)
         need = played.runs[0].need
     none, acted = figures
@@ -96,7 +96,7 @@ def run(job: tuple[int, int, Path]) -> Row:
     )
 
 
-def describe(days: list[DayOfFloors]) -> str:
+def describe(days: list[DayOfMinimums]) -> str:
     """Return which candidate acted on how many days, or why the best of the last day was refused."""
     chosen = Counter(day.verdict.chosen for day in days if day.verdict.chosen)
     last = days[-1].verdict

@@ -12,7 +12,7 @@ from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import visible
-from adapter.model.forecasts.settings import FLOOR
+from adapter.model.autoscaling.forecast import FLOOR
 from fastpath_tools.live import scaler_access
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 

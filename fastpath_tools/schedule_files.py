@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from adapter.bounds.schedule import documents
+from adapter.bounds.schedule.documents import FastPathSchedule
 from adapter.cli import command_line
 from adapter.cli.command_line import SourceText
 from adapter.errors import Fault, InputError
-from adapter.model.schedules import documents
-from adapter.model.schedules.documents import FastPathSchedule
 from fastpath_tools import manifests
 
 

@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
+from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness
-from adapter.model.schedules.bounds import ScheduledBounds
 
 
 class Key(NamedTuple):
@@ -33,13 +33,13 @@ class Key(NamedTuple):
 
 
 class BoundsUntil(NamedTuple):
-    """The bounds of an autoscaler, None outside all windows, and until when they hold (ns; None: no end)."""
+    """The bounds of an autoscaler, and until when they hold (ns; None: no end)."""
 
-    bounds: ScheduledBounds | None
-    until: int | None
+    bounds: Bounds = NO_BOUNDS
+    until: int | None = None
 
 
-NO_BOUNDS = BoundsUntil(None, None)
+NO_WINDOWS = BoundsUntil()
 
 
 class Schedules(Protocol):
@@ -53,8 +53,8 @@ class Schedules(Protocol):
     def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
         """Return the bounds of an autoscaler at `now` (ns).
 
-        `lead` is by how many seconds a floor begins early if its schedule asks for that. NotSyncedError while
-        the bounds are being computed; the autoscaler is touched when they are known.
+        `lead` is by how many seconds a minimum begins early if its schedule asks for that. NotSyncedError
+        while the bounds are being computed; the autoscaler is touched when they are known.
         """
         ...
 
@@ -65,11 +65,11 @@ class NoSchedules:
     synced = True
 
     def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:  # noqa: ARG002 - the protocol's
-        return NO_BOUNDS
+        return NO_WINDOWS
 
 
 class ForecastBound(NamedTuple):
-    """The minimum that a forecast gives an autoscaler until an instant (ns), and the condition of the forecast.
+    """The minimum that a forecast gives an autoscaler until an instant (ns), and the forecast's condition.
 
     The minimum is 0 without a verdict, in mode Advise, and while it is withheld.
     """

@@ -113,7 +113,7 @@ class Reconciler:
     def decide(self, state: AutoscalerState) -> PendingScale | None:
         """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
         now = self._decision_clock.now()
-        if not state.follow_schedule(now):
+        if not state.follow_bounds(now):
             return None
         self._floors.follow(state, now)
         if state.violations:
@@ -295,7 +295,7 @@ class Reconciler:
         if not state.recognize(target.uid):
             return None
         now, pending = self._decision_clock.now(), write.pending
-        state.follow_schedule(now)
+        state.follow_bounds(now)
         constraints = state.constraints() or pending.snapshot.constraints
         if _is_fresh(state, pending, target, constraints, now):
             return pending

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded, prepared_spec, scheduled
+from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
@@ -28,6 +28,9 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
+from adapter.bounds import timeline
+from adapter.bounds.forecast.readiness import UNJUDGED
+from adapter.bounds.value import NO_BOUNDS
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -43,8 +46,6 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
-from adapter.model.schedules import bounds as schedule_bounds
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 
 _RAISE_SECONDS = 2
@@ -97,18 +98,12 @@ class AutoscalerState:
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued."""
-        self.schedule: ScheduledBounds | None = None
-        """The bounds of the windows that are active, as `follow_schedule` last found them."""
+        self.bounds = NO_BOUNDS
+        """The bounds of windows and forecast, as `follow_bounds` last found them."""
         self.boundary: int | None = None
-        """When the bounds are to be looked at again, in nanoseconds; None for never."""
-        self.forecast = 0
-        """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
+        """When these are to be looked at again, in nanoseconds; None for never."""
         self.readiness = UNJUDGED
         """The condition of a forecast that the spec asks for."""
-        self.bounds: ScheduledBounds | None = None
-        """The bounds of both; None without."""
-        self._held = 0
-        """The count that bounds hold because there are too many schedules, 0 for none."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -138,11 +133,11 @@ class AutoscalerState:
 
     @property
     def lead(self) -> int:
-        """By how many seconds a floor begins early where pods are to be Ready by the start; 0 if unknown."""
+        """By how many seconds minimums begin early where pods are to be Ready by the start; 0 if unknown."""
         times = self.ledger.times()
         if times is None:
             return 0
-        return min(schedule_bounds.MOST_LEAD, math.ceil(times.total.p95) + _RAISE_SECONDS)
+        return min(timeline.MOST_LEAD, math.ceil(times.total.p95) + _RAISE_SECONDS)
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
@@ -294,26 +289,25 @@ class AutoscalerState:
 
     # -- deciding --------------------------------------------------------------------------------------------
 
-    def follow_schedule(self, now: int) -> bool:
+    def follow_bounds(self, now: int) -> bool:
         """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
         schedules = self._context.schedules
         self.boundary = None
         if not schedules.synced:
             return False
         try:
-            schedule, self.boundary = schedules.bounds_of(self.key, now, self.lead)
+            bounds, self.boundary = schedules.bounds_of(self.key, now, self.lead)
         except NotSyncedError:
             return False
-        bound = self._context.forecasts.bound_of(self.key)
-        self.readiness = bound.readiness
-        forecast = bound.min if now < bound.until else 0
-        if forecast:
-            self.boundary = bound.until if self.boundary is None else min(self.boundary, bound.until)
-        held = 0 if schedule is None or not schedule.excess else self._count()
-        if forecast != self.forecast or schedule != self.schedule or held != self._held:
-            self.schedule, self.forecast, self._held = schedule, forecast, held
-            bounds = schedule if schedule is None else schedule.holding(held)
-            self.bounds = schedule_bounds.with_forecast(bounds, forecast)
+        forecast = self._context.forecasts.bound_of(self.key)
+        self.readiness = forecast.readiness
+        if bounds.excess:
+            bounds = bounds.holding(self._count())
+        if forecast.min and now < forecast.until:
+            bounds = bounds.with_forecast(forecast.min)
+            self.boundary = min(self.boundary or forecast.until, forecast.until)
+        if bounds != self.bounds:
+            self.bounds = bounds
         return True
 
     def _count(self) -> int:
@@ -327,14 +321,14 @@ class AutoscalerState:
         if rivals is None:
             return None
         own = Constraints.of(self.object.spec, self.readiness)
-        return own._replace(rivals=rivals, boost=self.boost, schedule=self.bounds)
+        return own._replace(rivals=rivals, boost=self.boost, bounds=self.bounds)
 
     def forecast_document(self) -> dict[str, Any] | None:
         """Return what `debug` shows of the forecast, None without one."""
         return self._context.forecasts.document_of(self.key)
 
     def scheduled_floor(self, now: int) -> ScheduledFloor:
-        """Return the floors of windows and forecast that a boosted HorizontalPodAutoscaler is to read.
+        """Return the minimums of windows and forecast that a boosted HorizontalPodAutoscaler is to read.
 
         They are 0 while the target is at zero: the HPA would leave zero because of them. A forecast that
         minReplicas covers is left out: it changes each minute, and each change is a write.
@@ -342,9 +336,9 @@ class AutoscalerState:
         known, before = self.memory.conflicts.known, self.published
         if known is None and before is not None:
             return ScheduledFloor.of(before)
-        bounds = self.bounds if known else None
-        if self.forecast <= self.prepared.limits.lowest:
-            bounds = scheduled.without_forecast(bounds)
+        bounds = self.bounds if known else NO_BOUNDS
+        if bounds.forecast <= self.prepared.limits.lowest:
+            bounds = bounds.with_forecast(0)
         return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, now)
 
     def observe(

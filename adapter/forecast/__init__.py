@@ -1,1 +1,1 @@
-"""Forecasts of demand, which become floors once replay has shown that they help."""
+"""Forecasts of demand, which become minimums once replay has shown that they help."""

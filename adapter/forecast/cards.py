@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.forecast import conformal, judge, variants
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.judge import Case
-from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.model.forecasts.verdict import Verdict
 
 PAST: Final = DAY
 """The seconds that a card shows before the end of the demand; AHEAD are those after it."""

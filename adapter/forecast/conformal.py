@@ -1,6 +1,6 @@
 """Upper quantiles of a forecast by adaptive conformal inference.
 
-A point forecast says what is likely, a floor has to be enough: at least a share `coverage` of the time the
+A point forecast says what is likely, a minimum has to be enough: at least a share `coverage` of the time the
 demand must not exceed it. The margin is a quantile of how far the demand of the last days exceeded the
 forecast (negative where it stayed below). If the errors of tomorrow were drawn as those of yesterday, the
 `coverage` quantile would do. They are not, so the level adapts (Gibbs and Candès, 2021): after each step
@@ -12,7 +12,7 @@ wanted coverage,
 so over a long time the share that is covered comes to `coverage`, also where the errors change. The level
 stays within half of what is left to 1 and to 0: bounds that were good for yesterday may be too low today, but
 they are not to become so wide that they cover everything. Where that is not enough the coverage breaks, and
-the floor is withheld (`adapter.model.forecasts.floors`).
+the minimum is withheld (`adapter.bounds.forecast.minimum`).
 
 Errors are differences of square roots. Demand is made of arrivals, whose variance grows with their number,
 and the root makes it even: one margin fits the night and the peak.

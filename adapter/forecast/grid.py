@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from adapter.model.schedules import local_time
+from adapter.model import local_time
 
 DAY = 86_400
 

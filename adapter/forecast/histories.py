@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from adapter.bounds.forecast.job import MOST_VALUES, STEP, HistoryQuery
 from adapter.forecast.grid import Values
-from adapter.model.forecasts.job import MOST_VALUES, STEP, HistoryQuery
 from adapter.simulate.recorded.history import Grid
 
 _UNUSED: Final = 2 * 3600

@@ -2,7 +2,7 @@
 
 The candidates are replayed with the production `decide`, by the engine of `fastpath simulate`, over days that
 they have not seen: what is said about a step comes from the demand before it. Their cost is not the error of
-the forecast. It is the shortage, and the pods. `adapter.model.forecasts.verdict` has the rules.
+the forecast. It is the shortage, and the pods. `adapter.bounds.forecast.verdict` has the rules.
 """
 
 import dataclasses
@@ -15,15 +15,9 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.forecast import variants
-from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
-from adapter.forecast.variants import Variant, VariantSpan
-from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.forecasts import verdict as verdicts
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import (
+from adapter.bounds.forecast import verdict as verdicts
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.verdict import (
     JUDGED_DAYS,
     MOST_GAPS,
     NONE,
@@ -33,6 +27,12 @@ from adapter.model.forecasts.verdict import (
     Verdict,
     percent,
 )
+from adapter.forecast import variants
+from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
+from adapter.forecast.variants import Variant, VariantSpan
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.deciders import Decider
@@ -40,7 +40,7 @@ from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import simulated_metrics
 from adapter.simulate.policies import SimulatedPolicy
-from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import SCALER, Scenario
 
 STEP = 60
@@ -72,15 +72,15 @@ class Case(NamedTuple):
 
     @property
     def lead(self) -> int:
-        """How many seconds ahead a floor looks."""
+        """How many seconds ahead a minimum looks."""
         return self.settings.horizon or simulation.learned_start_up(self.scenario.start_ups)
 
 
 def limits_of(case: Case) -> Limits:
-    """Return what the floors of an autoscaler are bound to, before a coverage is chosen."""
+    """Return what the minimums of an autoscaler are bound to, before a coverage is chosen."""
     autoscaler = case.scenario.autoscaler
     spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
-    # A floor that comes a few seconds late is better than one that comes a whole step early.
+    # A minimum that comes a few seconds late is better than one that comes a whole step early.
     lead = max(1, math.ceil(case.lead / STEP - 0.1))
     settings = case.settings
     return Limits(
@@ -131,7 +131,7 @@ def judge(
     for name in CANDIDATES:
         check(0)
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
-        figures = _replay(replayed, name, variant.floors[judged.begin :], check)
+        figures = _replay(replayed, name, variant.minimums[judged.begin :], check)
         prepared[name] = variant
         listed.append(
             replace(
@@ -146,9 +146,9 @@ def judge(
 
 
 def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: VariantSpan) -> float:
-    """Return how many pods ran without a floor, over those that the model expects; 1 at most."""
-    floors = [0] * len(demand.values)
-    (expected,) = variants.estimate(demand, floors, limits, 0, [span])
+    """Return how many pods ran without a minimum, over those that the model expects; 1 at most."""
+    minimums = [0] * len(demand.values)
+    (expected,) = variants.estimate(demand, minimums, limits, 0, [span])
     return min(none.pods / (expected.pods * STEP), 1.0) if expected.pods else 1.0
 
 
@@ -186,11 +186,11 @@ def _last_days(case: Case, end: int) -> Case:
     return case._replace(scenario=with_loads(case.scenario, loads, start * SECOND))
 
 
-def _replay(case: Case, name: str, floors: Sequence[int], check: Check) -> CandidateFigures:
-    """Replay the judged days, the whole of the loads, with floors, one for each step of them."""
+def _replay(case: Case, name: str, minimums: Sequence[int], check: Check) -> CandidateFigures:
+    """Replay the judged days, the whole of the loads, with minimums, one for each step of them."""
     split = SplitFigures((JUDGED_DAYS - RECENT_DAYS) * DAY, check)
-    forecast = ForecastFloors(case.start, STEP, floors) if floors else None
-    replayed = dataclasses.replace(case.scenario, phases=1, floors=forecast)
+    forecast = ForecastMinimums(case.start, STEP, minimums) if minimums else None
+    replayed = dataclasses.replace(case.scenario, phases=1, forecast=forecast)
     simulation.simulate(replayed, case.policy, observer=split)
     return CandidateFigures(name, split.whole, split.recent)
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from adapter.model.forecasts.job import ForecastAnswer, ForecastJob, from_plain, to_plain
+from adapter.bounds.forecast.job import ForecastAnswer, ForecastJob, from_plain, to_plain
 from adapter.prometheus.range_server import RangeServer
 
 

@@ -1,23 +1,23 @@
-"""Plans of hours, and the rolling forecast: a verdict each day, a plan each hour, a floor each step.
+"""Plans of hours, and the rolling forecast: a verdict each day, a plan each hour, a minimum each step.
 
 `plans` makes plans from a demand that ends an hour before the plan begins, or later: what comes after
 changes nothing, so a replay makes the plans of a whole day at once. `roll` goes through a recorded demand as
-a live scaler does, with the same code: `judge`, `plans`, `PlannedFloors`.
+a live scaler does, with the same code: `judge`, `plans`, `PlannedMinimum`.
 """
 
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from adapter.bounds.forecast.minimum import Account, Limits
+from adapter.bounds.forecast.plan import HOUR, Plan, PlannedMinimum
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.forecast import judge, variants
 from adapter.forecast.conformal import build_margins
 from adapter.forecast.grid import DAY, DemandGrid
 from adapter.forecast.judge import STEP, Case
-from adapter.model.forecasts.floors import Account, Limits
-from adapter.model.forecasts.plan import HOUR, Plan, PlannedFloors
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import Verdict
-from adapter.simulate.schedules import ForecastFloors
+from adapter.model.autoscaling.forecast import ForecastSettings
+from adapter.simulate.schedules import ForecastMinimums
 
 _STEPS = HOUR // STEP
 
@@ -57,22 +57,22 @@ def cut_history(demand: DemandGrid, at: int, settings: ForecastSettings) -> Dema
     return demand.part(begin, at)
 
 
-class DayOfFloors(NamedTuple):
-    """A verdict, and the floors of the steps from `start` on in seconds, which follow it."""
+class DayOfMinimums(NamedTuple):
+    """A verdict, and the minimums of the steps from `start` on in seconds, which follow it."""
 
     verdict: Verdict
     start: int
-    floors: list[int]
+    minimums: list[int]
 
 
-def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
-    """Yield the verdict of each day and the floors that follow it, day by day to the end of the loads.
+def roll(case: Case, first: int = 0) -> Iterator[DayOfMinimums]:
+    """Yield the verdict of each day and the minimums that follow it, day by day to the end of the loads.
 
     Verdicts are made at 24 hours after the start of the loads and so on, from `first` seconds after it on.
     Each holds from the hour after it.
     """
     demand = judge.build_demand(case)
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     values, incumbent = demand.values.tolist(), ""
     begin = case.start + max(DAY, -(-first // DAY) * DAY)
     for at in range(begin, demand.end, DAY):
@@ -84,18 +84,18 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
             known = demand.part(history.start, min(at + DAY, demand.end))
             for plan in plans(known, variant.name, variant.limits, case.settings, hours, variant.account):
                 planned.take(plan)
-        floors = []
+        minimums = []
         for hour in hours:
             for index in range(hour * _STEPS, (hour + 1) * _STEPS):
                 place = index - demand.start // STEP
-                floors.append(planned.step(index, values[place - 1]))
-        yield DayOfFloors(verdict, hours.start * HOUR, floors)
+                minimums.append(planned.step(index, values[place - 1]))
+        yield DayOfMinimums(verdict, hours.start * HOUR, minimums)
 
 
-def join_floors(days: "list[DayOfFloors]", start: int) -> ForecastFloors:
-    """Return the floors of all days, 0 before the first. `start` is in seconds since 1970."""
+def join_minimums(days: "list[DayOfMinimums]", start: int) -> ForecastMinimums:
+    """Return the minimums of all days, 0 before the first. `start` is in seconds since 1970."""
     values: list[int] = []
     for day in days:
         values += [0] * ((day.start - start) // STEP - len(values))
-        values += day.floors
-    return ForecastFloors(start, STEP, values)
+        values += day.minimums
+    return ForecastMinimums(start, STEP, values)

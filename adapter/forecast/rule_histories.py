@@ -5,9 +5,9 @@ They are those of `fastpath simulate --prometheus-url`. A metric that is scraped
 
 from collections.abc import Callable
 
+from adapter.bounds.forecast.job import HistoryQuery
 from adapter.errors import Fault, InputError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts.job import HistoryQuery
 from adapter.model.resources import Catalogue
 from adapter.provider.relist import Relister
 from adapter.simulate.recorded import metric_queries

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast.job import MOST_VALUES, ForecastAnswer, ForecastJob
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_reply, encode_job
-from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import MOST_VALUES, ForecastAnswer, ForecastJob
 from adapter.prometheus import worker_process
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_server import RangeServer

@@ -1,4 +1,4 @@
-"""A candidate with a coverage: the bounds that it gives each step, and the floors that come of them.
+"""A candidate with a coverage: the bounds that it gives each step, and the minimums that come of them.
 
 `prepare` chooses the coverage of a candidate by an estimate on the grid: the largest gain that the budget
 allows. The estimate only ranks; what a candidate is worth is for the replay (`judge`).
@@ -11,18 +11,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from adapter.bounds.forecast.minimum import Account, CountModel, Limits, MinimumFollower
+from adapter.bounds.forecast.verdict import SWITCH_MARGIN
 from adapter.forecast import conformal
 from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.conformal import Margins
 from adapter.forecast.grid import DemandGrid, Values
-from adapter.model.forecasts.floors import Account, CountModel, FloorFollower, Limits
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import SWITCH_MARGIN
+from adapter.model.autoscaling.forecast import ForecastSettings
 
 COVERAGES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 HEADROOM: Final = 0.85
-"""The share of the budget that an estimate may use: days differ, and an exceeded budget withholds floors."""
+"""The share of the budget that an estimate may use: days differ, and an exceeded one withholds minimums."""
 
 _REACTION: Final = 7
 """Seconds from a rise of the load to a written count."""
@@ -36,9 +36,9 @@ class VariantSpan(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A candidate with a coverage, which is one of the limits of its floors.
+    """A candidate with a coverage, which is one of the limits of its minimums.
 
-    `forecast` and `bounds` are about each step of the grid and of a lead after it. `floors` are those of
+    `forecast` and `bounds` are about each step of the grid and of a lead after it. `minimums` are those of
     the steps of the grid, and `withheld` says why one was withheld, "" if it was not. `account` is that of
     the end of the grid.
     """
@@ -48,7 +48,7 @@ class Variant(NamedTuple):
     forecast: Values
     margins: Margins
     bounds: Values
-    floors: list[int]
+    minimums: list[int]
     withheld: list[str]
     account: Account
 
@@ -71,7 +71,7 @@ def prepare(
     for coverage in COVERAGES:
         margins = conformal.build_margins(grid, forecast, limits.lead, coverage)
         bounds = conformal.build_bounds(grid, forecast, limits.lead, margins)
-        estimates = model(_plain_floors(bounds, limits))
+        estimates = model(_plain_minimums(bounds, limits))
         if all(raised.pods <= most * before.pods for raised, before in zip(estimates, none, strict=True)):
             fitting.append((estimates[0].shortage, coverage))
     enough = min(fitting, default=(0.0, 0.0))[0] + SWITCH_MARGIN * none[0].shortage
@@ -85,19 +85,19 @@ def build(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSetting
     forecast = build_forecast(grid, name, limits.lead, settings, limits.lead)
     margins = conformal.build_margins(grid, forecast, limits.lead, limits.coverage)
     bounds = conformal.build_bounds(grid, forecast, limits.lead, margins)
-    follower = FloorFollower(limits, 3600 // grid.step)
+    follower = MinimumFollower(limits, 3600 // grid.step)
     first = grid.start // grid.step
     # When a step begins, the bound that is new is that of the step `lead` later.
     uppers = bounds[limits.lead :].tolist()
     lows = conformal.build_bounds(grid, forecast, limits.lead, margins, lower=True)[limits.lead :].tolist()
-    floors: list[int] = []
+    minimums: list[int] = []
     withheld: list[str] = []
     demand = math.nan
     for index, (after, bound, low) in enumerate(zip(grid.values.tolist(), uppers, lows, strict=True), first):
-        floors.append(follower.step(index, demand, bound, low))
+        minimums.append(follower.step(index, demand, bound, low))
         withheld.append(follower.withheld)
         demand = after
-    return Variant(name, limits, forecast, margins, bounds, floors, withheld, follower.account)
+    return Variant(name, limits, forecast, margins, bounds, minimums, withheld, follower.account)
 
 
 def build_forecast(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:
@@ -114,13 +114,13 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    grid: DemandGrid, floors: Sequence[int], limits: Limits, start_up: int, spans: Sequence[VariantSpan]
+    grid: DemandGrid, minimums: Sequence[int], limits: Limits, start_up: int, spans: Sequence[VariantSpan]
 ) -> list[Estimate]:
-    """Return roughly what the floors of the steps come to in some spans."""
+    """Return roughly what the minimums of the steps come to in some spans."""
     model = CountModel(limits)
     pods, replicas = [], []
-    for demand, floor in zip(grid.values.tolist(), floors, strict=True):
-        model.begin(floor)
+    for demand, minimum in zip(grid.values.tolist(), minimums, strict=True):
+        model.begin(minimum)
         pods.append(math.nan if math.isnan(demand) else sum(model.end(demand)))
         replicas.append(float(model.replicas))
     late = start_up + _REACTION
@@ -140,8 +140,8 @@ def _held(values: Values, steps: int) -> Values:
     return highest
 
 
-def _plain_floors(bounds: Values, limits: Limits) -> list[int]:
-    """Return the floors without the rules that withhold them."""
+def _plain_minimums(bounds: Values, limits: Limits) -> list[int]:
+    """Return the minimums without the rules that withhold them."""
     ahead = np.nan_to_num(bounds, nan=0.0)[limits.lead :]
-    floors: list[int] = np.ceil(_held(ahead, limits.lead + 1) - 1e-9).astype(int).tolist()
-    return [min(floor, limits.most) for floor in floors]
+    minimums: list[int] = np.ceil(_held(ahead, limits.lead + 1) - 1e-9).astype(int).tolist()
+    return [min(minimum, limits.most) for minimum in minimums]

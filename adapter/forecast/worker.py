@@ -17,16 +17,16 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.plan import HOUR
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast import cards, judge, planner
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
 from adapter.forecast.judge import Case, Check
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
-from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer, ForecastJob
-from adapter.model.forecasts.plan import HOUR
-from adapter.model.forecasts.verdict import JUDGED_DAYS, Verdict
 from adapter.model.timestamps import SECOND
 from adapter.prometheus import range_query
 from adapter.simulate import metrics, policies
@@ -150,7 +150,7 @@ def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
 
 
 def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:
-    """Tell whether floors now look another number of steps ahead, because pods start faster or slower."""
+    """Tell whether minimums now look another number of steps ahead, because pods start faster or slower."""
     if job.limits is None or not (job.start_ups or job.settings.horizon):
         return bool(verdict.chosen)
     return judge.limits_of(_case(job, 0, {})).lead != job.limits.lead

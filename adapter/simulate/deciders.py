@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values, scheduled
+from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Situation
@@ -153,7 +153,7 @@ class ScalerDecider:
         beacon: int,  # noqa: ARG002 - there is nothing beside it
         now: int,
     ) -> int | None:
-        constraints = self._constraints._replace(schedule=self._schedule.at(now))
+        constraints = self._constraints._replace(bounds=self._schedule.at(now))
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
         observation = _observe(workload, readings, self._memory.status, self._within)
@@ -190,7 +190,7 @@ class BoostDecider:
     ) -> None:
         """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds.
 
-        The `schedule` has no ceilings.
+        The `schedule` has no maximums.
         """
         self.spec = spec
         self.last: Decision | None = None
@@ -207,7 +207,7 @@ class BoostDecider:
 
     def decide(self, workload: Workload, readings: Sequence[Reading], beacon: int, now: int) -> int | None:
         boost = self._boost(beacon)
-        constraints = Constraints(BOOST, boost=boost, schedule=self._schedule.at(now))
+        constraints = Constraints(BOOST, boost=boost, bounds=self._schedule.at(now))
         boosted = boosting.follow(
             self._memory.boost, boost, now, most=self.spec.limits.highest, band=self.spec.band
         )
@@ -242,7 +242,7 @@ class BoostDecider:
         """Return the floor of a raise or of the schedule, the greater of them."""
         highest = self.spec.limits.highest
         raised = floors.floor_of(self._memory.boost.floor, now, highest)
-        return max(raised, min(highest, scheduled.floor_of(self._schedule.at(now))))
+        return max(raised, min(highest, self._schedule.at(now).lowest))
 
     def boundary(self, now: int) -> int:
         """While a raise is held every decision counts: its floor ends by time."""

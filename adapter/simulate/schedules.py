@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.model.schedules import bounds as schedule_bounds
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds
-from adapter.model.schedules.windows import Schedule
+from adapter.bounds.schedule.windows import Schedule
+from adapter.bounds.timeline import MOST_LEAD, BoundsTimeline
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.model.timestamps import SECOND
 
 _NEVER = 2**63
@@ -17,33 +17,33 @@ class ScheduledStretch(NamedTuple):
 
     start: int
     end: int
-    floor: int | None
-    ceiling: int | None
+    min: int | None
+    max: int | None
 
 
-class ForecastFloors(NamedTuple):
-    """The floors of a forecast: one for each `step` seconds from `start`, in seconds since 1970."""
+class ForecastMinimums(NamedTuple):
+    """The minimums of a forecast: one for each `step` seconds from `start`, in seconds since 1970."""
 
     start: int
     step: int
     values: Sequence[int]
 
     def at(self, second: int) -> tuple[int, int]:
-        """Return the floor of a second, and the second at which it changes next."""
+        """Return the minimum of a second, and the second at which it changes next."""
         place = (second - self.start) // self.step
         if not 0 <= place < len(self.values):
             return 0, self.start if place < 0 else _NEVER // SECOND
-        floor, after = self.values[place], place + 1
-        while after < len(self.values) and self.values[after] == floor:
+        least, after = self.values[place], place + 1
+        while after < len(self.values) and self.values[after] == least:
             after += 1
-        return floor, self.start + after * self.step
+        return least, self.start + after * self.step
 
 
 class SimulatedSchedule:
-    """The schedules of one autoscaler, and the floors of a forecast.
+    """The schedules of one autoscaler, and the minimums of a forecast.
 
-    The floors of schedules that are ready by the start begin `lead` seconds early, at most MOST_LEAD. Without
-    `has_ceilings` there are only floors, as for a HorizontalPodAutoscaler. Instants are nanoseconds.
+    The minimums of schedules that are ready by the start begin `lead` seconds early, at most MOST_LEAD.
+    Without `has_max` there are only minimums, as for a HorizontalPodAutoscaler. Instants are nanoseconds.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class SimulatedSchedule:
         schedules: Sequence[Schedule],
         lead: int = 0,
         *,
-        has_ceilings: bool = True,
-        floors: ForecastFloors | None = None,
+        has_max: bool = True,
+        forecast: ForecastMinimums | None = None,
     ) -> None:
         self._timeline = BoundsTimeline(schedules) if schedules else None
-        self._lead = min(lead, schedule_bounds.MOST_LEAD)
-        self._floors = floors
-        self._has_ceilings = has_ceilings
-        self._bounds: ScheduledBounds | None = None
+        self._lead = min(lead, MOST_LEAD)
+        self._forecast = forecast
+        self._has_max = has_max
+        self._bounds = NO_BOUNDS
         self._start = self._end = 0  # the seconds in which `_bounds` hold
 
-    def at(self, now: int) -> ScheduledBounds | None:
-        """Return the bounds at an instant, None outside all windows."""
+    def at(self, now: int) -> Bounds:
+        """Return the bounds at an instant."""
         self._move_to(now)
         return self._bounds
 
@@ -73,7 +73,7 @@ class SimulatedSchedule:
 
     def limits(self, lowest: int, highest: int, now: int) -> tuple[int, int]:
         """Return minReplicas and maxReplicas as a decision sees them at an instant."""
-        return schedule_bounds.limits(lowest, highest, self.at(now))
+        return self.at(now).limits(lowest, highest)
 
     def stretches(self, epoch: int, seconds: int) -> list[ScheduledStretch]:
         """Return the bounds of the first `seconds` after `epoch`; time without bounds is left out."""
@@ -82,8 +82,8 @@ class SimulatedSchedule:
         while start < seconds:
             now = epoch + start * SECOND
             bounds, end = self.at(now), min(seconds, (self.next_change(now) - epoch) // SECOND)
-            if bounds is not None:
-                stretch = ScheduledStretch(start, end, bounds.lowest or None, bounds.ceiling)
+            if bounds != NO_BOUNDS:
+                stretch = ScheduledStretch(start, end, bounds.lowest or None, bounds.max)
                 if parts and parts[-1]._replace(start=start, end=end) == stretch and parts[-1].end == start:
                     stretch = stretch._replace(start=parts.pop().start)
                 parts.append(stretch)
@@ -94,15 +94,14 @@ class SimulatedSchedule:
         second = now // SECOND
         if self._start <= second < self._end:
             return
-        bounds, end = None, _NEVER // SECOND
+        bounds, end = NO_BOUNDS, _NEVER // SECOND
         if self._timeline is not None:
             bounds = self._timeline.at(second, self._lead)
-            if bounds is not None and not self._has_ceilings:
-                bounds = None if bounds.floor is None else bounds.without_ceiling()
             end = self._timeline.next_change(second, self._lead)
-        if self._floors is not None:
-            floor, until = self._floors.at(second)
-            bounds, end = schedule_bounds.with_forecast(bounds, floor), min(end, until)
+            bounds = bounds if self._has_max else bounds.without_max()
+        if self._forecast is not None:
+            least, until = self._forecast.at(second)
+            bounds, end = bounds.with_forecast(least), min(end, until)
         self._bounds, self._start, self._end = bounds, second, end
 
 

@@ -17,12 +17,12 @@ from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.bounds.schedule.windows import Schedule
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
 from adapter.model.quantity import Quantity
-from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
@@ -31,7 +31,7 @@ from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_metrics
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
-from adapter.simulate.schedules import NO_SCHEDULE, ForecastFloors, SimulatedSchedule
+from adapter.simulate.schedules import NO_SCHEDULE, ForecastMinimums, SimulatedSchedule
 from adapter.simulate.signals import Signal
 from adapter.simulate.workload import Workload
 
@@ -45,7 +45,7 @@ class Scenario:
 
     `loads` are by the name of the metric. `start_ups` are the seconds from a written count to a Ready pod, to
     be drawn from. `capacity_ratio` is how much of its target a pod can serve. `schedules` are those of the
-    autoscaler, `epoch` is second 0 in nanoseconds, and `floors` are those of a forecast.
+    autoscaler, `epoch` is second 0 in nanoseconds, and `forecast` are the minimums of one.
     """
 
     autoscaler: FastPathAutoscaler
@@ -58,7 +58,7 @@ class Scenario:
     seed: int = 0
     schedules: Sequence[Schedule] = ()
     epoch: int = EPOCH
-    floors: ForecastFloors | None = None
+    forecast: ForecastMinimums | None = None
 
 
 class PolicyResult(NamedTuple):
@@ -171,12 +171,12 @@ def _prepare(
 
 
 def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
-    """Return the schedule that a policy has: an HPA alone has none, and a boosted one no ceilings."""
+    """Return the schedule that a policy has: an HPA alone has none, and a boosted one no maximums."""
     if policy.name not in (FAST, BOOST):
         return NO_SCHEDULE
     lead = learned_start_up(scenario.start_ups)
     return SimulatedSchedule(
-        scenario.schedules, lead, has_ceilings=policy.name == FAST, floors=scenario.floors
+        scenario.schedules, lead, has_max=policy.name == FAST, forecast=scenario.forecast
     )
 
 

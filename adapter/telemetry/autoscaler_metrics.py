@@ -93,7 +93,7 @@ class AutoscalerMetrics:
         "fastpath_autoscaler_ready_time_pods",
         "Pods from which fastpath_autoscaler_ready_time_seconds is computed, at most 50.",
     )
-    forecast_floor = _gauge(
+    forecast_minimum = _gauge(
         "fastpath_forecast_floor_replicas",
         "The floor of a forecast for an autoscaler, 0 for none. Always 0 in mode Advise.",
     )

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from adapter.bounds.schedule import documents as schedule_documents
 from adapter.errors import Fault
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, with_defaults
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
-from adapter.model.schedules import documents as schedule_documents
 from fastpath_tools import manifests
 from fastpath_tools.check import boosted, saturation
 from fastpath_tools.check.saturation import Saturation

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.model.schedules import windows
-from adapter.model.schedules.windows import ActiveSpan, Schedule, SingleWindow, Window
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import ActiveSpan, Schedule, SingleWindow, Window
 
 _DAY = 86_400
 _STEP = 31 * _DAY
@@ -51,7 +51,7 @@ def find(schedules: Sequence[Schedule], start: int, meet: Callable[[int, int], b
         return windows.spans_of(*placed[place], begin, begin + _STEP)
 
     for one, other in itertools.product(placed, repeat=2):
-        floor, ceiling = placed[one][0].floor, placed[other][0].ceiling
+        floor, ceiling = placed[one][0].min, placed[other][0].max
         if floor is None or ceiling is None or floor <= ceiling or not meet(one.schedule, other.schedule):
             continue
         first, limit = _range(start, placed[one], placed[other])

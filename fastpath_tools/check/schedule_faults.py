@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from adapter.bounds.schedule.documents import FastPathSchedule, ScheduleTarget
+from adapter.bounds.schedule.windows import Window
 from adapter.errors import Fault
+from adapter.model import local_time
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.schedules import local_time
-from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
-from adapter.model.schedules.windows import Window
 from fastpath_tools.check import schedule_conflicts as conflicts
 from fastpath_tools.check.schedule_conflicts import Conflict
 from fastpath_tools.manifests import ManifestObject
@@ -40,7 +40,7 @@ def faults_of(given: Sequence[GivenSchedule]) -> Iterator[Fault]:
                 sentence = (
                     f"a {HPA_KIND} gets no ceiling: expected minReplicas alone, or a FastPathAutoscaler"
                 )
-                yield each.fault(f"spec.windows[{index}].maxReplicas", str(window.ceiling), sentence)
+                yield each.fault(f"spec.windows[{index}].maxReplicas", str(window.max), sentence)
 
 
 def warnings_of(given: Sequence[GivenSchedule], now: int) -> Iterator[Fault]:
@@ -63,7 +63,7 @@ def warnings_of(given: Sequence[GivenSchedule], now: int) -> Iterator[Fault]:
 
 def _ceilings(given: GivenSchedule) -> Iterator[tuple[int, Window]]:
     for index, window in enumerate(given.found.schedule.windows):
-        if window.ceiling is not None:
+        if window.max is not None:
             yield index, window
 
 
@@ -81,7 +81,7 @@ def _conflict(given: Sequence[GivenSchedule], conflict: Conflict) -> Fault:
     zone = one.found.schedule.zone
     first = local_time.local_at(conflict.at, zone).isoformat()
     sentence = (
-        f"the floor of {floored.name} is above the ceiling of {name}, {ceiled.ceiling}; where both are "
+        f"the floor of {floored.name} is above the ceiling of {name}, {ceiled.max}; where both are "
         f"active, first at {first} {zone.key}, the floor holds"
     )
-    return one.fault(f"spec.windows[{conflict.floor.window}].minReplicas", str(floored.floor), sentence)
+    return one.fault(f"spec.windows[{conflict.floor.window}].minReplicas", str(floored.min), sentence)

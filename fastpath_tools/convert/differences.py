@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.windows import ActiveSpan, Schedule
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import ActiveSpan, Schedule
+from adapter.model import local_time
 from fastpath_tools.convert.cron import DAY
 from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
 

@@ -6,11 +6,12 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from adapter.bounds.schedule import documents
+from adapter.bounds.schedule.documents import BY_START, KIND
 from adapter.errors import Fault, InputError
+from adapter.model import local_time
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
-from adapter.model.schedules import documents, local_time
-from adapter.model.schedules.documents import BY_START, KIND
 from fastpath_tools.convert.conversion import SERVER_SET, Converted
 from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
 from fastpath_tools.manifests import NOWHERE, mapping_at

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from adapter.model.schedules.documents import DAYS, LONGEST_FOR
-from adapter.model.schedules.windows import ActiveSpan
+from adapter.bounds.schedule.documents import DAYS, LONGEST_FOR
+from adapter.bounds.schedule.windows import ActiveSpan
 from adapter.model.timestamps import SECOND
 from fastpath_tools.convert.cron import DAY, CronExpression, fires
 

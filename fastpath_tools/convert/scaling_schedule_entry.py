@@ -11,9 +11,9 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from adapter.model.schedules import local_time
-from adapter.model.schedules.documents import DAYS
-from adapter.model.schedules.windows import ActiveSpan
+from adapter.bounds.schedule.documents import DAYS
+from adapter.bounds.schedule.windows import ActiveSpan
+from adapter.model import local_time
 from fastpath_tools.convert.keda_cron import clock, length_of
 
 _MINUTE = 60

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from adapter.bounds.schedule.documents import DAYS, LONGEST_FOR
+from adapter.bounds.schedule.windows import ActiveSpan
 from adapter.errors import Fault
 from adapter.model import quantity, timestamps
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from adapter.model.schedules.documents import DAYS, LONGEST_FOR
-from adapter.model.schedules.windows import ActiveSpan
 from adapter.model.timestamps import SECOND
 from fastpath_tools.convert import drafts
 from fastpath_tools.convert.conversion import Converted

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
 from adapter.model import quantity
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
-from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.verdict import JUDGED_DAYS, Verdict
 from adapter.model.timestamps import SECOND
 from adapter.simulate.policies import BOOST, FAST, read_policy
 from adapter.simulate.simulation import Scenario

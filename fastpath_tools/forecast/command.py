@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
+from adapter.bounds.forecast.card import ForecastCard
 from adapter.cli import command_line, verbs
 from adapter.errors import RunError
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.spec import ANNOTATION, PATH
+from adapter.model.autoscaling.forecast import ANNOTATION, PATH
 from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from fastpath_tools.live.cluster_options import NAMESPACE

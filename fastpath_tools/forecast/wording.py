@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from adapter.bounds.forecast import minimum
+from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
 from adapter.model import timestamps, visible
-from adapter.model.forecasts import floors
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.settings import FLOOR
-from adapter.model.forecasts.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
+from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.timestamps import SECOND
 from fastpath_tools import tables
 
@@ -92,10 +92,10 @@ def holds(card: ForecastCard, floor: int, withheld: str) -> str:
 
 def _reason(card: ForecastCard, withheld: str) -> str:
     reasons = {
-        floors.BUDGET: f"those of the last day would cost more than maxExtra, {percent(card.max_extra)}",
-        floors.COVERAGE: "in the last day the demand was above its upper bound too often",
-        floors.ABSENT: "the demand is lower than on the days that the forecast is made from",
-        floors.UNKNOWN: "the demand is not known",
+        minimum.BUDGET: f"those of the last day would cost more than maxExtra, {percent(card.max_extra)}",
+        minimum.COVERAGE: "in the last day the demand was above its upper bound too often",
+        minimum.ABSENT: "the demand is lower than on the days that the forecast is made from",
+        minimum.UNKNOWN: "the demand is not known",
     }
     return f"{reasons[withheld]} ({withheld})" if withheld in reasons else withheld
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from adapter.model.autoscaling import boost
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.spec import ForecastSpec
+from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate.load import Load
 

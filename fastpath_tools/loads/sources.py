@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from adapter.bounds.schedule.documents import FastPathSchedule, ScheduleTarget
+from adapter.bounds.schedule.windows import Schedule
 from adapter.cli import command_line
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
 from adapter.model import quantity, timestamps
-from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
-from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate import load as loads
 from adapter.simulate import metrics

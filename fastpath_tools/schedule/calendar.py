@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from adapter.model import visible
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.documents import BY_START, FastPathSchedule
+from adapter.bounds.schedule.windows import Level, Schedule
+from adapter.model import local_time, visible
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.documents import BY_START, FastPathSchedule
-from adapter.model.schedules.windows import Level, Schedule
 from fastpath_tools import tables
 
 _SECOND = timedelta(seconds=1)
@@ -65,7 +65,7 @@ def _notes(document: FastPathSchedule, found: Sequence[Level]) -> Iterator[str]:
     for one, other in sorted({level.conflict for level in found if level.conflict is not None}):
         yield f"the floor of {one} is above the ceiling of {other}; the floor wins"
     hpas = [target.name for target in document.targets if target.kind == HPA_KIND]
-    if hpas and any(level.ceiling is not None for level in found):
+    if hpas and any(level.max is not None for level in found):
         yield f"a {HPA_KIND} gets no ceiling; here: {', '.join(hpas)}"
     if document.ready == BY_START:
         yield "floors begin earlier by the time that new pods need to be Ready, at most 10 minutes (ByStart)"
@@ -79,9 +79,7 @@ def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _
     if not has_begin or not has_end:
         times = f"from {first}" if has_begin else f"until {last}" if has_end else "all the time"
     bounds = [
-        f"{name} {bound}"
-        for name, bound in (("min", level.floor), ("max", level.ceiling))
-        if bound is not None
+        f"{name} {bound}" for name, bound in (("min", level.min), ("max", level.max)) if bound is not None
     ]
     text = f"{', '.join(bounds)}  ({', '.join(level.windows)})"
     if has_begin and has_end and local_time.transitions(level.begin + 1, level.end, zone):

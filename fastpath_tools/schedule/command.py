@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.documents import FastPathSchedule
 from adapter.cli import command_line, verbs
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, text_option
 from adapter.errors import Fault, InputError
-from adapter.model import timestamps
-from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.documents import FastPathSchedule
+from adapter.model import local_time, timestamps
 from adapter.model.timestamps import SECOND
 from fastpath_tools.schedule import calendar
 from fastpath_tools.schedule_files import read_schedules
@@ -126,8 +126,8 @@ def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[st
                 "from": write_instant(level.begin),
                 "until": write_instant(level.end),
                 "schedule": name,
-                "minReplicas": level.floor,
-                "maxReplicas": level.ceiling,
+                "minReplicas": level.min,
+                "maxReplicas": level.max,
                 "windows": list(level.windows),
             }
             for level, name in sorted(

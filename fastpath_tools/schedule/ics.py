@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from icalendar import Calendar, Event
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.documents import FastPathSchedule
+from adapter.bounds.schedule.windows import Level
 from adapter.model import visible
-from adapter.model.schedules import windows
-from adapter.model.schedules.documents import FastPathSchedule
-from adapter.model.schedules.windows import Level
 
 
 def render(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
@@ -24,9 +24,7 @@ def render(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
 
 def _event(name: str, level: Level, stamp: int) -> Event:
     bounds = [
-        f"{what} {bound}"
-        for what, bound in (("min", level.floor), ("max", level.ceiling))
-        if bound is not None
+        f"{what} {bound}" for what, bound in (("min", level.min), ("max", level.max)) if bound is not None
     ]
     event = Event()
     event.add("UID", visible.escape(f"{level.begin}-{name}@fastpath.io"))

@@ -67,8 +67,8 @@ def _draw(
     for variant, each in zip(variants, played, strict=True):
         assert each.recording is not None
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
-        floors = None if each.rolled is None else each.rolled.floors
-        schedule = simulation.build_schedule(replace(scenario, floors=floors), variant.policy)
+        forecast = None if each.rolled is None else each.rolled.minimums
+        schedule = simulation.build_schedule(replace(scenario, forecast=forecast), variant.policy)
         bounds = schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads))
         panels.append(
             Panel(

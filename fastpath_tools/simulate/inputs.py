@@ -9,11 +9,10 @@ from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model import quantity
 from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
+from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior
-from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, SimulatedPolicy, read_policy

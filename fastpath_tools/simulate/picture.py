@@ -125,7 +125,7 @@ def _panel(panel: Panel, frame: Frame, saturated: Sequence[LoadSpan]) -> Iterato
     bounds = (
         [TrackStep(each.start, each.end, [bound])]
         for each in panel.scheduled
-        for bound in (each.floor, each.ceiling)
+        for bound in (each.min, each.max)
         if bound is not None and bound <= frame.pods
     )
     yield frame.line("bounds", *bounds)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.model.forecasts.settings import DAY
+from adapter.model.autoscaling.forecast import DAY
 from adapter.simulate.figures import Figures
 
 FIGURES = {

@@ -1,4 +1,4 @@
-"""`fastpath simulate --forecast`: the floors that forecasts would have had over a load, day by day.
+"""`fastpath simulate --forecast`: the minimums that forecasts would have had over a load, day by day.
 
 The verdict of each day comes from the time before it, as that of a running scaler.
 """
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from adapter.forecast import planner
 from adapter.forecast.judge import Case
-from adapter.model.forecasts.settings import DAY, ForecastSettings
+from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads import forecasts
 from fastpath_tools.simulate.inputs import PolicyVariant
@@ -20,10 +20,10 @@ from fastpath_tools.simulate.results import RolledVerdict
 
 
 class Rolled(NamedTuple):
-    """The verdicts of a load, one a day, and the floors that follow them."""
+    """The verdicts of a load, one a day, and the minimums that follow them."""
 
     verdicts: Sequence[RolledVerdict]
-    floors: ForecastFloors
+    minimums: ForecastMinimums
 
 
 def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings) -> Rolled:
@@ -34,11 +34,11 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
     autoscaler = simulation.overridden(scenario.autoscaler, plain, variant.behavior)
     loads, start = forecasts.whole_hours(scenario.loads, scenario.epoch // SECOND)
     if not min(load.seconds for load in loads.values()):
-        return Rolled((), ForecastFloors(start, DAY, ()))
+        return Rolled((), ForecastMinimums(start, DAY, ()))
     judged = replace(scenario, autoscaler=autoscaler, loads=loads, epoch=start * SECOND, phases=1)
     days = list(planner.roll(Case(judged, variant.policy, settings)))
     verdicts = [
         RolledVerdict(each.verdict.at - scenario.epoch // SECOND, each.verdict.chosen, each.verdict.missing)
         for each in days
     ]
-    return Rolled(verdicts, planner.join_floors(days, start))
+    return Rolled(verdicts, planner.join_minimums(days, start))

@@ -69,7 +69,7 @@ def _run(scenario: Scenario, columns: int, seconds: int, variant: PolicyVariant)
         from fastpath_tools.simulate import rolled as rolling  # noqa: PLC0415 - needs numpy, which is an extra
 
         rolled = rolling.roll(scenario, variant, settings)
-        scenario = replace(scenario, floors=rolled.floors)
+        scenario = replace(scenario, forecast=rolled.minimums)
     recording = Recording(seconds, columns) if columns else None
     result = simulate(scenario, policy, behavior, observer=recording)
     return Played(PolicyFigures(variant.name, result.runs), result.changes, recording, rolled)

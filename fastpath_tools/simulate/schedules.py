@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import Schedule
+from adapter.bounds.timeline import MOST_LEAD
 from adapter.model import timestamps
-from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import MOST_LEAD
-from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FIXED, NATIVE
@@ -29,8 +29,8 @@ def notes(scenario: Scenario, policies: Collection[str]) -> Iterator[str]:
     if without:
         why = ": an HPA follows one only with boost" if NATIVE in without else ""
         yield f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no schedule{why}"
-    bounds = [window.ceiling for schedule in scenario.schedules for window in schedule.windows]
-    if BOOST in policies and any(ceiling is not None for ceiling in bounds):
+    bounds = [window.max for schedule in scenario.schedules for window in schedule.windows]
+    if BOOST in policies and any(bound is not None for bound in bounds):
         yield f"{BOOST} has the floors of schedules and not the ceilings: boost never lowers a count"
 
 
@@ -42,6 +42,6 @@ def _notes(schedule: Schedule, scenario: Scenario, start: int, end: int) -> Iter
     if schedule.by_start:
         lead = min(simulation.learned_start_up(scenario.start_ups), MOST_LEAD)
         yield f"schedule {schedule.name}: floors begin {tables.duration(lead)} before their windows"
-    floor, highest = max(level.floor or 0 for level in levels), scenario.autoscaler.spec.max_replicas
-    if floor > highest:
-        yield f"schedule {schedule.name}: a floor of {floor} is above maxReplicas: it counts as {highest}"
+    least, highest = max(level.min or 0 for level in levels), scenario.autoscaler.spec.max_replicas
+    if least > highest:
+        yield f"schedule {schedule.name}: a floor of {least} is above maxReplicas: it counts as {highest}"

@@ -12,13 +12,13 @@ from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
+from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.minimum import Account, Hour, Limits
+from adapter.bounds.forecast.plan import HOUR, Plan
+from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.errors import NotSyncedError
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.floors import Account, Hour, Limits
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
-from adapter.model.forecasts.plan import HOUR, Plan
-from adapter.model.forecasts.settings import DAY
-from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import ScheduleBench
 from tests.support.controller import fpa
@@ -128,7 +128,7 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
     bench.controller.put(fpa([queue_metric()], minReplicas=2, maxReplicas=60))
     await bench.run_for(2)
     assert (bench.condition(), bench.metric("floor_replicas"), bench.explained()) == (None, None, [])
-    assert bench.state.forecast == 0
+    assert bench.state.bounds.forecast == 0
 
 
 async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> None:
@@ -167,7 +167,7 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
     assert bench.metric("acting") == 1
     bench.failure = None
     await bench.run_for(10)
-    assert bench.state.forecast == FLOOR
+    assert bench.state.bounds.forecast == FLOOR
     assert bench.events()[-1] == "ForecastActs"
 
 
@@ -255,7 +255,7 @@ async def test_a_demotion_is_told() -> None:
     assert bench.condition() is not None
     assert bench.condition()[1] == "Refused"  # type: ignore[index]
     assert bench.events() == ["ForecastActs", "ForecastRefused"]
-    assert bench.state.forecast == 0
+    assert bench.state.bounds.forecast == 0
 
 
 async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
@@ -277,7 +277,7 @@ async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
     bench.limits = LIMITS._replace(max_extra=0.01)
     await bench.open()
     await bench.run_for(60)
-    assert bench.state.forecast == 0
+    assert bench.state.bounds.forecast == 0
     assert bench.condition() is not None
     assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
     assert bench.events() == ["ForecastActs", "ForecastWithheld"]
@@ -295,7 +295,7 @@ async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() 
     bench.put_spec(syncPeriod="10s")
     await bench.run_for(3)
     assert len(bench.asked) == 2
-    assert bench.state.forecast == 0
+    assert bench.state.bounds.forecast == 0
     assert bench.explained() == ["forecast: no floor (mode Advise)"]
 
 
@@ -303,7 +303,7 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     bench = Bench()
     await bench.open()
     await bench.run_for(10)
-    assert bench.state.forecast == FLOOR
+    assert bench.state.bounds.forecast == FLOOR
     for minute in range(PAUSE // STEP - 12):
         bench.put_spec(syncPeriod=f"{10 + minute}s")
         assert await bench.run_for(1) == [0]
@@ -311,7 +311,7 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     assert len(bench.asked) == 1
     await bench.run_for(10)
     assert [each.judges for each in bench.asked] == [True, True]
-    assert bench.state.forecast == FLOOR
+    assert bench.state.bounds.forecast == FLOOR
     assert bench.condition()[1] == "Acting"  # type: ignore[index]
 
 
@@ -388,9 +388,9 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     await bench.open()
     await bench.run_for(5)
     await bench.step(119)
-    assert bench.state.forecast == FLOOR
+    assert bench.state.bounds.forecast == FLOOR
     await bench.step(61)
-    assert bench.state.forecast == 0
+    assert bench.state.bounds.forecast == 0
 
 
 class BoostedBench(ScheduleBench):

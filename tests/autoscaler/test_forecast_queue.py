@@ -6,9 +6,9 @@ import pytest
 
 from adapter.autoscaler.forecasts.queue import PAUSE, PLANS_IN_A_ROW, RETRY, JobQueue, Pauses, pause_after
 from adapter.autoscaler.interfaces import Key
-from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import ForecastAnswer
-from adapter.model.forecasts.verdict import Verdict
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast.job import ForecastAnswer
+from adapter.bounds.forecast.verdict import Verdict
 
 VICTIM = Key("victim", "web")
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.interfaces import NO_BOUNDS, Key
+from adapter.autoscaler.interfaces import NO_WINDOWS, Key
 from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.bounds.schedule import windows
+from adapter.bounds.timeline import SpansOfDay
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import ScheduledBounds, SpansOfDay
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
@@ -54,10 +55,11 @@ class Bench:
         made["metadata"]["name"] = name
         self.cluster.create(made)
 
-    def bounds(self, key: Key, lead: int = 0) -> ScheduledBounds | None:
+    def bounds(self, key: Key, lead: int = 0) -> Bounds | None:
         """Return the bounds, None also while they are being computed."""
         with contextlib.suppress(NotSyncedError):
-            return self.book.bounds_of(key, self.controller.time, lead).bounds
+            found = self.book.bounds_of(key, self.controller.time, lead).bounds
+            return None if found == NO_BOUNDS else found
         return None
 
     def active(self, key: Key = OWN) -> tuple[str, ...]:
@@ -103,14 +105,14 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     await until(lambda: bench.active() == ("shop/limit cap", "shop/office day"))
     found = bench.bounds(OWN)
     assert found is not None
-    assert (found.floor, found.ceiling) == (5, 7)
+    assert (found.min, found.max) == (5, 7)
     assert bench.book.has(HPA)
 
     bench.cluster.patch("fastpathschedule", "limit", {"spec": {"targets": TARGETS[:1]}}, "shop")
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.delete("fastpathschedule", "office", "shop")
     await until(lambda: not bench.book.has(OWN))
-    assert bench.book.bounds_of(OWN, NOW, 0) == NO_BOUNDS
+    assert bench.book.bounds_of(OWN, NOW, 0) == NO_WINDOWS
     bench.cluster.delete("fastpathschedule", "limit", "shop")
     await until(lambda: not bench.book.has(HPA))
 
@@ -121,7 +123,7 @@ async def test_an_hpa_has_no_ceiling(bench: Bench) -> None:
     await until(lambda: bench.bounds(HPA) is not None)
     found = bench.bounds(HPA)
     assert found is not None
-    assert (found.floor, found.ceiling) == (5, None)
+    assert (found.min, found.max) == (5, None)
     assert bench.bounds(HPA._replace(name="other")) is None
 
 
@@ -173,7 +175,7 @@ async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
     _, end = bench.book.bounds_of(OWN, NOW, 0)
     assert end is not None
     assert bench.book.bounds_of(OWN, end - 1, 0).bounds == bench.bounds(OWN)
-    assert bench.book.bounds_of(OWN, end, 0).bounds is None
+    assert bench.book.bounds_of(OWN, end, 0).bounds == NO_BOUNDS
 
 
 async def test_changes_wake_the_loop(bench: Bench) -> None:

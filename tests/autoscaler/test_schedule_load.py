@@ -17,11 +17,12 @@ from adapter.autoscaler.schedules import book as books
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetState
+from adapter.bounds.timeline import BoundsTimeline, SpansOfDay
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
 from adapter.kubernetes.codec import WatchDecoder
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, SpansOfDay
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -43,7 +44,7 @@ class HandController:
     def __init__(self, book: ScheduleBook, keys: Iterable[Key]) -> None:
         self.time: int = MORNING * SECOND
         self._book = book
-        self.states: dict[Key, Any] = {key: SimpleNamespace(schedule=None, boundary=None) for key in keys}
+        self.states: dict[Key, Any] = {key: SimpleNamespace(bounds=NO_BOUNDS, boundary=None) for key in keys}
         self.known: set[Key] = set()
         """Those whose bounds were known when they were decided last."""
 
@@ -69,7 +70,7 @@ class HandController:
         self.known.discard(key)
         state.boundary = None
         with contextlib.suppress(NotSyncedError):
-            state.schedule, state.boundary = self._book.bounds_of(key, self.time, 0)
+            state.bounds, state.boundary = self._book.bounds_of(key, self.time, 0)
             self.known.add(key)
 
 
@@ -95,9 +96,9 @@ class Bench:
     def delete(self, name: str, namespace: str = "noisy") -> None:
         self.store.remove(namespace, name)
 
-    def bounds(self, key: Key) -> ScheduledBounds | None:
-        found: ScheduledBounds | None = self.controller.states[key].schedule
-        return found
+    def bounds(self, key: Key) -> Bounds | None:
+        found: Bounds = self.controller.states[key].bounds
+        return None if found == NO_BOUNDS else found
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
@@ -199,7 +200,7 @@ async def test_many_schedules_for_many_autoscalers(monkeypatch: pytest.MonkeyPat
     )
 
 
-def _excess(bounds: ScheduledBounds | None) -> str:
+def _excess(bounds: Bounds | None) -> str:
     return "" if bounds is None else bounds.excess
 
 
@@ -215,7 +216,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
     def shown(of: Key = key) -> tuple[int | None, int | None, bool]:
         bounds = bench.bounds(of)
         assert bounds is not None
-        return bounds.floor, bounds.ceiling, bool(bounds.excess)
+        return bounds.min, bounds.max, bool(bounds.excess)
 
     with bench.following():
         bench.put("c", day | {"minReplicas": 9}, targets=both)

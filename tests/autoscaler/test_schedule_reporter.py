@@ -10,12 +10,12 @@ import pytest
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
 from adapter.autoscaler.schedules.status import Lookout
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
@@ -73,7 +73,7 @@ class Bench:
         self.problems = ProblemLog(Monitoring(), self.clock)
         self.time: int = NOW
         self.own: FastPathAutoscaler | None = fpa()
-        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0, schedule=None)
+        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0, bounds=NO_BOUNDS)
         self.reporter = ScheduleReporter(
             self.cache,  # type: ignore[arg-type]
             self.writer,  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ async def test_what_the_target_is_like(bench: Bench) -> None:
     (invalid,) = await bench.write()
     assert invalid["targets"][0]["message"] == "spec.maxReplicas: must be greater than 0"
     bench.state.violations = ()
-    bench.state.schedule = ScheduledBounds(None, None, (), excess="12 FastPathSchedules select it")
+    bench.state.bounds = Bounds(excess="12 FastPathSchedules select it")
     (many,) = await bench.write()
     assert (many["targets"][0]["reason"], many["targets"][0]["applied"]) == ("TooManyWindows", False)
     assert many["conditions"][0]["message"] == "FastPathAutoscaler/web: 12 FastPathSchedules select it"

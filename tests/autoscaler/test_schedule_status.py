@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState, TargetStatus
+from adapter.bounds.schedule import documents, windows
+from adapter.bounds.schedule.documents import FastPathSchedule, ScheduleTarget
 from adapter.errors import Fault
-from adapter.model.schedules import documents, windows
-from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND, read_instant
-from tests.model.schedules.test_reading import cases
+from tests.bounds.test_reading import cases
 from tests.support.schedules import schedule
 
 HPA = ScheduleTarget("HorizontalPodAutoscaler", "web")

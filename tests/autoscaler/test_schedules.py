@@ -11,12 +11,12 @@ from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import BoundsUntil, ForecastBound, Forecasts, Key, NoForecasts
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.bounds.schedule.windows import Schedule
+from adapter.bounds.timeline import BoundsTimeline
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor, floor_of
 from adapter.model.ready_times import UNKNOWN, PodStart
-from adapter.model.schedules.bounds import BoundsTimeline
-from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE, QUEUE, Bench, HandClock, fpa
 from tests.support.scaling import NOW, pods
@@ -172,7 +172,6 @@ async def test_a_boundary_is_exact(bench: ScheduleBench) -> None:
     bench.schedules.by_key = {OWN: (window("13:00:31", "14:00"), window("15:00", "16:00", 15))}
     bench.start()
     bench.own(3, syncPeriod="60s")
-    bench.give_floors()
     task = asyncio.create_task(bench.controller.run())
     await asyncio.sleep(30.7499)
     assert bench.counts() == []

@@ -12,6 +12,8 @@ from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
 from adapter.boost import publisher
+from adapter.bounds.forecast import job
+from adapter.bounds.schedule import documents
 from adapter.config.options import Options
 from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
@@ -20,8 +22,6 @@ from adapter.kubernetes import codec
 from adapter.kubernetes.cache import autoscalers, label_index, pod_codec, reflector, scale_codec, schedules
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
-from adapter.model.forecasts import job
-from adapter.model.schedules import documents
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist, text_files

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from adapter.bounds.schedule import documents
+from adapter.bounds.schedule.windows import CronWindow, DayWindow, SingleWindow
 from adapter.cli import main
 from adapter.config.yaml import documents as yaml_documents
-from adapter.model.schedules import documents
-from adapter.model.schedules.windows import CronWindow, DayWindow, SingleWindow
 from adapter.model.timestamps import SECOND, read_span
 from tests.support import crd_schedules, structural
 from tests.support.rendered import ROOT

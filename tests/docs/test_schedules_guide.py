@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from adapter.bounds.schedule import windows
 from adapter.cli import main
-from adapter.model.schedules import windows
 from tests.support.rendered import ROOT
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule

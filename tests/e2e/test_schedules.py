@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.model.schedules import documents
+from adapter.bounds.schedule import documents
+from tests.bounds.schedule.test_documents import EXAMPLE
+from tests.bounds.schedule.test_schema import ACCEPTED, ONLY_BY_THE_PROGRAM
 from tests.e2e import conftest
 from tests.e2e.clusters import ClusterUnderTest
-from tests.model.schedules.test_documents import EXAMPLE
-from tests.model.schedules.test_schema import ACCEPTED, ONLY_BY_THE_PROGRAM
 from tests.support import crd_schedules
 from tests.support.schedules import document, excepting
 

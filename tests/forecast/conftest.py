@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.forecast import judge, planner, variants
 from adapter.forecast.grid import DAY
 from adapter.forecast.judge import STEP
-from adapter.model.forecasts.plan import HOUR, PlannedFloors
-from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.autoscaling.forecast import ForecastSettings
 from tests.support.forecasts import (
     BASE_DAYS,
     MINUTES,
@@ -56,15 +56,17 @@ def tell(judged: Judged) -> Callable[..., Story]:
         variant = judged.variants[name]
         begin = START + BASE_DAYS * DAY
         hours = range(begin // HOUR, begin // HOUR + len(after) // 60)
-        planned = PlannedFloors(STEP)
+        planned = PlannedMinimum(STEP)
         for plan in planner.plans(demand, name, variant.limits, settings, hours, variant.account):
             planned.take(plan)
         values = demand.values.tolist()
-        floors, withheld = [], []
+        minimums, withheld = [], []
         for place in range(BASE_DAYS * MINUTES, len(values)):
-            floors.append(planned.step(START // STEP + place, values[place - 1]))
+            minimums.append(planned.step(START // STEP + place, values[place - 1]))
             withheld.append(planned.withheld)
-        figures = [[play(actual, day, each) for day in range(len(after) // MINUTES)] for each in ([], floors)]
-        return Story(floors, withheld, *figures)
+        figures = [
+            [play(actual, day, each) for day in range(len(after) // MINUTES)] for each in ([], minimums)
+        ]
+        return Story(minimums, withheld, *figures)
 
     return told

@@ -5,14 +5,14 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.forecast import judge, worker
 from adapter.forecast.histories import Histories
 from adapter.forecast.judge import Check
 from adapter.forecast.worker import TooMuchWorkError
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.job import MOST_VALUES_OF_ONE, ForecastJob, HistoryQuery
-from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
-from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from tests.support.controller import fpa
 from tests.support.forecasts import SETTINGS, case_of, working_days
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.bounds.forecast.job import STEP, HistoryQuery
+from adapter.bounds.forecast.plan import HOUR
 from adapter.errors import PrometheusError
 from adapter.forecast.histories import Histories, NoRoomError
-from adapter.model.forecasts.job import STEP, HistoryQuery
-from adapter.model.forecasts.plan import HOUR
 
 START = 1_700_000_000 // HOUR * HOUR
 QUERIES = (HistoryQuery("a", "A"), HistoryQuery("b", "B"))

@@ -1,15 +1,15 @@
-"""A live scaler publishes the floors that a replay of the same demand computes."""
+"""A live scaler publishes the minimums that a replay of the same demand computes."""
 
 import zlib
 from typing import Any
 
 import pytest
 
+from adapter.bounds.forecast.job import STEP
+from adapter.bounds.forecast.plan import HOUR
 from adapter.forecast import planner
 from adapter.forecast.judge import Case
-from adapter.model.forecasts.job import STEP
-from adapter.model.forecasts.plan import HOUR
-from adapter.model.forecasts.settings import ADVISE, DAY, FLOOR, ForecastSettings
+from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import of_points
 from adapter.simulate.policies import read_policy
@@ -25,8 +25,8 @@ START = 19_700 * DAY + (zlib.crc32(b"default/web") % 24) * HOUR
 SPEC: dict[str, Any] = {"minReplicas": 2, "maxReplicas": 60, "forecast": {"mode": FLOOR, "history": "9d"}}
 
 
-def replayed(values: list[float]) -> list[planner.DayOfFloors]:
-    """Return the days of floors that a replay of the values computes."""
+def replayed(values: list[float]) -> list[planner.DayOfMinimums]:
+    """Return the days of minimums that a replay of the values computes."""
     points = [(float(place * STEP), value) for place, value in enumerate(values)]
     load = of_points(points, len(values) * STEP)
     autoscaler = fpa([queue_metric()], **SPEC)
@@ -36,20 +36,20 @@ def replayed(values: list[float]) -> list[planner.DayOfFloors]:
 
 
 async def live(values: list[float], minutes: int) -> tuple[ForecastBench, list[int]]:
-    """Run the scaler after nine days of history; return the floor that acts in each minute."""
+    """Run the scaler after nine days of history; return the minimum that acts in each minute."""
     bench = ForecastBench(START, values, START + HISTORY)
     bench.begin(fpa([queue_metric()], **SPEC), 10)
     await bench.book.look(bench.controller)
     return bench, [await bench.minute() for _ in range(minutes)]
 
 
-def compared(days: list[planner.DayOfFloors], found: list[int]) -> int:
-    """Compare floors with those of a replay; return how many there are.
+def compared(days: list[planner.DayOfMinimums], found: list[int]) -> int:
+    """Compare minimums with those of a replay; return how many there are.
 
-    The replay has none in the first hour. In the minutes of a lead after that its floors do not yet cover the
-    steps on the way: it knows no bound of before.
+    The replay has none in the first hour. In the minutes of a lead after that its minimums do not yet cover
+    the steps on the way: it knows no bound of before.
     """
-    expected = [floor for day in days for floor in day.floors]
+    expected = [minimum for day in days for minimum in day.minimums]
     first = (days[0].start - START - HISTORY) // STEP
     lead = 2
     count = min(len(expected), len(found) - first + 1)
@@ -71,7 +71,7 @@ async def test_a_live_scaler_publishes_the_floors_of_the_replay() -> None:
     assert told(bench) == ["ForecastActs"]
 
     # In mode Advise the same is computed and shown, and nothing is published.
-    before = bench.state.forecast
+    before = bench.state.bounds.forecast
     assert before > 0
     bench.controller.put(fpa([queue_metric()], **{**SPEC, "forecast": {"mode": ADVISE, "history": "9d"}}))
     jobs = len(bench.worker.jobs)

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.forecast import planner, variants
 from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.grid import DAY, DemandGrid
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.plan import HOUR, PlannedFloors
-from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.autoscaling.forecast import ForecastSettings
 
 STEP = 60
 START = 19_700 * DAY
@@ -48,11 +48,11 @@ def test_floors_from_plans_are_those_that_the_judge_has_replayed(name: str) -> N
     # The scaler begins an hour before its first plan, with the account of that time.
     before = demand.part(START, (hours.start - 1) * HOUR)
     account = variants.build(before, name, LIMITS, SETTINGS).account
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     values = demand.values.tolist()
     for plan in planner.plans(demand, name, LIMITS, SETTINGS, range(hours.start - 1, hours.stop), account):
         planned.take(plan)
     found = [planned.step(first + place, values[place - 1]) for place in range((day - 1) * 60, len(values))]
     warm = 60 + LIMITS.hold  # the bounds ahead of the first steps were asked for before it began
-    assert found[warm:] == variant.floors[(day - 1) * 60 + warm :]
+    assert found[warm:] == variant.minimums[(day - 1) * 60 + warm :]
     assert sum(map(bool, found)) > 500

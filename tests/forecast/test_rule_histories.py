@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from adapter.bounds.forecast.job import HistoryQuery
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.rule_histories import RuleHistories
-from adapter.model.forecasts.job import HistoryQuery
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import compile as compiler
 from adapter.rules import registry

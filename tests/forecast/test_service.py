@@ -15,16 +15,16 @@ import pytest
 
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
+from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.plan import HOUR
+from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories
 from adapter.forecast.service import MODULE, PROBLEM, ForecastService
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
-from adapter.model.forecasts.plan import HOUR
-from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
-from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.ready_times import PodStart
 from adapter.prometheus import connection, worker_process
 from adapter.prometheus.connection import PrometheusSettings

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from adapter.bounds.forecast.minimum import ABSENT, COVERAGE, UNKNOWN
 from adapter.forecast import judge, variants
 from adapter.forecast.candidates import CANDIDATES
-from adapter.model.forecasts.floors import ABSENT, COVERAGE, UNKNOWN
-from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.autoscaling.forecast import ForecastSettings
 from tests.support.forecasts import (
     BASE_DAYS,
     MINUTES,
@@ -75,15 +75,15 @@ def test_a_gap_of_a_day_while_a_forecast_acts(name: str, tell: Tell) -> None:
     known[:MINUTES] = np.nan
     story = tell(name, demand, known=known)
     assert set(story.withheld[1 : MINUTES + 1]) == {UNKNOWN}
-    assert not any(story.floors[1 : MINUTES + 1])
+    assert not any(story.minimums[1 : MINUTES + 1])
     if name == "day":
-        assert not any(story.floors[MINUTES + 1 : 2 * MINUTES - 2])  # the day before is the gap
-    assert any(story.floors[2 * MINUTES :])
+        assert not any(story.minimums[MINUTES + 1 : 2 * MINUTES - 2])  # the day before is the gap
+    assert any(story.minimums[2 * MINUTES :])
     assert max(story.extra) <= SETTINGS.max_extra
 
 
 def test_a_level_that_doubles(name: str, tell: Tell) -> None:
-    """Metrics raise above the floor. The coverage breaks, and the floor is withheld."""
+    """Metrics raise above the minimum. The coverage breaks, and the minimum is withheld."""
     story = tell(name, 2 * days(2))
     if name != "trend":  # which follows the new level at once
         assert COVERAGE in story.withheld[:MINUTES]
@@ -93,7 +93,7 @@ def test_a_level_that_doubles(name: str, tell: Tell) -> None:
 
 
 def test_a_level_that_halves(name: str, tell: Tell) -> None:
-    """The floor of the former level is too high: it is withheld before it costs more than its budget."""
+    """The minimum of the former level is too high: it is withheld before it costs more than its budget."""
     story = tell(name, days(2) / 2)
     if name != "trend":
         assert ABSENT in story.withheld[:MINUTES]
@@ -101,15 +101,15 @@ def test_a_level_that_halves(name: str, tell: Tell) -> None:
 
 
 @pytest.mark.parametrize("candidate", ["day", "weeks"])
-def test_a_holiday_that_is_named_has_no_floor(candidate: str, tell: Tell) -> None:
+def test_a_holiday_that_is_named_has_no_minimum(candidate: str, tell: Tell) -> None:
     quiet = np.append(np.full(MINUTES, 4.0), days(2, BASE_DAYS + 1))
     settings = SETTINGS._replace(holidays=frozenset({date(2026, 3, 15)}))
     story = tell(candidate, quiet, settings)
     # The step of the lead before the day asks for its first one.
-    assert not any(story.floors[: MINUTES - 2])
+    assert not any(story.minimums[: MINUTES - 2])
     if candidate == "day":
-        assert not any(story.floors[MINUTES : 2 * MINUTES - 2])  # its example is the holiday
-    assert any(story.floors[2 * MINUTES :])
+        assert not any(story.minimums[MINUTES : 2 * MINUTES - 2])  # its example is the holiday
+    assert any(story.minimums[2 * MINUTES :])
     assert max(story.extra) <= SETTINGS.max_extra
 
 
@@ -144,25 +144,25 @@ def test_floors_are_there_on_the_morning_after_the_clock_was_set(candidate: str,
         case = case_of(demand, settings)
         limits = judged.variants[candidate].limits._replace(zone=zone)
         found = variants.build(judge.build_demand(case), candidate, limits, settings)
-        floors = found.floors[BASE_DAYS * MINUTES :]
+        minimums = found.minimums[BASE_DAYS * MINUTES :]
         for day in (changed, changed + 1):
-            without, acted = (play(case, day, each) for each in ([], floors))
+            without, acted = (play(case, day, each) for each in ([], minimums))
             assert acted.extra_over(without) <= settings.max_extra
             assert acted.shortage < without.shortage
-        opening[zone] = floors[eight]
+        opening[zone] = minimums[eight]
     needed = demand[BASE_DAYS * MINUTES + eight]
     assert opening["Europe/Berlin"] >= needed > 15
     assert opening["UTC"] < needed / 2
 
 
 def test_a_metric_that_was_renamed(name: str, tell: Tell) -> None:
-    """From one minute on it has no value: the floor ends at once, whatever the plan says."""
+    """From one minute on it has no value: the minimum ends at once, whatever the plan says."""
     demand = days(1)
     known = demand.copy()
     known[9 * 60 :] = np.nan
     story = tell(name, demand, known=known)
     assert set(story.withheld[9 * 60 + 1 :]) == {UNKNOWN}
-    assert not any(story.floors[9 * 60 + 1 :])
+    assert not any(story.minimums[9 * 60 + 1 :])
     assert max(story.extra) <= SETTINGS.max_extra
 
 

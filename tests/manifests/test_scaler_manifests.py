@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
 from adapter.config import checks, rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import resources
 from adapter.model.autoscaling import documents, floor
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.autoscaling.shards import WHOLE, Shard
-from adapter.model.schedules.documents import PLURAL as SCHEDULES
 from adapter.rules import compile as compiler
 from adapter.server import tls
 from fastpath_tools.live import cluster_options as deployment

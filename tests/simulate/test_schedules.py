@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from adapter.bounds.schedule.windows import Schedule
 from adapter.model import timestamps
-from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
 from adapter.simulate.engine import CountChange
 from adapter.simulate.policies import read_policy

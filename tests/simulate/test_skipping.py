@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.bounds.schedule.windows import Schedule
 from adapter.model import timestamps
-from adapter.model.schedules.windows import Schedule
 from adapter.simulate import load
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy

@@ -2,9 +2,9 @@
 
 import math
 
-from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.model.forecasts.settings import ADVISE, DAY
-from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
+from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import ADVISE, DAY
 
 AT = 1_795_392_000
 """2026-11-23T00:00:00Z."""

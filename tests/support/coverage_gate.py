@@ -15,11 +15,12 @@ from collections.abc import Generator
 import coverage
 import pytest
 
-GATED = ("adapter/model", "adapter/rules", "adapter/config", "adapter/autoscaler/decide")
+GATED = ("adapter/model", "adapter/bounds", "adapter/rules", "adapter/config", "adapter/autoscaler/decide")
 """The decision code."""
 
 TRACED = (
     "tests/model",
+    "tests/bounds",
     "tests/rules",
     "tests/config",
     "tests/autoscaler/decide",

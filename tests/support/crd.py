@@ -8,9 +8,8 @@ compares the schema with the program.
 from collections.abc import Mapping
 
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.forecasts import settings as forecast_settings
-from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.spec import ForecastSpec
+from adapter.model.autoscaling import forecast as forecast_spec
+from adapter.model.autoscaling.forecast import ForecastSpec
 from tests.support import crd_parts as parts
 from tests.support import crd_schedules
 from tests.support.crd_parts import JSON
@@ -342,7 +341,7 @@ def _forecast() -> JSON:
             "mode is how the forecast is used: Advise only shows it; Floor also "
             "raises the lower limit for the "
             "number of replicas to it, while a replay of the last days shows that it helps.",
-            *forecast_settings.MODES,
+            *forecast_spec.MODES,
             default=defaults.mode,
         ),
         "history": parts.text(
@@ -358,7 +357,7 @@ def _forecast() -> JSON:
             "horizon is how far ahead the forecast raises the lower limit, as a "
             "duration. Auto is the learned time that pods take to be Ready.",
             forecast_spec.HORIZONS,
-            word=forecast_settings.AUTO,
+            word=forecast_spec.AUTO,
             default=defaults.horizon,
         ),
         "maxExtra": parts.text(

@@ -1,11 +1,11 @@
 """The CustomResourceDefinition of FastPathSchedule; `crd` writes its file.
 
 The schema refuses what a document can be refused for without the tz database and the meaning of cron fields.
-tests/model/schedules/test_schema.py compares it with the program. What only the program refuses stands in
+tests/bounds/schedule/test_schema.py compares it with the program. What only the program refuses stands in
 the status.
 """
 
-from adapter.model.schedules import documents
+from adapter.bounds.schedule import documents
 from adapter.model.timestamps import SECOND
 from tests.support import crd_parts as parts
 from tests.support.crd_parts import JSON

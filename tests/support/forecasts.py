@@ -9,19 +9,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from adapter.bounds.forecast.verdict import ReplayFigures, Verdict
 from adapter.forecast import judge
 from adapter.forecast.grid import DAY
 from adapter.forecast.judge import STEP, Case, SplitFigures
 from adapter.forecast.variants import Variant
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import ReplayFigures, Verdict
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.load import Load, of_points
 from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario
 
 ZONE = ZoneInfo("Europe/Berlin")
@@ -91,26 +91,26 @@ class Judged(NamedTuple):
 
 
 class Story(NamedTuple):
-    """The days after the first two weeks: the floors of each step, and the figures of each day."""
+    """The days after the first two weeks: the minimums of each step, and the figures of each day."""
 
-    floors: list[int]
+    minimums: list[int]
     withheld: list[str]
     without: Sequence[ReplayFigures]
     acted: Sequence[ReplayFigures]
 
     @property
     def extra(self) -> list[float]:
-        """What the floors cost on each day, as a share."""
+        """What the minimums cost on each day, as a share."""
         return [one.extra_over(two) for one, two in zip(self.acted, self.without, strict=True)]
 
 
-def play(case: Case, day: int, floors: Sequence[int]) -> ReplayFigures:
+def play(case: Case, day: int, minimums: Sequence[int]) -> ReplayFigures:
     """Return the figures of a day with the floors of all days, none if there are no floors."""
     begin = (BASE_DAYS + day) * DAY
     load = case.scenario.loads["rps"].part(begin, begin + DAY)
     start = case.start + begin
     split = SplitFigures(0)
-    forecast = ForecastFloors(start, STEP, floors[day * MINUTES :]) if floors else None
+    forecast = ForecastMinimums(start, STEP, minimums[day * MINUTES :]) if minimums else None
     scenario = judge.with_loads(case.scenario, {"rps": load}, start * SECOND)
-    simulation.simulate(dataclasses.replace(scenario, floors=forecast), case.policy, observer=split)
+    simulation.simulate(dataclasses.replace(scenario, forecast=forecast), case.policy, observer=split)
     return split.whole

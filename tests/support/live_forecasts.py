@@ -13,11 +13,11 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.errors import Fault, InputError
 from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.ready_times import PodStart
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.prometheus.range_server import RangeServer
@@ -159,9 +159,10 @@ class ForecastBench(Bench):
         self.server.tell("web")
         if len(self.pods.pods.get("app=web", ())) != count:
             self.pods.pods["app=web"] = pods(count)
+        await self.book.look(self.controller)
         while await self.book.work(self.controller):
             pass
-        return self.state.forecast
+        return self.state.bounds.forecast
 
 
 def queue_metric(target: str = "1") -> dict[str, Any]:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
+from adapter.bounds.forecast import job
 from adapter.config.options import SERVE, Options
 from adapter.forecast import service
 from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.model import ready_times as ready_times_of
-from adapter.model.forecasts import job
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules import lookback, matchers

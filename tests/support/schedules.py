@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from adapter.model.schedules import documents
-from adapter.model.schedules.documents import FastPathSchedule
+from adapter.bounds.schedule import documents
+from adapter.bounds.schedule.documents import FastPathSchedule
 
 
 def document(*windows: dict[str, Any], zone: Any = "Europe/Berlin", **spec: Any) -> dict[str, Any]:

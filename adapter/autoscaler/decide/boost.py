@@ -29,6 +29,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.bounds.value import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import (
     LONGEST,
@@ -38,7 +39,6 @@ from adapter.model.autoscaling.floor import (
     Demotion,
     Floor,
 )
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 NATIVE = frozenset({"kube-controller-manager", "k3s", "kubelite"})
@@ -317,20 +317,16 @@ class ScheduledFloor(NamedTuple):
         return cls(floor.scheduled, floor.scheduled_until, floor.forecast, floor.forecast_until)
 
 
-def scheduled_floor(
-    bounds: ScheduledBounds | None, most: int, before: Floor | None, now: int
-) -> ScheduledFloor:
+def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, now: int) -> ScheduledFloor:
     """Return the floors of bounds, each at most `most`, to be published at `now`.
 
     One that is published `before` stays as it is while half of its time is left. The floor of a window ends
     with the window. That of a forecast ends soon, because without a scaler nothing tells that it is wrong.
     """
-    if bounds is None:
-        return ScheduledFloor()
     known = ScheduledFloor() if before is None else ScheduledFloor.of(before)
     replicas, until, forecast, forecast_until = 0, FineInstant(0), min(bounds.forecast, most), FineInstant(0)
-    if bounds.floor and bounds.until is not None:
-        replicas, end = min(bounds.floor, most), bounds.until * SECOND
+    if bounds.min and bounds.until is not None:
+        replicas, end = min(bounds.min, most), bounds.until * SECOND
         until = _until(now, LONGEST_SCHEDULED, end, known.until if known.replicas == replicas else 0)
     if forecast:
         last = known.forecast_until if known.forecast == forecast else 0

@@ -45,6 +45,8 @@ from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
+from adapter.bounds.forecast.readiness import Readiness
+from adapter.bounds.value import Bounds
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -57,8 +59,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
-from adapter.model.forecasts.readiness import Readiness
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, Instant, read_instant
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
@@ -76,15 +76,15 @@ class Constraints(NamedTuple):
 
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
-    `schedule` has the bounds of the windows that are active now and the floor of a forecast, None without.
-    `readiness` is the condition of the forecast, None without one.
+    `bounds` are those of windows and forecast that hold now, None for none. `readiness` is the condition of
+    the forecast, None without one.
     """
 
     mode: str = AUTO
     rivals: tuple[str, ...] = ()
     fallback: Fallback | None = None
     boost: Boost | None = None
-    schedule: ScheduledBounds | None = None
+    bounds: Bounds | None = None
     readiness: Readiness | None = None
 
     @classmethod
@@ -94,10 +94,10 @@ class Constraints(NamedTuple):
         return cls(spec.mode, fallback=spec.fallback, readiness=readiness)
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(msgspec.Struct, frozen=True, rename={"lowest": "floor"}):
     """What is remembered of one autoscaler from one sync to the next, its status included.
 
-    `floor` is that of windows and forecast at the last sync, 0 without one.
+    `lowest` is the minimum of windows and forecast at the last sync, 0 without one.
     """
 
     status: HorizontalPodAutoscalerStatus = NO_STATUS
@@ -105,7 +105,7 @@ class Memory(msgspec.Struct, frozen=True):
     conflicts: ConflictState = ConflictState()
     absence: Absence = NOTHING_ABSENT
     boost: Boosting = boosting.NOTHING
-    floor: int = 0
+    lowest: int = 0
 
     def with_floor(self, floor: Floor | None) -> "Memory":
         return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
@@ -255,7 +255,7 @@ def commit(
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return the memory after a decision whose count, if it has one to write, was written; and the events."""
     state, boost = memory.conflicts, constraints.boost
-    floor = made.spec.floor if isinstance(made.spec, BoundedSpec) else 0
+    lowest = made.spec.bounds.lowest if isinstance(made.spec, BoundedSpec) else 0
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
         if made.history.pending is not None:
@@ -265,11 +265,11 @@ def commit(
     if boost is not None:
         state = msgspec.structs.replace(state, ours=None)
         memory, events = _commit_boosted(memory, made, state, observation, now, boost)
-        return msgspec.structs.replace(memory, floor=floor), events
+        return msgspec.structs.replace(memory, lowest=lowest), events
     if constraints.fallback is None and not memory.absence.active:
-        return Memory(made.status, made.history, state, floor=floor), made.events
+        return Memory(made.status, made.history, state, lowest=lowest), made.events
     absence, events = fallback.follow(constraints.fallback, memory.absence, made, now)
-    return Memory(made.status, made.history, state, absence, floor=floor), (*made.events, *events)
+    return Memory(made.status, made.history, state, absence, lowest=lowest), (*made.events, *events)
 
 
 def _commit_boosted(
@@ -297,7 +297,7 @@ def shifted(memory: Memory, by: int) -> Memory:
         conflicts.shifted(memory.conflicts, by),
         fallback.shifted(memory.absence, by),
         boosting.shifted(memory.boost, by),
-        memory.floor,
+        memory.lowest,
     )
 
 
@@ -317,31 +317,36 @@ def decide(
     `last` is the last decision that was committed. The result is the same without it; with it nothing is made
     again that has not changed.
     """
-    bounds = scheduled.for_count(constraints.schedule, observation.replicas)
+    bounds = scheduled.for_count(constraints.bounds, observation.replicas)
     within = scheduled.bounded(spec, bounds, constraints.readiness, None if last is None else last.spec)
-    if observation.replicas:  # at zero a former floor keeps nothing up, and must not wake the target
-        history = scheduled.held(memory.history, memory.floor, within.floor, spec.limits.highest, now)
-        if history is not memory.history:
-            memory = msgspec.structs.replace(memory, history=history)
-    if within.is_below_forecast(observation.replicas):
-        # Below minReplicas no metric is evaluated. A forecast must not delay a raise that is above its floor.
-        made = _decide_below_forecast(within, observation, memory, now, constraints)
-    else:
+    # At zero a former minimum keeps nothing up, and must not wake the target.
+    if observation.replicas and bounds.lowest < memory.lowest:
+        history = scheduled.held(memory.history, memory.lowest, spec.limits.highest, now)
+        memory = msgspec.structs.replace(memory, history=history)
+    made = _decide_above_forecast(within, observation, memory, now, constraints)
+    if made is None:
         made = _decide_within(within, observation, memory, now, constraints)
     if last is not None and last.spec is within and last.status is memory.status:
         return made  # the status has these conditions already
     return scheduled.told(made, within, now)
 
 
-def _decide_below_forecast(
+def _decide_above_forecast(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
-) -> Decision:
-    """Decide without the forecast if that leads to more replicas than its floor."""
+) -> Decision | None:
+    """Return the decision without the forecast where it asks for more than the forecast, else None.
+
+    Below minReplicas no metric is evaluated, and a forecast must not delay a raise to more than its minimum.
+    """
+    if observation.replicas >= spec.limits.lowest:
+        return None
     without = spec.without_forecast()
-    trial = msgspec.structs.replace(observation, write_error="")
-    if _decide_within(without, trial, memory, now, constraints).replicas <= spec.limits.lowest:
-        return _decide_within(spec, observation, memory, now, constraints)
+    if observation.replicas < without.limits.lowest:
+        return None
     made = _decide_within(without, observation, memory, now, constraints)
+    asked = made.desired if observation.write_error else made.replicas
+    if asked is None or asked <= spec.limits.lowest:
+        return None
     return msgspec.structs.replace(made, spec=spec)  # the next decision has the forecast again
 
 
@@ -352,8 +357,8 @@ def _decide_within(
     mode, rivals, rules, boost, _, _ = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
-    if observation.replicas == 0 and state.own_zero and spec.floor:
-        least = max(least, spec.limits.lowest)  # a floor wakes the target even if no metric has a value
+    if observation.replicas == 0 and state.own_zero and spec.bounds.lowest:
+        least = max(least, spec.limits.lowest)  # a minimum wakes the target even if no metric has a value
     if least or observation.status is not memory.status:
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
     if mode == PAUSED:
@@ -375,7 +380,7 @@ def _decide_within(
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
         why = (
-            boosting.refusal(made, seen, memory.boost, boost, spec.band, now, spec.floor)
+            boosting.refusal(made, seen, memory.boost, boost, spec.band, now, spec.bounds.lowest)
             if made.rescale
             else ""
         )

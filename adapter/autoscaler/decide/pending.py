@@ -38,10 +38,10 @@ from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT64_MAX
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
 from adapter.autoscaler.decide.trace import Step
+from adapter.bounds.timeline import MOST_LEAD
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.pods import PodFacts
 from adapter.model.quantity import from_milli
-from adapter.model.schedules.bounds import MOST_LEAD
 from adapter.model.timestamps import SECOND, FineInstant
 
 LEAK = 10

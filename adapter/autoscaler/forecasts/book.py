@@ -5,8 +5,8 @@ A job is done by a process of its own (`ForecastWorker`), one after the other, i
 at which that happens come from the name of the autoscaler, so that jobs are spread over the hour and verdicts
 over the day.
 
-Each minute the demand that decisions have seen steps through the plan, and what comes out is the minimum. That
-takes microseconds, and other tasks may run in between.
+Each minute the demand that decisions have seen steps through the plan, and what comes out is the
+minimum. That takes microseconds, and other tasks may run in between.
 
 All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
 decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
@@ -33,18 +33,19 @@ from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.scheduler import Due, Scheduler
 from adapter.autoscaler.state import AutoscalerState
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast import minimum, readiness
+from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
+from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts import floors, readiness, spec
-from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
-from adapter.model.forecasts.plan import HOUR, PlannedFloors
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness
-from adapter.model.forecasts.settings import FLOOR, ForecastSettings
-from adapter.model.forecasts.verdict import Verdict
+from adapter.model.autoscaling.forecast import FLOOR, ForecastSettings
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.defects import Defects
@@ -65,7 +66,7 @@ _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""
 
 _STEPS_KNOWN = 2
-"""For so many steps a floor holds without being computed again."""
+"""For so many steps a minimum holds without being computed again."""
 
 _SYNCS = 2
 """A decision that is older than so many periods says nothing about the demand."""
@@ -105,7 +106,7 @@ class _ForecastEntry:
     due: int
     """When the next job is, in seconds of the decision clock."""
     series: ForecastSeries
-    floors: PlannedFloors
+    planned: PlannedMinimum
     until: int = 0
     """The minimum holds until then, in nanoseconds, unless it is computed again."""
     verdict: Verdict | None = None
@@ -124,16 +125,16 @@ class _ForecastEntry:
         return self.state.key
 
     @property
-    def floor(self) -> int:
+    def minimum(self) -> int:
         """The minimum that acts."""
-        return self.floors.floor if self.settings.mode == FLOOR else 0
+        return self.planned.minimum if self.settings.mode == FLOOR else 0
 
     def readiness(self) -> Readiness:
         if self.failure is not None:
             return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
         if self.verdict is None and self.paused:
             return readiness.paused(self.paused)
-        return readiness.readiness_of(self.settings.mode, self.verdict, self.floors.withheld)
+        return readiness.readiness_of(self.settings.mode, self.verdict, self.planned.withheld)
 
     def is_judged_at(self, now: int) -> bool:
         """Tell whether the job at `now` makes a new verdict."""
@@ -166,7 +167,7 @@ class ForecastBook:
 
     def bound_of(self, key: Key) -> ForecastBound:
         entry = self._entries.get(key)
-        return UNKNOWN_FORECAST if entry is None else ForecastBound(entry.floor, entry.until, entry.shown)
+        return UNKNOWN_FORECAST if entry is None else ForecastBound(entry.minimum, entry.until, entry.shown)
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
@@ -176,8 +177,8 @@ class ForecastBook:
         said, card = entry.shown, _CARD.decode(entry.card)
         return {
             "card": None if card is None else msgspec.structs.replace(card, mode=entry.settings.mode),
-            "floor": entry.floor,
-            "withheld": entry.floors.withheld,
+            "floor": entry.minimum,
+            "withheld": entry.planned.withheld,
             "condition": {"status": str(said.holds), "reason": said.reason, "message": said.message},
         }
 
@@ -302,7 +303,7 @@ class ForecastBook:
         self._drop(key)
         due = max(now, now // HOUR * HOUR + SETTLED)
         spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
-        entry = _ForecastEntry(state, settings, basis, spread, due, series, PlannedFloors(STEP))
+        entry = _ForecastEntry(state, settings, basis, spread, due, series, PlannedMinimum(STEP))
         self._entries[key] = entry
         self._schedule(entry, due)
         self._pause(entry, now)
@@ -330,10 +331,10 @@ class ForecastBook:
             self._jobs.remove(key)
             self._queue.discard(key)
 
-    # -- floors ----------------------------------------------------------------------------------------------
+    # -- minimums --------------------------------------------------------------------------------------------
 
     async def _step(self, controller: Controller, index: int) -> None:
-        """Compute the floors of the step that begins."""
+        """Compute the minimums of the step that begins."""
         for count, entry in enumerate(list(self._entries.values()), 1):
             if self._entries.get(entry.key) is entry:
                 with self._defects.contain(_UNEXPECTED, entry.key):
@@ -342,10 +343,10 @@ class ForecastBook:
                 await asyncio.sleep(0)
 
     def _step_one(self, controller: Controller, entry: _ForecastEntry, index: int) -> None:
-        before = entry.floor
-        entry.floors.step(index, _last_demand(entry.state, index * STEP * SECOND))
+        before = entry.minimum
+        entry.planned.step(index, _last_demand(entry.state, index * STEP * SECOND))
         entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
-        if entry.floor != before:
+        if entry.minimum != before:
             controller.touch(entry.key)
         self._show(controller, entry)
 
@@ -375,7 +376,7 @@ class ForecastBook:
             entry.verdict,
             entry.limits,
             entry.is_judged_at(now),
-            entry.floors.plan is None,
+            entry.planned.plan is None,
         )
         return await self._worker.run(job)
 
@@ -387,7 +388,7 @@ class ForecastBook:
         entry.failure, entry.verdict, entry.limits = None, answer.verdict, answer.limits
         entry.card = answer.card.copy()  # else it would keep the whole line of the worker
         for plan in answer.plans:
-            entry.floors.take(plan)
+            entry.planned.take(plan)
         entry.due = (now // HOUR + 1) * HOUR + SETTLED + entry.spread % SPREAD
 
     # -- what is shown ---------------------------------------------------------------------------------------
@@ -396,10 +397,10 @@ class ForecastBook:
         before, said = entry.shown, entry.readiness()
         if said != before:  # decisions tell by the object whether the condition has changed
             entry.shown = said
-        entry.series.show(entry.floor, entry.verdict, entry.floors.day, ready=said.holds)
+        entry.series.show(entry.minimum, entry.verdict, entry.planned.day, ready=said.holds)
         if said == before:
             return
-        event = _event_of(before, said, entry.floors.withheld)
+        event = _event_of(before, said, entry.planned.withheld)
         if event is not None and event.reason != entry.told:
             entry.told = event.reason
             controller.tell(entry.state.object, event.kind, event.reason, said.message)
@@ -409,7 +410,7 @@ class ForecastBook:
 def _settings_of(autoscaler: FastPathAutoscaler) -> ForecastSettings | None:
     asked = autoscaler.spec.forecast
     try:
-        return None if asked is None else spec.settings_of(asked)
+        return None if asked is None else forecast_spec.settings_of(asked)
     except ValueError:  # a time zone that this machine does not know, which is a violation of the spec
         return None
 
@@ -434,7 +435,7 @@ def _event_of(before: Readiness, said: Readiness, withheld: str) -> _Event | Non
         return _Event("Normal", "ForecastActs")
     if said.reason == readiness.ADVISING:
         return _Event("Normal", "ForecastAdvises")
-    if said.reason == readiness.WITHHELD and withheld != floors.UNKNOWN:
+    if said.reason == readiness.WITHHELD and withheld != minimum.UNKNOWN:
         return _Event("Warning", "ForecastWithheld")
     if said.reason == readiness.REFUSED and before.reason in acted:
         return _Event("Warning", "ForecastRefused")

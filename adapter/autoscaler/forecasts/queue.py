@@ -12,9 +12,9 @@ such as one for a metric without a query, is repeated at once after a change.
 from typing import Final
 
 from adapter.autoscaler.interfaces import Key
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast.job import ForecastAnswer
 from adapter.model.fairness import Turns
-from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import ForecastAnswer
 
 PLANS_IN_A_ROW: Final = 3
 """After so many plans comes a verdict that waits."""

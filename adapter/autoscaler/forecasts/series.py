@@ -3,8 +3,8 @@
 from prometheus_client import Gauge
 
 from adapter.autoscaler.interfaces import Key
-from adapter.model.forecasts.floors import Day
-from adapter.model.forecasts.verdict import Verdict
+from adapter.bounds.forecast.minimum import Day
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.telemetry.metrics import Monitoring
 
 
@@ -16,10 +16,10 @@ class ForecastSeries:
         self._labels = (key.kind, key.namespace, key.name)
         self._shown: dict[Gauge, float] = {}
 
-    def show(self, floor: int, verdict: Verdict | None, day: Day | None, *, ready: bool) -> None:
+    def show(self, minimum: int, verdict: Verdict | None, day: Day | None, *, ready: bool) -> None:
         monitoring = self._monitoring
         is_judged = verdict is not None and not verdict.missing
-        self._set(monitoring.forecast_floor, floor)
+        self._set(monitoring.forecast_minimum, minimum)
         self._set(monitoring.forecast_ready, int(ready))
         self._set(monitoring.forecast_acting, int(bool(verdict and verdict.chosen)))
         self._set(monitoring.forecast_verdict_time, verdict.at if verdict and is_judged else None)

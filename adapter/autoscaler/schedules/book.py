@@ -16,15 +16,15 @@ import functools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import NO_BOUNDS, BoundsUntil, Key
+from adapter.autoscaler.interfaces import NO_WINDOWS, BoundsUntil, Key
 from adapter.autoscaler.loop import Controller
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.documents import FastPathSchedule, ScheduleTarget
+from adapter.bounds.timeline import BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import BoundsTimeline, SpansOfDay
-from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.defects import Defects
@@ -122,22 +122,20 @@ class ScheduleBook:
         return key in self._targets
 
     def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
-        """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no ceiling.
+        """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no maximum.
 
         NotSyncedError while they are being computed.
         """
         target = self._targets.get(key)
         if target is None:
-            return NO_BOUNDS
+            return NO_WINDOWS
         timeline, instant = target.bounds(), now // SECOND
         if not timeline.keeps(instant, lead):
             self._renew(timeline, instant)
             if not all(part.covers(instant) for part in timeline.parts):
                 raise NotSyncedError("the bounds of its schedules are being computed")
-        found, until = timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
-        if found is not None and key.is_native and found.ceiling is not None:
-            found = None if found.floor is None and not found.excess else found.without_ceiling()
-        return BoundsUntil(found, until)
+        bounds, until = timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
+        return BoundsUntil(bounds.without_max() if key.is_native else bounds, until)
 
     # -- spans -----------------------------------------------------------------------------------------------
 

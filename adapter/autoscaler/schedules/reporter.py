@@ -20,6 +20,7 @@ from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import key_of, start
 from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState
+from adapter.bounds.schedule.documents import ScheduleTarget
 from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
 from adapter.kubernetes.cache.schedules import SCHEDULES, ScheduleCache, WatchedSchedule
@@ -29,7 +30,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPat
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
-from adapter.model.schedules.documents import ScheduleTarget
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.problems import ProblemLog
@@ -199,8 +199,8 @@ class ScheduleReporter:
             return TargetState()
         if state.violations:
             return TargetState(status.INVALID_TARGET, str(state.violations[0]))
-        if state.schedule is not None and state.schedule.excess:
-            return TargetState(TOO_MANY_WINDOWS, state.schedule.excess)
+        if state.bounds.excess:
+            return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead)
 
     def _obstacle(self, key: Key) -> tuple[str, str]:

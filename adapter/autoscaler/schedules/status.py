@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.documents import BY_START, FastPathSchedule, ScheduleTarget
+from adapter.bounds.schedule.windows import Boundary, Level, Schedule
+from adapter.bounds.timeline import SpansOfDay
 from adapter.errors import Fault
 from adapter.model import timestamps
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import SpansOfDay
-from adapter.model.schedules.documents import BY_START, FastPathSchedule, ScheduleTarget
-from adapter.model.schedules.windows import Boundary, Level, Schedule
 from adapter.model.timestamps import SECOND
 
 APPLIED = "Applied"
@@ -142,9 +142,9 @@ def _search(schedule: Schedule, now: int) -> Generator[None, None, Boundary | No
 
 
 def _find_conflicts(schedule: Schedule, now: int) -> Generator[None, None, tuple[str, ...]]:
-    floors = [window.floor for window in schedule.windows if window.floor is not None]
-    ceilings = [window.ceiling for window in schedule.windows if window.ceiling is not None]
-    if max(floors, default=0) <= min(ceilings, default=math.inf):
+    minimums = [window.min for window in schedule.windows if window.min is not None]
+    maximums = [window.max for window in schedule.windows if window.max is not None]
+    if max(minimums, default=0) <= min(maximums, default=math.inf):
         return ()
     pairs = set()
     for level in windows.levels_in_steps(schedule, now, now + _DAY):
@@ -175,8 +175,8 @@ def describe(
         generation,
         ", ".join(active),
         active,
-        None if level is None else level.floor,
-        None if level is None else level.ceiling,
+        None if level is None else level.min,
+        None if level is None else level.max,
         None if following is None else NextBoundary(_instant(following.at), following.window, following.edge),
         outlook.conflicts,
         listed,
@@ -207,7 +207,7 @@ def _target_status(
     if state.reason:
         return TargetStatus(target.kind, target.name, False, state.reason, state.message)
     notes = []
-    if target.kind == HPA_KIND and level is not None and level.ceiling is not None:
+    if target.kind == HPA_KIND and level is not None and level.max is not None:
         notes.append("a ceiling is not for a HorizontalPodAutoscaler: it gets the floor alone")
     if by_start and state.lead is None:
         notes.append("no start-up time is known yet: floors begin at the start of their window")

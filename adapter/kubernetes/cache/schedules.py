@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from adapter import errors
+from adapter.bounds.schedule import documents, windows
+from adapter.bounds.schedule.documents import KIND, PLURAL, FastPathSchedule
 from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
 from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
 from adapter.model.resources import APIResource
-from adapter.model.schedules import documents, windows
-from adapter.model.schedules.documents import KIND, PLURAL, FastPathSchedule
 
 _VERSION = API_VERSION.removeprefix(f"{GROUP}/")
 _VERBS = frozenset({"get", "list", "watch"})

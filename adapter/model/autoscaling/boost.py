@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     BOOST,
@@ -39,7 +40,6 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
     reshape,
 )
-from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span

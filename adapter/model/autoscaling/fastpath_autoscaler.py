@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import hpa, pending_capacity, validation
+from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
@@ -29,8 +31,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from adapter.bounds.forecast.spec import ForecastSpec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
+from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     AUTO,
@@ -24,22 +27,19 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
 )
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness
-from adapter.model.forecasts.spec import ForecastSpec
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
 from tests.support.controller import LIVE, fpa
 from tests.support.scaling import NOW, autoscaler, conditions_of, external_metric, pods
 
 ON = Boost(BOOST, digest="one")
-QUIET = ScheduledBounds(None, 6, ("shop/office quiet",))
-SOON = ScheduledBounds(20, None, (), ("shop/office business",))
+QUIET = Bounds(None, 6, ("shop/office quiet",))
+SOON = Bounds(20, None, (), ("shop/office business",))
 
 
-def forecast(replicas: int, beside: ScheduledBounds | None = None) -> ScheduledBounds:
+def forecast(replicas: int, beside: Bounds | None = None) -> Bounds:
     if beside is None:
-        return ScheduledBounds(None, None, (), forecast=replicas)
+        return Bounds(None, None, (), forecast=replicas)
     return msgspec.structs.replace(beside, forecast=replicas)
 
 
@@ -77,7 +77,7 @@ def test_above_its_floor_the_metrics_decide() -> None:
     ],
     ids=["maxReplicas", "minReplicas", "the ceiling of a schedule"],
 )
-def test_a_floor_stays_within_the_other_bounds(bounds: ScheduledBounds, replicas: int, text: str) -> None:
+def test_a_floor_stays_within_the_other_bounds(bounds: Bounds, replicas: int, text: str) -> None:
     made = Loop(4, most=10, minReplicas=4).decide(3, bounds)
     assert made.replicas == replicas
     assert made.trace[0].text() == text
@@ -100,7 +100,7 @@ def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
 def test_a_write_that_failed_is_told_with_the_count_that_was_asked_for() -> None:
     loop = Loop(10)
     seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
-    limits = Constraints(schedule=forecast(12))
+    limits = Constraints(bounds=forecast(12))
     made = guarded.failed(loop.spec, seen, loop.memory, NOW, limits, "etcd is away")
     assert (made.replicas, made.rescale) == (10, False)
     assert "New size: 15" in made.events[0].message
@@ -115,7 +115,7 @@ def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_n
 
 @pytest.mark.parametrize("floor", [8, 12])
 def test_each_condition_tells_of_its_own_bounds(floor: int) -> None:
-    office = msgspec.structs.replace(OFFICE, floor=10)
+    office = msgspec.structs.replace(OFFICE, min=10)
     loop = Loop(10)
     made = loop.decide(3, forecast(floor, office))
     by = "12 by the forecast" if floor == 12 else "10 with or without the forecast"
@@ -170,14 +170,14 @@ def test_a_forecast_does_not_wake(wanted: int | None, *, own_zero: bool) -> None
     loop.memory = Memory(conflicts=ConflictState(known=0, own_zero=own_zero))
     for _ in range(3):
         made = loop.decide(wanted, forecast(12))
-        assert (made.replicas, loop.memory.floor, told(made)) == (0, 0, {})
+        assert (made.replicas, loop.memory.lowest, told(made)) == (0, 0, {})
         assert not [step for step in made.trace if step.name == "schedule"]
 
 
 def test_a_target_that_its_metrics_wake_has_the_floor_from_then_on() -> None:
     loop = Loop(0, minReplicas=0)
     assert loop.decide(2, forecast(12)).replicas == 2
-    assert loop.memory.floor == 0
+    assert loop.memory.lowest == 0
     assert loop.decide(2, forecast(12)).replicas == 12
 
 
@@ -199,18 +199,18 @@ def test_a_zero_ends_the_condition() -> None:
 def test_a_floor_that_falls_at_zero_does_not_wake() -> None:
     """A write of the scaler may land after it has decided on a later forecast."""
     loop = Loop(0, minReplicas=0)
-    loop.memory = msgspec.structs.replace(loop.memory, floor=12)
+    loop.memory = msgspec.structs.replace(loop.memory, lowest=12)
     assert loop.decide(0, forecast(12)).replicas == 0
     assert loop.decide(0).replicas == 0
 
 
 @given(
     floors=st.lists(st.integers(0, 50), min_size=1, max_size=8),
-    beside=st.sampled_from([None, QUIET, ScheduledBounds(0, None, ("shop/office none",))]),
+    beside=st.sampled_from([None, QUIET, Bounds(0, None, ("shop/office none",))]),
     wanted=st.integers(0, 3),
 )
 def test_at_zero_the_decision_is_that_without_a_forecast(
-    floors: list[int], beside: ScheduledBounds | None, wanted: int
+    floors: list[int], beside: Bounds | None, wanted: int
 ) -> None:
     """Also with a minimum of 0 that a schedule sets itself."""
     one, other = Loop(0, minReplicas=0), Loop(0, minReplicas=0)
@@ -231,7 +231,7 @@ def test_at_zero_the_decision_is_that_without_a_forecast(
 def test_a_forecast_lowers_nothing_and_exceeds_no_bound(
     floor: int, ceiling: int | None, current: int, wanted: int
 ) -> None:
-    beside = None if ceiling is None else ScheduledBounds(None, ceiling, ("a/b c",))
+    beside = None if ceiling is None else Bounds(None, ceiling, ("a/b c",))
     made = Loop(current, most=30).decide(wanted, forecast(floor, beside))
     plain = Loop(current, most=30).decide(wanted, beside)
     most = min(30, 30 if ceiling is None else max(1, ceiling))
@@ -240,17 +240,17 @@ def test_a_forecast_lowers_nothing_and_exceeds_no_bound(
 
 def test_bounds_without_a_forecast_are_not_copied() -> None:
     assert scheduled.for_count(OFFICE, 0) is OFFICE
-    assert scheduled.for_count(None, 0) is None
+    assert scheduled.for_count(None, 0) is NO_BOUNDS
     assert scheduled.for_count(forecast(3), 1) == forecast(3)
 
 
 # -- boosted HPAs --------------------------------------------------------------------------------------------
 
 
-def boosted(replicas: int, bounds: ScheduledBounds, boost: Boost = ON) -> Decision:
+def boosted(replicas: int, bounds: Bounds, boost: Boost = ON) -> Decision:
     spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
     seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
-    limits = Constraints(boost.mode, boost=boost, schedule=bounds)
+    limits = Constraints(boost.mode, boost=boost, bounds=bounds)
     return guarded.decide(spec, seen, Memory(), NOW, limits)
 
 
@@ -317,16 +317,16 @@ def test_what_is_published_and_adopted() -> None:
 
 @pytest.mark.parametrize("bounds", [forecast(12), forecast(12, OFFICE)])
 @pytest.mark.parametrize("replicas", [0, 3])
-def test_a_recorded_decision_is_made_again(bounds: ScheduledBounds, replicas: int) -> None:
+def test_a_recorded_decision_is_made_again(bounds: Bounds, replicas: int) -> None:
     spec: dict[str, Any] = {"minReplicas": 0, "maxReplicas": 40, "behavior": {}}
     subject = fpa([external_metric(averageValue="1")], **spec)
     seen = Observation(replicas, replicas, "app=web", pods(replicas), [ExternalReading([2000])], NO_STATUS)
-    memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas), floor=15)
-    inputs = DecisionInputs(subject, LIVE, NOW, seen, memory, Constraints(schedule=bounds))
+    memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas), lowest=15)
+    inputs = DecisionInputs(subject, LIVE, NOW, seen, memory, Constraints(bounds=bounds))
     made = record.record(inputs, record.decide_again(inputs))
-    assert made.replicas == ((12 if replicas else 2) if bounds.floor is None else 20)
+    assert made.replicas == ((12 if replicas else 2) if bounds.min is None else 20)
     read_back = record.convert(msgspec.json.decode(record.encode(made)))
-    assert read_back.inputs.constraints == Constraints(schedule=bounds)
+    assert read_back.inputs.constraints == Constraints(bounds=bounds)
     again = record.decide_again(read_back.inputs)
     assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
     assert again.trace == record.decide_again(inputs).trace
@@ -383,7 +383,7 @@ _SYNC = st.tuples(
     st.sampled_from([AUTO, AUTO, AUTO, ADVISE, PAUSED]),
     st.sampled_from([400, 1]),
 )
-_Sync = tuple[int | None, ScheduledBounds | None, Readiness | None, int | None, str, int]
+_Sync = tuple[int | None, Bounds | None, Readiness | None, int | None, str, int]
 
 
 @given(syncs=st.lists(_SYNC, min_size=3, max_size=8), is_boosted=st.booleans())

@@ -16,16 +16,16 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, autoscaler, external_metric, pods
 
-OFFICE = ScheduledBounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
-CAP = ScheduledBounds(None, 6, ("shop/office quiet",))
+OFFICE = Bounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
+CAP = Bounds(None, 6, ("shop/office quiet",))
 ON = Boost(BOOST, digest="one")
 NO_VALUE = Unavailable("NoMetrics", "no metrics")
 
@@ -47,14 +47,12 @@ class Loop:
         self.boost: Boost | None = None
         self.last: Decision | None = None
 
-    def decide(
-        self, wanted: int | None, bounds: ScheduledBounds | None = None, after: float = 1.0
-    ) -> Decision:
+    def decide(self, wanted: int | None, bounds: Bounds | None = None, after: float = 1.0) -> Decision:
         """Decide after some seconds with a metric that wants so many replicas, None for no value."""
         self.at += int(after * SECOND)
         reading: Reading = NO_VALUE if wanted is None else ExternalReading([wanted * 1000])
         seen = Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [reading])
-        limits = Constraints(self.mode, boost=self.boost, schedule=bounds, readiness=self.readiness)
+        limits = Constraints(self.mode, boost=self.boost, bounds=bounds, readiness=self.readiness)
         scale = ScaleObservation(self.replicas, self.manager)
         self.memory, _ = guarded.observe(self.spec, self.memory, scale, self.at, self.boost)
         made = guarded.decide(self.spec, seen, self.memory, self.at, limits, self.last)
@@ -93,7 +91,7 @@ def test_above_its_floor_the_metrics_decide() -> None:
 
 def test_a_floor_stops_at_the_own_maximum_and_wins_over_ceilings() -> None:
     assert Loop(3, most=10).decide(3, OFFICE).replicas == 10
-    both = ScheduledBounds(20, 20, ("shop/office business", "shop/office quiet"))
+    both = Bounds(20, 20, ("shop/office business", "shop/office quiet"))
     assert Loop(3).decide(30, both).replicas == 20
 
 
@@ -105,8 +103,8 @@ def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
     assert condition(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
 
 
-@pytest.mark.parametrize("after", [None, ScheduledBounds(10, None, ("shop/office evening",))])
-def test_where_a_floor_falls_the_stabilization_window_begins(after: ScheduledBounds | None) -> None:
+@pytest.mark.parametrize("after", [None, Bounds(10, None, ("shop/office evening",))])
+def test_where_a_floor_falls_the_stabilization_window_begins(after: Bounds | None) -> None:
     loop = Loop(20)
     for _ in range(100):
         loop.decide(3, OFFICE, after=6)
@@ -129,7 +127,7 @@ def test_a_floor_above_the_maximum_holds_no_more_than_the_maximum() -> None:
 
 
 def test_a_floor_ahead_is_named_as_such() -> None:
-    made = Loop(3).decide(3, ScheduledBounds(20, None, (), ("shop/office business",)))
+    made = Loop(3).decide(3, Bounds(20, None, (), ("shop/office business",)))
     assert made.replicas == 20
     assert condition(made) == (
         "True",
@@ -137,7 +135,7 @@ def test_a_floor_ahead_is_named_as_such() -> None:
         "minReplicas 20, maxReplicas 40: shop/office business (begins soon)",
     )
     names = tuple(f"shop/office {number}" for number in range(500))
-    many = condition(Loop(3).decide(3, ScheduledBounds(20, None, names)))
+    many = condition(Loop(3).decide(3, Bounds(20, None, names)))
     text = f"minReplicas 20, maxReplicas 40: {', '.join(names[:20])}, 480 more"
     assert many == ("True", "WindowActive", text)
 
@@ -174,7 +172,7 @@ def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
     lowest: int, highest: int, floor: int | None, ceiling: int | None, current: int, wanted: int
 ) -> None:
     bounded, plain = Loop(current, most=highest, minReplicas=lowest), Loop(current)
-    made = bounded.decide(wanted, ScheduledBounds(floor, ceiling, ("a/b c",)))
+    made = bounded.decide(wanted, Bounds(floor, ceiling, ("a/b c",)))
     least = min(max(lowest, floor or 0), highest)
     most = max(least, min(highest, highest if ceiling is None else ceiling))
     plain.spec = msgspec.structs.replace(plain.spec, limits=ReplicaLimits(least, most))
@@ -215,7 +213,7 @@ def test_a_condition_that_another_client_has_removed_is_set_again() -> None:
 def boosted(replicas: int, memory: Boosting = boosting.NOTHING, boost: Boost = ON) -> Decision:
     spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
     seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
-    limits = Constraints(boost.mode, boost=boost, schedule=OFFICE)
+    limits = Constraints(boost.mode, boost=boost, bounds=OFFICE)
     return guarded.decide(spec, seen, Memory(boost=memory), NOW, limits)
 
 
@@ -239,7 +237,7 @@ def test_the_floor_that_is_published_ends_with_its_window() -> None:
     assert made == ScheduledFloor(20, end)
     assert boosting.scheduled_floor(OFFICE, 15, None, NOW) == ScheduledFloor(15, end)
     assert boosting.scheduled_floor(CAP, 40, None, NOW) == ScheduledFloor()
-    assert boosting.scheduled_floor(None, 40, None, NOW) == ScheduledFloor()
+    assert boosting.scheduled_floor(NO_BOUNDS, 40, None, NOW) == ScheduledFloor()
 
 
 def test_a_long_window_is_published_again_before_readers_end_it() -> None:

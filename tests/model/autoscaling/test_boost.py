@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import pending_capacity
 from adapter.model.autoscaling.boost import (
     EXTERNAL,
@@ -18,7 +19,6 @@ from adapter.model.autoscaling.boost import (
 )
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
-from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.timestamps import SECOND, Span
 
 CPU = {

@@ -23,6 +23,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerStatus,
     PastChange,
 )
+from adapter.model.autoscaling.forecast import MOST_HOLIDAYS
 from adapter.model.autoscaling.hpa import (
     Condition,
     MetricStatus,
@@ -30,7 +31,6 @@ from adapter.model.autoscaling.hpa import (
     ResourceMetricStatus,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.forecasts.spec import MOST_HOLIDAYS
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from tests.support import crd, structural

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.model.schedules import windows
+from adapter.bounds.schedule import windows
 from fastpath_tools.check import schedule_conflicts as conflicts
 from fastpath_tools.check.schedule_conflicts import HORIZON, Place
 from tests.support.schedules import schedule

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from adapter.model.schedules import local_time
+from adapter.model import local_time
 from fastpath_tools.convert import cron
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.schedules import local_time
+from adapter.model import local_time
 from fastpath_tools.convert import cron, keda_cron
 from fastpath_tools.convert.differences import Compared, sentences, spans_of_windows, union
 from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START, KedaCronTrigger

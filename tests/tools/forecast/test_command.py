@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from adapter.bounds.forecast.card import ForecastCard
 from adapter.cli import main
-from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.settings import DAY
+from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
 from fastpath_tools.forecast import case

@@ -5,10 +5,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from adapter.model.forecasts.card import AHEAD, POINT, CardPoint
-from adapter.model.forecasts.floors import ABSENT, BUDGET, COVERAGE, UNKNOWN
-from adapter.model.forecasts.settings import ADVISE, DAY, FLOOR
-from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures
+from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint
+from adapter.bounds.forecast.minimum import ABSENT, BUDGET, COVERAGE, UNKNOWN
+from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures
+from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import chart, picture, wording
 from fastpath_tools.simulate import results
 from fastpath_tools.simulate.results import RolledVerdict

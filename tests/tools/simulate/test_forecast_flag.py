@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from adapter.cli import main
-from adapter.model.forecasts.settings import DAY
+from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.engine import EPOCH
 from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate.recording import Recording, Restraint
 from tests.support.cards import weekly_load
@@ -125,8 +125,8 @@ def test_the_picture_names_the_floors(simulated: Run) -> None:
 
 def test_a_count_that_a_forecast_holds_is_told_from_one_that_a_schedule_holds() -> None:
     recording = Recording(3600, 12)
-    floors = ForecastFloors(EPOCH // SECOND, 600, [0, 8, 8, 0, 0, 0])
-    scenario = Scenario(autoscaler(), {"load": steps(3600, (0, 20.0))}, (20,), phases=1, floors=floors)
+    forecast = ForecastMinimums(EPOCH // SECOND, 600, [0, 8, 8, 0, 0, 0])
+    scenario = Scenario(autoscaler(), {"load": steps(3600, (0, 20.0))}, (20,), phases=1, forecast=forecast)
     simulate(scenario, read_policy("fast"), observer=recording)
     restraints = [column.restraint for column in recording.columns]
     by_forecast = {place for place, each in enumerate(restraints) if each is Restraint.FORECAST}

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.forecasts import verdict as verdicts
-from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast import verdict as verdicts
+from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
+from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import ForecastSettings
 
 SETTINGS = ForecastSettings()
 WITHOUT = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(400.0, 4_000.0))

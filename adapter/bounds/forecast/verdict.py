@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.autoscaling.forecast import ForecastSettings
 
 NONE = "none"
 """The candidate without a forecast."""
@@ -22,7 +22,7 @@ MOST_GAPS = 0.1
 """The greatest share of the judged days without a value."""
 
 MOST_WITHHELD = 0.2
-"""The greatest share of the judged time in which the rules of `floors` may withhold a floor."""
+"""The greatest share of the judged time in which the rules of `minimums` may withhold a minimum."""
 
 
 class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,7 +44,7 @@ class CandidateFigures(msgspec.Struct, frozen=True, rename="camel"):
     """A candidate with the figures of all judged days and of the recent ones.
 
     `wanted` and `reached` are coverages, `reached` None if too few bounds were compared. `withheld` is the
-    share of the time in which a rule withheld the floor. `refused` says why it may not act, "" if it may.
+    share of the time in which a rule withheld the minimum. `refused` says why it may not act, "" if it may.
     """
 
     name: str

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.schedules import status
+from adapter.bounds.schedule import documents
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
-from adapter.model.schedules import documents
-from tests.model.schedules.test_documents import (
+from tests.bounds.schedule.test_documents import (
     CRON,
     DAILY,
     EXAMPLE,

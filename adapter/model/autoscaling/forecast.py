@@ -8,14 +8,24 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
+from datetime import date
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
+from adapter.model import local_time
 from adapter.model.autoscaling import validation
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.forecasts.settings import ADVISE, AUTO, DAY, MODES, ForecastSettings
 from adapter.model.go_text import quote
-from adapter.model.schedules import local_time
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
+
+ADVISE, FLOOR = "Advise", "Floor"
+MODES = (ADVISE, FLOOR)
+
+AUTO = "Auto"
+"""The horizon that follows the learned start-up time of the pods."""
+
+DAY = 24 * 3600
 
 ANNOTATION = "fastpath.io/forecast"
 
@@ -51,8 +61,26 @@ _SHARE = re.compile("([1-9][0-9]?|100)%")
 _SECONDS = {"d": DAY, "h": 3600}
 
 
+class ForecastSettings(NamedTuple):
+    """The settings of one autoscaler.
+
+    `history` is in seconds. `horizon` is how many seconds ahead the minimum looks, None for the time that
+    pods take to be Ready. `max_extra` and `min_gain` are shares of the pods and of the shortage without it.
+    What repeats each day repeats on the clock of the `zone`; `holidays` are local dates that are like no
+    other day.
+    """
+
+    mode: str = ADVISE
+    history: int = 14 * DAY
+    horizon: int | None = None
+    max_extra: float = 0.15
+    min_gain: float = 0.2
+    zone: ZoneInfo = ZoneInfo("UTC")
+    holidays: frozenset[date] = frozenset()
+
+
 class ForecastSpec(Struct, frozen=True):
-    """What is asked of a forecast, as it is written; `settings.ForecastSettings` says what it means."""
+    """What is asked of a forecast, as it is written; `ForecastSettings` says what it means."""
 
     mode: str = ADVISE
     history: str = "14d"

@@ -1,4 +1,4 @@
-"""The windows of a schedule as spans of instants, and the floor and the ceiling that follow from them.
+"""The windows of a schedule as spans of instants, and the bounds that follow from them.
 
 Everything here is pure: spans follow from the document and the tz database alone.
 """
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from adapter.model.schedules import local_time
+from adapter.model import local_time
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -170,15 +170,15 @@ class Window:
 
     name: str
     times: DayWindow | CronWindow | SingleWindow
-    floor: int | None
-    ceiling: int | None
+    min: int | None
+    max: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule. `name` is `namespace/name`; no window of days or cron begins on the days `excepted`.
 
-    With `by_start` its floors begin early, by the time that pods take to be Ready.
+    With `by_start` its minimums begin early, by the time that pods take to be Ready.
     """
 
     name: str
@@ -216,13 +216,13 @@ class Boundary(NamedTuple):
 class Level(NamedTuple):
     """The bounds from `begin` to `end`, None for no bound, and the windows that they come from.
 
-    Where the floor is above the ceiling, the floor is the ceiling as well; `conflict` names the two windows.
+    Where `min` is above `max`, it is the maximum as well; `conflict` names the two windows.
     """
 
     begin: int
     end: int
-    floor: int | None
-    ceiling: int | None
+    min: int | None
+    max: int | None
     windows: tuple[str, ...]
     conflict: tuple[str, str] | None = None
 
@@ -294,13 +294,13 @@ def levels_in_steps(schedule: Schedule, start: int, end: int) -> Iterator[Level 
 
 def level_of(begin: int, end: int, active: Sequence[Window]) -> Level:
     """Return the bounds of active windows, at least one, from `begin` to `end`."""
-    floored = [window for window in active if window.floor is not None]
-    ceiled = [window for window in active if window.ceiling is not None]
-    highest = max(floored, key=lambda window: window.floor or 0, default=None)
-    lowest = min(ceiled, key=lambda window: window.ceiling or 0, default=None)
-    floor = None if highest is None else highest.floor
-    ceiling = None if lowest is None else lowest.ceiling
+    raising = [window for window in active if window.min is not None]
+    limiting = [window for window in active if window.max is not None]
+    highest = max(raising, key=lambda window: window.min or 0, default=None)
+    lowest = min(limiting, key=lambda window: window.max or 0, default=None)
+    least = None if highest is None else highest.min
+    most = None if lowest is None else lowest.max
     conflict = None
-    if highest is not None and lowest is not None and (floor or 0) > (ceiling or 0):
-        conflict, ceiling = (highest.name, lowest.name), floor
-    return Level(begin, end, floor, ceiling, tuple(sorted(window.name for window in active)), conflict)
+    if highest is not None and lowest is not None and (least or 0) > (most or 0):
+        conflict, most = (highest.name, lowest.name), least
+    return Level(begin, end, least, most, tuple(sorted(window.name for window in active)), conflict)

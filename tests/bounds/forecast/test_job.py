@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adapter.model.forecasts.job import ForecastJob, HistoryQuery, from_plain, to_plain
-from adapter.model.forecasts.settings import ForecastSettings
+from adapter.bounds.forecast.job import ForecastJob, HistoryQuery, from_plain, to_plain
+from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.quantity import read as read_quantity
 from tests.support.controller import fpa
 

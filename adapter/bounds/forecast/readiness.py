@@ -1,13 +1,13 @@
 """The condition ForecastReady: whether there is a verdict on the forecasts of an autoscaler, and what of it.
 
-A message changes with the verdict, and not with each floor: it is part of a status.
+A message changes with the verdict, and not with each minimum: it is part of a status.
 """
 
 from typing import NamedTuple
 
-from adapter.model.forecasts import floors
-from adapter.model.forecasts.settings import FLOOR
-from adapter.model.forecasts.verdict import JUDGED_DAYS, CandidateFigures, Verdict
+from adapter.bounds.forecast import minimum
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, CandidateFigures, Verdict
+from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.timestamps import SECOND, write_instant
 
 ACTING, ADVISING, REFUSED, WITHHELD = "Acting", "Advising", "Refused", "Withheld"
@@ -17,10 +17,10 @@ PENDING, PAUSED, INCOMPLETE = "Pending", "Paused", "Incomplete"
 """The reasons before a verdict; those of jobs that fail are in `job`."""
 
 _WITHHELD = {
-    floors.BUDGET: "the floor would exceed maxExtra over the last day",
-    floors.COVERAGE: "the demand of the last day exceeded its bounds too often",
-    floors.ABSENT: "less demand comes than was expected",
-    floors.UNKNOWN: "the demand is not known",
+    minimum.BUDGET: "the floor would exceed maxExtra over the last day",
+    minimum.COVERAGE: "the demand of the last day exceeded its bounds too often",
+    minimum.ABSENT: "less demand comes than was expected",
+    minimum.UNKNOWN: "the demand is not known",
 }
 
 
@@ -43,7 +43,7 @@ def paused(until: int) -> Readiness:
 
 
 def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness:
-    """Return the condition of a verdict; `withheld` says what withholds the floor, "" for nothing."""
+    """Return the condition of a verdict; `withheld` says what withholds the minimum, "" for nothing."""
     if verdict is None:
         return UNJUDGED
     if verdict.missing:

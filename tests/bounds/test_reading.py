@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.model.schedules import documents, windows
-from adapter.model.schedules.bounds import MOST_LEAD, BoundsTimeline
+from adapter.bounds.schedule import documents, windows
+from adapter.bounds.timeline import MOST_LEAD, BoundsTimeline
+from adapter.bounds.value import NO_BOUNDS
 from tests.support import thorough
 from tests.support.schedule_reading import DAY, Clock, Reading, utc
 from tests.support.schedules import document, schedule
@@ -133,7 +134,7 @@ def test_bounds_over_time_are_those_of_the_windows(case: tuple[str, int, dict[st
         change = timeline.next_change(instant, lead)
         assert change > instant
         low, high = ((at - reading.start) // reading.step for at in (instant, change))
-        assert set(expected[low:high]) == {None if bounds is None else (bounds.floor, bounds.ceiling)}
+        assert set(expected[low:high]) == {None if bounds == NO_BOUNDS else (bounds.min, bounds.max)}
         instant = change
 
 

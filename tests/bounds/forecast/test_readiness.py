@@ -2,10 +2,10 @@
 
 import pytest
 
-from adapter.model.forecasts import floors, readiness
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness, readiness_of
-from adapter.model.forecasts.settings import ADVISE, FLOOR
-from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast import minimum, readiness
+from adapter.bounds.forecast.readiness import UNJUDGED, Readiness, readiness_of
+from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.model.autoscaling.forecast import ADVISE, FLOOR
 
 NOTHING = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(500.0, 5_000.0))
 DAY = CandidateFigures("day", ReplayFigures(200.0, 10_700.0), ReplayFigures(100.0, 5_300.0))
@@ -45,7 +45,7 @@ def test_a_pause_says_when_the_next_verdict_is_due() -> None:
     )
 
 
-@pytest.mark.parametrize("reason", [floors.BUDGET, floors.COVERAGE, floors.ABSENT, floors.UNKNOWN])
+@pytest.mark.parametrize("reason", [minimum.BUDGET, minimum.COVERAGE, minimum.ABSENT, minimum.UNKNOWN])
 def test_each_rule_that_withholds_has_a_sentence(reason: str) -> None:
     said = readiness_of(FLOOR, ACTING, reason)
     assert (said.holds, said.reason) == (True, readiness.WITHHELD)

@@ -5,12 +5,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.plan import Plan
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
-from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.plan import Plan
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.verdict import Verdict
 from adapter.model.quantity import Quantity
 
 STEP = 60
@@ -62,7 +62,7 @@ NO_CARD = msgspec.Raw(b"null")
 class ForecastAnswer(msgspec.Struct, frozen=True):
     """The answer to a job: a verdict, and the `ForecastCard` as JSON.
 
-    If a candidate may act, there are plans, and `limits` are those of its floors until the next verdict.
+    If a candidate may act, there are plans, and `limits` are those of its minimums until the next verdict.
     `reason` and `problem` say why there is no verdict, as a word and as a sentence; "" otherwise.
     `values` is how many values of histories the process has in memory.
     """

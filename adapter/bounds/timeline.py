@@ -1,7 +1,7 @@
-"""The bounds that the schedules of one autoscaler give it at an instant.
+"""The bounds that the schedules of one autoscaler give it over time.
 
-A floor may begin some seconds before its window, so that the pods are Ready when the window begins; that is
-the `lead`. Ceilings, and the ends of windows, never move.
+A minimum may begin some seconds before its window, so that the pods are Ready when the window begins; that is
+the `lead`. Maximums, and the ends of windows, never move.
 """
 
 import bisect
@@ -9,10 +9,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from adapter.model.schedules import windows
-from adapter.model.schedules.windows import Boundary, Schedule, Window
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import Boundary, Schedule, Window
+from adapter.bounds.value import NO_BOUNDS, Bounds
 
 MOST_LEAD = 600
 """The longest lead, in seconds."""
@@ -20,65 +19,14 @@ MOST_LEAD = 600
 _AHEAD = 24 * 3600
 """For how many seconds spans are computed at once."""
 
+_NEVER = 1 << 40
+
 _RENEWED = 3600
 """Spans are computed for another day when they are known for so many seconds only."""
 
-_NO_END = 1 << 40
-
-
-class ScheduledBounds(msgspec.Struct, frozen=True):
-    """A floor and a ceiling, None for no bound, and the windows that are active.
-
-    A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
-    here for the time that pods take to be Ready. `until` is when the window of the floor ends, in seconds
-    since 1970. `forecast` is the floor of a forecast, 0 for none; it is never above the ceiling. `excess`
-    says which schedules do not count because they are too many, "" if all do.
-    """
-
-    floor: int | None
-    ceiling: int | None
-    windows: tuple[str, ...]
-    early: tuple[str, ...] = ()
-    until: int | None = None
-    forecast: int = 0
-    excess: str = ""
-
-    @property
-    def lowest(self) -> int:
-        """The floor of windows and forecast, 0 for none."""
-        forecast = self.forecast if self.ceiling is None else min(self.forecast, self.ceiling)
-        return max(self.floor or 0, forecast)
-
-    def without_ceiling(self) -> "ScheduledBounds":
-        return msgspec.structs.replace(self, ceiling=None)
-
-    def holding(self, replicas: int) -> "ScheduledBounds":
-        """Return the bounds with a floor of at least so many replicas, for as long as these bounds hold."""
-        if replicas <= (self.floor or 0):
-            return self
-        return msgspec.structs.replace(self, floor=replicas, until=_NO_END)
-
-
-def with_forecast(bounds: ScheduledBounds | None, replicas: int) -> ScheduledBounds | None:
-    """Return the bounds with the floor of a forecast, 0 for none."""
-    if bounds is None:
-        return ScheduledBounds(None, None, (), forecast=replicas) if replicas else None
-    if not (replicas or bounds.windows or bounds.early or bounds.excess):
-        return None
-    return msgspec.structs.replace(bounds, forecast=replicas)
-
-
-def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[int, int]:
-    """Return minReplicas and maxReplicas within bounds; the floor wins, but never above maxReplicas."""
-    if bounds is None:
-        return lowest, highest
-    least = min(max(lowest, bounds.lowest), highest)
-    most = highest if bounds.ceiling is None else min(highest, bounds.ceiling)
-    return least, max(least, most)
-
 
 class _Spans(NamedTuple):
-    """The spans of a window, its name with that of its schedule, and whether its floor begins early."""
+    """The spans of a window, its name with that of its schedule, and whether its minimum begins early."""
 
     name: str
     window: Window
@@ -118,7 +66,7 @@ class SpansOfDay:
         made = []
         for window in schedule.windows:
             if found := windows.spans_of(window, schedule, instant, last + MOST_LEAD):
-                is_early = schedule.by_start and window.floor is not None
+                is_early = schedule.by_start and window.min is not None
                 begins, ends = (array("q", instants) for instants in zip(*found, strict=True))
                 made.append(_Spans(f"{schedule.name} {window.name}", window, is_early, begins, ends))
             yield
@@ -153,10 +101,10 @@ class _KeptSpans(NamedTuple):
     lead: int
     since: int
     until: int
-    bounds: ScheduledBounds | None
+    bounds: Bounds
 
 
-_NOTHING = _KeptSpans(0, 0, 0, None)
+_NOTHING = _KeptSpans(0, 0, 0, NO_BOUNDS)
 
 
 class BoundsTimeline:
@@ -177,8 +125,8 @@ class BoundsTimeline:
         """Tell whether the bounds at an instant are known."""
         return self._kept.lead == lead and self._kept.since <= instant < self._kept.until
 
-    def at(self, instant: int, lead: int = 0) -> ScheduledBounds | None:
-        """Return the bounds at an instant, None outside all windows.
+    def at(self, instant: int, lead: int = 0) -> Bounds:
+        """Return the bounds at an instant.
 
         `lead`, at most MOST_LEAD seconds, is for the schedules that are Ready by the start.
         """
@@ -192,8 +140,8 @@ class BoundsTimeline:
         return self._kept.until
 
     def _evaluate(self, instant: int, lead: int) -> _KeptSpans:
-        floor: int | None = None
-        ceiling: int | None = None
+        least: int | None = None
+        most: int | None = None
         until: int | None = None
         active, early = [], []
         change = instant + _AHEAD
@@ -205,8 +153,8 @@ class BoundsTimeline:
                 end = ends[place - 1]
                 change = min(change, end, following)
                 active.append(name)
-                if window.ceiling is not None:
-                    ceiling = window.ceiling if ceiling is None else min(ceiling, window.ceiling)
+                if window.max is not None:
+                    most = window.max if most is None else min(most, window.max)
             else:
                 change = min(change, following)
                 # A window that is `early` counts before it begins, so that its pods are Ready by then.
@@ -215,22 +163,19 @@ class BoundsTimeline:
                 end = ends[place]
                 early.append(name)
             # The highest minimum counts, until the last window that asks for it ends.
-            if window.floor is not None and (floor is None or window.floor >= floor):
-                until = end if until is None or window.floor != floor else max(until, end)
-                floor = window.floor
+            if window.min is not None and (least is None or window.min >= least):
+                until = end if until is None or window.min != least else max(until, end)
+                least = window.min
         # A span may end long after the others were computed: what begins in between is not among them.
         change = min([change, *(part.last for part in self.parts)])
         # Shared spans are computed for another day by their owner, who looks before they end.
         endings = (part.last - _RENEWED for part in self._shared)
         change = min([change, *(ending for ending in endings if ending > instant)])
-        found = None
-        if active or early or self._excess:
-            # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
-            if floor is not None and ceiling is not None:
-                ceiling = max(floor, ceiling)
-            names = tuple(sorted(active)), tuple(sorted(early))
-            found = ScheduledBounds(floor, ceiling, *names, until, excess=self._excess)
-        return _KeptSpans(lead, instant, change, found)
+        # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
+        if least is not None and most is not None:
+            most = max(least, most)
+        names = tuple(sorted(active)), tuple(sorted(early))
+        return _KeptSpans(lead, instant, change, Bounds(least, most, *names, until, excess=self._excess))
 
     def _around(self, instant: int) -> Iterator[_Spans]:
         for part in self.parts:
@@ -238,8 +183,8 @@ class BoundsTimeline:
 
 
 def _next_begin(begins: "array[int]", place: int, instant: int, lead: int) -> int:
-    """Return when the next of some spans begins, or its floor; at `place` is the first after `instant`."""
-    found = begins[place] if place < len(begins) else _NO_END
+    """Return when the next of some spans begins, or its minimum; at `place` is the first after `instant`."""
+    found = begins[place] if place < len(begins) else _NEVER
     if lead:
         place = bisect.bisect_right(begins, instant + lead)
         if place < len(begins):

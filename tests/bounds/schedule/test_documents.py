@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from adapter.bounds.schedule import documents
+from adapter.bounds.schedule.windows import CronWindow, DayWindow, SingleWindow, Window
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
-from adapter.model.schedules import documents
-from adapter.model.schedules.windows import CronWindow, DayWindow, SingleWindow, Window
 from tests.support.schedules import document, schedule
 
 EXAMPLE = """

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
+from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
+from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
-from adapter.model.forecasts import spec as forecast_spec
-from adapter.model.forecasts.settings import DAY, ForecastSettings
-from adapter.model.forecasts.spec import ANNOTATION, ForecastSpec
 from fastpath_tools.convert import conversion
 from tests.support.scaling import cpu_metric, external_metric, hpa
 

@@ -1,26 +1,26 @@
-"""From upper bounds of the demand to a floor: what is asked for ahead of it, and what withholds it.
+"""From upper bounds of the demand to a minimum: what is asked for ahead of it, and what withholds it.
 
 Time is cut into steps of equal length, counted since 1970. The demand of a step is in pods: how many at the
 target it needs, not rounded. When a step begins, the demand of the step before is known, and a plan has an
-upper bound of the demand `lead` steps later, the time that pods take to be Ready. The floor covers that
+upper bound of the demand `lead` steps later, the time that pods take to be Ready. The minimum covers that
 bound, and the bounds of the steps on the way there: a pod that was asked for must still be there when its
 step comes.
 
-A floor only ever costs money: it lowers nothing, and metrics raise above it as before. So rules limit what
+A minimum only ever costs money: it lowers nothing, and metrics raise above it as before. So rules limit what
 it may cost. They act when a step begins:
 
-- *Budget*: the pods that the floor added, over the pods that would have run without it. Both are counted by a
-  model (`CountModel`). A floor that would exceed SPENT of `max_extra` is withheld, until it is at CHEAP of
-  that. Two spans count: the last 24 hours, and the local day. What is left of the day counts with the least
-  that the day has needed so far, so a quiet day gets a small budget from its beginning.
+- *Budget*: the pods that the minimum added, over the pods that would have run without it. Both are counted by
+  a model (`CountModel`). A minimum that would exceed SPENT of `max_extra` is withheld, until it is at CHEAP
+  of that. Two spans count: the last 24 hours, and the local day. What is left of the day counts with the
+  least that the day has needed so far, so a quiet day gets a small budget from its beginning.
 - *Coverage*: the share of steps of the last day whose demand stayed within its bound. When it is BROKEN below
-  what the bounds were made for, the past no longer tells the future, and the floor is withheld until it is
+  what the bounds were made for, the past no longer tells the future, and the minimum is withheld until it is
   within RESTORED.
 - *Absence*: the demand that was expected does not come, as on a holiday that the settings do not name. A plan
   has lower bounds too, under which hardly any demand of the last days was. When the demand is under them in
-  MOST_LOW of the last RECENT steps, the floor is withheld until it is in FEW_LOW of them at most.
+  MOST_LOW of the last RECENT steps, the minimum is withheld until it is in FEW_LOW of them at most.
 
-While the demand is not known there is no floor: nothing would tell that it is wrong.
+While the demand is not known there is no minimum: nothing would tell that it is wrong.
 """
 
 import math
@@ -31,32 +31,32 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from adapter.model.schedules import local_time
+from adapter.model import local_time
 
 HOURS = 24
 """For so many hours budget and coverage look back, beside the one that is not over."""
 
 SPENT, CHEAP = 0.9, 0.7
-"""The share of the budget at which a floor is withheld, for the model may be wrong, and comes back."""
+"""The share of the budget at which a minimum is withheld, for the model may be wrong, and comes back."""
 
 BROKEN, RESTORED = 0.2, 0.1
-"""How far the coverage may be below the wanted one before a floor is withheld, and when it comes back."""
+"""How far the coverage may be below the wanted one before a minimum is withheld, and when it comes back."""
 
 RECENT, MOST_LOW, FEW_LOW = 20, 15, 2
-"""Of how many steps how many may be lower than expected; with FEW_LOW of them a floor comes back."""
+"""Of how many steps how many may be lower than expected; with FEW_LOW of them a minimum comes back."""
 
 LEAST_JUDGED = 60
 """With fewer bounds to compare in the last day the coverage is not known."""
 
 BUDGET, COVERAGE, ABSENT, UNKNOWN = "BudgetExceeded", "CoverageBroken", "DemandAbsent", "DemandUnknown"
-"""Why a floor is withheld."""
+"""Why a minimum is withheld."""
 
 
 class Limits(NamedTuple):
-    """What a floor is bound to. `least` and `most` are the bounds of the replicas; spans are in steps.
+    """What a minimum is bound to. `least` and `most` are the bounds of the replicas; spans are in steps.
 
     `hold` is the window in which a scale-down waits, at least 1. `max_extra` is a share. `low` and `high`
-    are the ratios within tolerance. `ratio` is how many pods ran in a replay without a floor, of those
+    are the ratios within tolerance. `ratio` is how many pods ran in a replay without a minimum, of those
     that `CountModel` expects. `zone` is the name of the time zone whose days count.
     """
 
@@ -73,9 +73,9 @@ class Limits(NamedTuple):
 
 
 class Hour(msgspec.Struct, array_like=True):
-    """What one hour came to: pod steps that a floor added and those without it, bounds kept and compared.
+    """What one hour came to: pod steps that a minimum added and those without it, bounds kept and compared.
 
-    `least` are the fewest pods without a floor, None before the first step.
+    `least` are the fewest pods without a minimum, None before the first step.
     """
 
     number: int
@@ -87,7 +87,7 @@ class Hour(msgspec.Struct, array_like=True):
 
 
 class Account(msgspec.Struct):
-    """The hours of the last day, oldest first, and why the floor is withheld, "" if it is not."""
+    """The hours of the last day, oldest first, and why the minimum is withheld, "" if it is not."""
 
     hours: list[Hour] = []
     withheld: str = ""
@@ -103,7 +103,7 @@ class Day(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What the floor cost, as a share of the pods without it."""
+        """What the minimum cost, as a share of the pods without it."""
         return self.extra / self.pods if self.pods else 0.0
 
     @property
@@ -113,7 +113,7 @@ class Day(NamedTuple):
 
 
 class CountModel:
-    """The replicas of an autoscaler with a floor and without it, step by step, as far as the demand tells.
+    """The replicas of an autoscaler with a minimum and without it, step by step, as far as the demand tells.
 
     Where a count is within tolerance of the demand, it stays as it is. It falls to the highest demand within
     the window in which a scale-down waits.
@@ -122,34 +122,34 @@ class CountModel:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.without = self.replicas = 0
-        """The counts without a floor, and with it."""
+        """The counts without a minimum, and with it."""
         self._demands: deque[float] = deque(maxlen=limits.hold)
-        self._floors: deque[int] = deque([0], maxlen=limits.hold)
+        self._minimums: deque[int] = deque([0], maxlen=limits.hold)
 
     def adopt(self, limits: Limits) -> None:
         self.limits = limits
         self._demands = deque(self._demands, limits.hold)
-        self._floors = deque(self._floors, limits.hold)
+        self._minimums = deque(self._minimums, limits.hold)
 
-    def begin(self, floor: int) -> None:
-        """Note the floor of a step."""
-        self._floors.append(floor)
+    def begin(self, minimum: int) -> None:
+        """Note the minimum of a step."""
+        self._minimums.append(minimum)
 
     def end(self, demand: float) -> tuple[float, float]:
-        """Take the demand of the step that has ended; return its pods without the floor, and those added."""
+        """Take the demand of the step that has ended; return its pods without a minimum, and those added."""
         limits = self.limits
         self._demands.append(demand)
-        peak, floor = max(self._demands), max(self._floors)
+        peak, minimum = max(self._demands), max(self._minimums)
         self.without = self._next(self.without, demand, peak)
-        self.replicas = max(self._next(self.replicas, demand, peak), floor)
+        self.replicas = max(self._next(self.replicas, demand, peak), minimum)
         expected = self.expected
-        if floor <= expected:  # metrics made the count, and the model is as wrong about it with a floor
+        if minimum <= expected:  # metrics made the count, and the model is as wrong about it with a minimum
             return expected, max(0.0, (self.replicas - self.without) * limits.ratio)
         return expected, max(0.0, self.replicas - expected)
 
     @property
     def expected(self) -> float:
-        """The replicas without a floor, as a replay has found them on average."""
+        """The replicas without a minimum, as a replay has found them on average."""
         return max(self.limits.least, self.without * self.limits.ratio)
 
     def _next(self, count: int, demand: float, peak: float) -> int:
@@ -161,13 +161,13 @@ class CountModel:
         return min(max(count, limits.least), limits.most)
 
 
-class FloorFollower:
+class MinimumFollower:
     """Follows the demand of one autoscaler step by step. `steps_an_hour` is how many steps an hour has."""
 
     def __init__(self, limits: Limits, steps_an_hour: int, account: Account | None = None) -> None:
         account = account or Account()
         self.withheld = account.withheld
-        """Why there is no floor although a plan has bounds; "" if nothing withholds it."""
+        """Why there is no minimum although a plan has bounds; "" if nothing withholds it."""
         self.limits = limits
         self._per_hour = steps_an_hour
         self._hours = deque(map(msgspec.structs.replace, account.hours), HOURS + 1)
@@ -204,7 +204,7 @@ class FloorFollower:
         self.limits = limits
 
     def step(self, index: int, demand: float, bound: float, low: float = math.nan) -> int:
-        """Return the floor of the step that begins, 0 for none.
+        """Return the minimum of the step that begins, 0 for none.
 
         `demand` is that of the step before, `bound` and `low` are the upper and the lower bound of the step
         `lead` later; NaN if it is not known. Steps that were left out had an unknown demand and no bound.
@@ -220,9 +220,9 @@ class FloorFollower:
         self._ahead.append(bound)
         self._lows.append(low)
         highest = max((each for each in self._ahead if not math.isnan(each)), default=0.0)
-        floor = self._allowed(min(_pods(highest), self.limits.most), known=not math.isnan(demand))
-        self._model.begin(floor)
-        return floor
+        minimum = self._allowed(min(_pods(highest), self.limits.most), known=not math.isnan(demand))
+        self._model.begin(minimum)
+        return minimum
 
     def _end(self, index: int, demand: float) -> None:
         """Count the step that has ended."""
@@ -263,7 +263,7 @@ class FloorFollower:
         self._left = 23 - hour_of_day
 
     def _allowed(self, wanted: int, *, known: bool) -> int:
-        """Return the floor that the rules allow."""
+        """Return the minimum that the rules allow."""
         before, self.withheld = self.withheld, ""
         if not known:
             self.withheld = UNKNOWN

@@ -1,12 +1,12 @@
-"""Plans: bounds of the steps of an hour, and floors from one hour to the next."""
+"""Plans: bounds of the steps of an hour, and minimums from one hour to the next."""
 
 import math
 
 import msgspec
 import pytest
 
-from adapter.model.forecasts.floors import COVERAGE, UNKNOWN, Account, Hour, Limits
-from adapter.model.forecasts.plan import Plan, PlannedFloors
+from adapter.bounds.forecast.minimum import COVERAGE, UNKNOWN, Account, Hour, Limits
+from adapter.bounds.forecast.plan import Plan, PlannedMinimum
 
 NAN = math.nan
 STEP = 60
@@ -45,14 +45,14 @@ def test_a_plan_is_the_same_after_its_way_from_another_process() -> None:
     assert msgspec.json.decode(msgspec.json.encode(made), type=Plan) == made
 
 
-def test_without_a_plan_there_is_no_floor() -> None:
-    planned = PlannedFloors(STEP)
+def test_without_a_plan_there_is_no_minimum() -> None:
+    planned = PlannedMinimum(STEP)
     assert planned.step(5, 3.0) == 0
-    assert (planned.plan, planned.withheld, planned.floor) == (None, "", 0)
+    assert (planned.plan, planned.withheld, planned.minimum) == (None, "", 0)
 
 
 def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> None:
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     planned.take(plan(0))
     planned.take(plan(1, said=16.0))
     assert [planned.step(index, 3.0) for index in range(57, 60)] == [9, 9, 9]
@@ -65,7 +65,7 @@ def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> 
 
 
 def test_an_unknown_demand_withholds_and_is_no_rise_afterwards() -> None:
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     planned.take(plan(candidate="trend", forecast=(), margin=0.0))
     assert [planned.step(index, float(index)) for index in range(5)] == [0, 0, 0, 6, 7]
     assert planned.step(5, NAN) == 0
@@ -76,7 +76,7 @@ def test_an_unknown_demand_withholds_and_is_no_rise_afterwards() -> None:
 
 
 def test_other_limits_are_taken_with_their_plan() -> None:
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     planned.take(plan(0))
     planned.take(plan(1, limits=LIMITS._replace(most=5, lead=4)))
     assert planned.step(59, 3.0) == 9
@@ -84,15 +84,15 @@ def test_other_limits_are_taken_with_their_plan() -> None:
 
 
 def test_the_first_plan_brings_the_account() -> None:
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     planned.take(plan(account=Account([Hour(-1, covered=0, judged=100)])))
     assert planned.step(0, 3.0) == 0
     assert planned.withheld == COVERAGE
 
 
 def test_the_day_is_that_of_the_account() -> None:
-    planned = PlannedFloors(STEP)
+    planned = PlannedMinimum(STEP)
     planned.take(plan(account=Account([Hour(-1, extra=3.0, pods=60.0)])))
     assert planned.day is not None
     assert planned.day.share == 0.05
-    assert PlannedFloors(STEP).day is None
+    assert PlannedMinimum(STEP).day is None

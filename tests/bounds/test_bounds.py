@@ -2,7 +2,8 @@
 
 import pytest
 
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, limits, with_forecast
+from adapter.bounds.timeline import BoundsTimeline
+from adapter.bounds.value import NO_BOUNDS, Bounds
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 
@@ -10,7 +11,7 @@ MINUTE, HOUR = 60, 3600
 
 
 @pytest.mark.parametrize(
-    ("floor", "ceiling", "expected"),
+    ("least", "most", "expected"),
     [
         (None, None, (2, 10)),
         (5, None, (5, 10)),
@@ -25,14 +26,14 @@ MINUTE, HOUR = 60, 3600
         (50, 3, (10, 10)),
     ],
 )
-def test_limits(floor: int | None, ceiling: int | None, expected: tuple[int, int]) -> None:
+def test_limits(least: int | None, most: int | None, expected: tuple[int, int]) -> None:
     """The autoscaler has minReplicas 2 and maxReplicas 10."""
-    assert limits(2, 10, ScheduledBounds(floor, ceiling, ("shop/office a",))) == expected
+    assert Bounds(least, most, ("shop/office a",)).limits(2, 10) == expected
 
 
 def test_limits_without_schedules() -> None:
-    assert limits(2, 10, None) == (2, 10)
-    assert limits(0, 10, ScheduledBounds(0, None, ())) == (0, 10)
+    assert NO_BOUNDS.limits(2, 10) == (2, 10)
+    assert Bounds(0).limits(0, 10) == (0, 10)
 
 
 def test_names_and_the_end_of_the_floor() -> None:
@@ -47,40 +48,44 @@ def test_names_and_the_end_of_the_floor() -> None:
     timeline = BoundsTimeline([found])
     day = utc("2026-11-24")
 
-    def at(hours: float, lead: int = 0) -> ScheduledBounds | None:
+    def at(hours: float, lead: int = 0) -> Bounds:
         return timeline.at(day + round(hours * HOUR), lead)
 
     def name(*windows: str) -> tuple[str, ...]:
         return tuple(f"shop/office {window}" for window in windows)
 
-    assert at(7.95) is None
-    assert at(7.95, 10 * MINUTE) == ScheduledBounds(2, None, (), name("low"), day + 18 * HOUR)
-    assert at(8) == ScheduledBounds(2, 9, name("low"), (), day + 18 * HOUR)
-    assert at(9) == ScheduledBounds(5, 9, name("high", "low"), (), day + 12 * HOUR)
-    assert at(11) == ScheduledBounds(5, 9, name("high", "longer", "low"), (), day + 13 * HOUR)
-    assert at(12.75) == ScheduledBounds(5, 5, name("cap", "longer", "low"), (), day + 13 * HOUR)
-    assert at(13) == ScheduledBounds(2, 3, name("cap", "low"), (), day + 18 * HOUR)
-    assert at(12.45, 10 * MINUTE) == at(12.45), "a ceiling never begins early"
+    assert at(7.95) == NO_BOUNDS
+    assert at(7.95, 10 * MINUTE) == Bounds(2, None, (), name("low"), day + 18 * HOUR)
+    assert at(8) == Bounds(2, 9, name("low"), (), day + 18 * HOUR)
+    assert at(9) == Bounds(5, 9, name("high", "low"), (), day + 12 * HOUR)
+    assert at(11) == Bounds(5, 9, name("high", "longer", "low"), (), day + 13 * HOUR)
+    assert at(12.75) == Bounds(5, 5, name("cap", "longer", "low"), (), day + 13 * HOUR)
+    assert at(13) == Bounds(2, 3, name("cap", "low"), (), day + 18 * HOUR)
+    assert at(12.45, 10 * MINUTE) == at(12.45), "a maximum never begins early"
 
 
 def test_at_start_nothing_begins_early() -> None:
     timeline = BoundsTimeline([schedule({"from": "08:00", "to": "09:00"}, zone="UTC").schedule])
     begin = utc("2026-11-24T08:00")
-    assert timeline.at(begin - 1, 600) is None
+    assert timeline.at(begin - 1, 600) == NO_BOUNDS
     assert timeline.next_change(begin - 1, 600) == begin
 
 
-def test_an_autoscaler_that_gets_no_ceilings() -> None:
-    bounds = ScheduledBounds(2, 9, ("shop/office low",))
-    assert bounds.without_ceiling() == ScheduledBounds(2, None, ("shop/office low",))
+def test_an_autoscaler_that_gets_no_maximums() -> None:
+    bounds = Bounds(2, 9, ("shop/office low",))
+    least = bounds.without_max()
+    assert least == Bounds(2, None, ("shop/office low",))
+    assert least.without_max() is least
+    assert Bounds(None, 9, ("shop/office cap",)).without_max() is NO_BOUNDS
+    assert Bounds(None, 9, excess="too many").without_max() == Bounds(excess="too many")
 
 
-@pytest.mark.parametrize(("floor", "replicas", "held"), [(None, 7, 7), (2, 7, 7), (7, 7, 7), (9, 7, 9)])
-def test_bounds_that_hold_a_count_have_it_as_floor(floor: int | None, replicas: int, held: int) -> None:
-    bounds = ScheduledBounds(floor, None, ("shop/office low",), until=DAY)
+@pytest.mark.parametrize(("least", "replicas", "held"), [(None, 7, 7), (2, 7, 7), (7, 7, 7), (9, 7, 9)])
+def test_bounds_that_hold_a_count_have_it_as_floor(least: int | None, replicas: int, held: int) -> None:
+    bounds = Bounds(least, None, ("shop/office low",), until=DAY)
     found = bounds.holding(replicas)
-    assert found.floor == held
-    if held == floor:
+    assert found.min == held
+    if held == least:
         assert found is bounds
     else:
         assert found.until is not None
@@ -103,21 +108,18 @@ def test_a_clock_that_was_set_back() -> None:
     """Spans are computed again for an instant before those that are known."""
     timeline = BoundsTimeline([schedule({"from": "08:00", "to": "09:00"}, zone="UTC").schedule])
     day = utc("2026-11-24")
-    assert timeline.at(day + 20 * HOUR) is None
-    assert timeline.at(day + 8 * HOUR) is not None
+    assert timeline.at(day + 20 * HOUR) == NO_BOUNDS
+    assert timeline.at(day + 8 * HOUR) != NO_BOUNDS
 
 
 def test_a_forecast_stands_beside_the_windows() -> None:
-    window = ScheduledBounds(5, 20, ("shop/office business",))
-    assert with_forecast(None, 0) is None
-    alone = with_forecast(None, 7)
-    assert alone == ScheduledBounds(None, None, (), forecast=7)
-    assert with_forecast(alone, 0) is None
-    both = with_forecast(window, 7)
-    assert both == ScheduledBounds(5, 20, ("shop/office business",), forecast=7)
-    assert with_forecast(both, 0) == window
-    assert both is not None
+    window = Bounds(5, 20, ("shop/office business",))
+    assert NO_BOUNDS.with_forecast(0) is NO_BOUNDS
+    alone = NO_BOUNDS.with_forecast(7)
+    assert alone == Bounds(forecast=7)
+    assert alone.with_forecast(0) == NO_BOUNDS
+    both = window.with_forecast(7)
+    assert both == Bounds(5, 20, ("shop/office business",), forecast=7)
+    assert both.with_forecast(0) == window
     assert (window.lowest, both.lowest) == (5, 7)
-    high = with_forecast(window, 30)
-    assert high is not None
-    assert high.lowest == 20  # never above the ceiling
+    assert window.with_forecast(30).lowest == 20  # never above the maximum

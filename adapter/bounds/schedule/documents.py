@@ -13,13 +13,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSimError
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import CronWindow, DayWindow, Schedule, SingleWindow, Window
 from adapter.errors import Fault, InputError
+from adapter.model import local_time
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import KIND as AUTOSCALER_KIND
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar
-from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.windows import CronWindow, DayWindow, Schedule, SingleWindow, Window
 from adapter.model.timestamps import SECOND, Span, write_span
 
 KIND = "FastPathSchedule"
@@ -229,14 +230,14 @@ def _shown(value: object) -> object:
 
 
 def _check_bounds(spec: WindowSpec, path: str, faults: list[Fault]) -> None:
-    floor, ceiling = spec.min_replicas, spec.max_replicas
-    if floor is None and ceiling is None:
+    least, most = spec.min_replicas, spec.max_replicas
+    if least is None and most is None:
         faults.append(Fault(path, spec.name, "expected minReplicas, maxReplicas, or both"))
-    for key, bound in (("minReplicas", floor), ("maxReplicas", ceiling)):
+    for key, bound in (("minReplicas", least), ("maxReplicas", most)):
         if bound is not None and bound < 0:
             faults.append(Fault(f"{path}.{key}", str(bound), "expected 0 or more"))
-    if floor is not None and ceiling is not None and floor > ceiling:
-        faults.append(Fault(f"{path}.minReplicas", str(floor), f"expected at most maxReplicas, {ceiling}"))
+    if least is not None and most is not None and least > most:
+        faults.append(Fault(f"{path}.minReplicas", str(least), f"expected at most maxReplicas, {most}"))
 
 
 def _times(

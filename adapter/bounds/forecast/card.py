@@ -2,7 +2,7 @@
 
 import msgspec
 
-from adapter.model.forecasts.verdict import Verdict
+from adapter.bounds.forecast.verdict import Verdict
 
 POINT = 600
 """The seconds of a point of the picture: its figures are the greatest of that time."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.forecasts.floors import (
+from adapter.bounds.forecast.minimum import (
     ABSENT,
     BUDGET,
     COVERAGE,
@@ -19,9 +19,9 @@ from adapter.model.forecasts.floors import (
     Account,
     CountModel,
     Day,
-    FloorFollower,
     Hour,
     Limits,
+    MinimumFollower,
 )
 
 NAN = math.nan
@@ -30,23 +30,23 @@ LIMITS = Limits(least=1, most=40, lead=0, hold=1, coverage=0.9, max_extra=1000.0
 """A budget that is never exceeded."""
 
 
-def follower(account: Account | None = None, **limits: Any) -> FloorFollower:
-    return FloorFollower(LIMITS._replace(**limits), HOUR, account)
+def follower(account: Account | None = None, **limits: Any) -> MinimumFollower:
+    return MinimumFollower(LIMITS._replace(**limits), HOUR, account)
 
 
-def follow(followed: FloorFollower, demands: list[float], bounds: list[float], first: int = 0) -> list[int]:
-    """Return the floors of steps with the demand of the step before each, and the bounds known to each."""
+def follow(followed: MinimumFollower, demands: list[float], bounds: list[float], first: int = 0) -> list[int]:
+    """Return the minimums of steps with the demand of the step before each, and the bounds known to each."""
     return [
         followed.step(index, demand, bound)
         for index, (demand, bound) in enumerate(zip(demands, bounds, strict=True), first)
     ]
 
 
-def covered(followed: FloorFollower) -> float | None:
+def covered(followed: MinimumFollower) -> float | None:
     return followed.day.coverage
 
 
-# -- what a floor covers -------------------------------------------------------------------------------------
+# -- what a minimum covers -----------------------------------------------------------------------------------
 
 
 def test_a_floor_covers_the_bounds_up_to_the_lead() -> None:
@@ -56,13 +56,13 @@ def test_a_floor_covers_the_bounds_up_to_the_lead() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "floor"), [(0.0, 0), (2.0, 2), (2.1, 3), (3 + 4e-16, 3), (12.0, 12), (50.0, 12)]
+    ("bound", "minimum"), [(0.0, 0), (2.0, 2), (2.1, 3), (3 + 4e-16, 3), (12.0, 12), (50.0, 12)]
 )
-def test_a_bound_is_rounded_up_to_pods_and_stops_at_the_maximum(bound: float, floor: int) -> None:
-    assert follower(most=12).step(7, 1.0, bound) == floor
+def test_a_bound_is_rounded_up_to_pods_and_stops_at_the_maximum(bound: float, minimum: int) -> None:
+    assert follower(most=12).step(7, 1.0, bound) == minimum
 
 
-def test_while_the_demand_is_unknown_there_is_no_floor() -> None:
+def test_while_the_demand_is_unknown_there_is_no_minimum() -> None:
     followed = follower(lead=1)
     assert follow(followed, [1.0, NAN], [5.0, 6.0]) == [5, 0]
     assert (followed.withheld, followed.day.pods) == (UNKNOWN, 1)
@@ -100,52 +100,52 @@ def test_a_step_that_is_left_out_is_one_without_values(
 
 
 def test_a_day_has_the_pods_without_a_floor_and_those_that_it_added() -> None:
-    """Without a floor the highest demand within the hold stays, and a floor stays for the hold too."""
+    """Without a minimum the highest demand within the hold stays, and a minimum stays for the hold too."""
     followed = follower(hold=3, least=2, most=10)
     demands = [4.0, 1.0, 1.0, 1.0, 1.0, 30.0]
     bounds = [6.0, NAN, NAN, NAN, NAN, NAN]
     assert follow(followed, demands, bounds) == [6, 0, 0, 0, 0, 0]
-    # the first demand is that of the step before the first; its floor is 0
+    # the first demand is that of the step before the first; its minimum is 0
     assert followed.day == Day(extra=0 + 2 + 2 + 4 + 0 + 0, pods=4 + 4 + 4 + 2 + 2 + 10, covered=1, judged=1)
     assert followed.day.share == pytest.approx(8 / 26)
     assert follower().day.share == 0
 
 
 def test_a_floor_beyond_the_budget_is_withheld_until_there_is_room() -> None:
-    """Each step with the floor adds 2 pods to 10. Of 10 % nine tenths may be spent; 7 % is cheap again."""
+    """Each step with the minimum adds 2 pods to 10. Of 10 % nine tenths may be spent; 7 % is cheap again."""
     followed = follower(least=10, max_extra=0.1, most=12)
     followed.step(23 * HOUR - 1, 10.0, NAN)
     before, seen = 12, set()
     for index in range(23 * HOUR, 24 * HOUR):
-        floor, day = followed.step(index, 10.0, 12.0), followed.day
-        assert followed.withheld == ("" if floor else BUDGET)
+        minimum, day = followed.step(index, 10.0, 12.0), followed.day
+        assert followed.withheld == ("" if minimum else BUDGET)
         share = (day.extra + 2) / day.pods
-        assert share < 0.09 + 1e-9 if floor else share > 0.07 - 1e-9
-        if floor != before:
-            assert share < 0.07 + 1e-9 if floor else share > 0.09 - 1e-9
-        before = floor
-        seen.add(floor)
+        assert share < 0.09 + 1e-9 if minimum else share > 0.07 - 1e-9
+        if minimum != before:
+            assert share < 0.07 + 1e-9 if minimum else share > 0.09 - 1e-9
+        before = minimum
+        seen.add(minimum)
     assert seen == {0, 12}
 
 
 def test_a_quiet_day_has_a_small_budget_from_its_beginning() -> None:
-    """What is left of the day counts with its least. A floor counts for as long as its pods stay."""
+    """What is left of the day counts with its least. A minimum counts for as long as its pods stay."""
     before = Account([Hour(number, pods=100 * HOUR, least=100) for number in range(24)])
-    for first, floor in ((24 * HOUR, 0), (24 * HOUR - 30, 30)):  # the day begins with hour 24
+    for first, minimum in ((24 * HOUR, 0), (24 * HOUR - 30, 30)):  # the day begins with hour 24
         followed = follower(before, max_extra=0.1, hold=20, most=200)
         assert followed.step(first, 1.0, NAN) == 0
-        assert followed.step(first + 1, 1.0, 30.0) == floor, followed.withheld
+        assert followed.step(first + 1, 1.0, 30.0) == minimum, followed.withheld
     # of 1 pod for 24 hours 9 % are 130 pod steps; 29 more pods for 20 steps are too much, 6 are not
     followed = follower(before, max_extra=0.1, hold=20, most=200)
     assert follow(followed, [1.0] * 3, [NAN, 7.0, 30.0], first=24 * HOUR) == [0, 7, 0]
 
 
-@pytest.mark.parametrize(("zone", "floor"), [("UTC", 0), ("America/New_York", 30)])
-def test_the_day_is_that_of_the_zone(zone: str, floor: int) -> None:
+@pytest.mark.parametrize(("zone", "minimum"), [("UTC", 0), ("America/New_York", 30)])
+def test_the_day_is_that_of_the_zone(zone: str, minimum: int) -> None:
     """At midnight in UTC a day in New York has most of its pods behind it."""
     before = Account([Hour(number, pods=100 * HOUR, least=100) for number in range(24)])
     followed = follower(before, max_extra=0.1, hold=20, most=200, zone=zone)
-    assert follow(followed, [1.0, 1.0], [NAN, 30.0], first=24 * HOUR) == [0, floor]
+    assert follow(followed, [1.0, 1.0], [NAN, 30.0], first=24 * HOUR) == [0, minimum]
 
 
 def test_a_floor_that_adds_nothing_costs_nothing() -> None:
@@ -170,18 +170,18 @@ def test_what_never_happens(
 ) -> None:
     """A floor above the maximum or of an unknown demand; a day that costs more than its budget.
 
-    A floor is in the account when its step has ended, and stays for the hold.
+    A minimum is in the account when its step has ended, and stays for the hold.
     """
     followed = follower(least=least, most=most, lead=lead, hold=hold, coverage=0.5, max_extra=max_extra)
     highest: list[float] = []
     for index, (demand, bound) in enumerate(steps):
-        floor = followed.step(index, demand, bound)
+        minimum = followed.step(index, demand, bound)
         highest.append(0.0 if math.isnan(bound) else bound)
         asked = min(math.ceil(max(highest[-1 - lead :]) - 1e-9), most)
-        assert floor in {0, asked}
+        assert minimum in {0, asked}
         if math.isnan(demand):
-            assert (floor, followed.withheld) == (0, UNKNOWN)
-        assert floor == asked or followed.withheld
+            assert (minimum, followed.withheld) == (0, UNKNOWN)
+        assert minimum == asked or followed.withheld
         day = followed.day
         assert day.extra <= max_extra * day.pods + hold * (most - least) + 1e-6
 
@@ -256,7 +256,7 @@ def test_a_floor_adds_pods_to_those_that_a_replay_has_found() -> None:
     model.begin(11)
     assert model.end(10.0) == (9.0, 2.0)
     model.begin(0)
-    assert model.end(10.0) == (9.0, 0.9)  # within tolerance the pod that a floor has added stays
+    assert model.end(10.0) == (9.0, 0.9)  # within tolerance the pod that a minimum has added stays
 
 
 # -- the account ---------------------------------------------------------------------------------------------

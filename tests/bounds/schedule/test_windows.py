@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.windows import ActiveSpan, DayWindow, Level
+from adapter.bounds.schedule import windows
+from adapter.bounds.schedule.windows import ActiveSpan, DayWindow, Level
+from adapter.model import local_time
 from tests.support import thorough
 from tests.support.schedules import schedule
 

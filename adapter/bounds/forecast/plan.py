@@ -1,7 +1,7 @@
-"""The plan of an hour: what a forecast says about its steps, from which a scaler makes its floors.
+"""The plan of an hour: what a forecast says about its steps, from which a scaler makes its minimums.
 
 A plan is made in the hour before, from the demand up to the beginning of that. So there is an hour to make it
-in, and a scaler that follows plans has the floors that a replay of the same demand computes. What a plan
+in, and a scaler that follows plans has the minimums that a replay of the same demand computes. What a plan
 cannot know is the demand of the last minutes: the scaler adds that, step by step.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adapter.model.forecasts.floors import Account, Day, FloorFollower, Limits
+from adapter.bounds.forecast.minimum import Account, Day, Limits, MinimumFollower
 
 HOUR = 3600
 
@@ -70,17 +70,17 @@ def moved(said: float, margin: float | None) -> float:
     return root * root
 
 
-class PlannedFloors:
-    """The floors of one autoscaler from the plans of its hours."""
+class PlannedMinimum:
+    """The minimums of one autoscaler from the plans of its hours."""
 
     def __init__(self, step: int) -> None:
         self._step = step
         self._plans: dict[int, Plan] = {}
         self._demands: deque[float] = deque(maxlen=1)
         self._index: int | None = None
-        self._follower: FloorFollower | None = None
-        self.floor = 0
-        """The floor of the last step, 0 for none."""
+        self._follower: MinimumFollower | None = None
+        self.minimum = 0
+        """The minimum of the last step, 0 for none."""
 
     @property
     def plan(self) -> Plan | None:
@@ -89,7 +89,7 @@ class PlannedFloors:
 
     @property
     def withheld(self) -> str:
-        """Why there is no floor although there is a plan, "" if nothing withholds it."""
+        """Why there is no minimum although there is a plan, "" if nothing withholds it."""
         return "" if self._follower is None or self.plan is None else self._follower.withheld
 
     @property
@@ -103,10 +103,10 @@ class PlannedFloors:
         kept = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
         self._demands = kept
         if self._follower is None:
-            self._follower = FloorFollower(plan.limits, HOUR // self._step, plan.account)
+            self._follower = MinimumFollower(plan.limits, HOUR // self._step, plan.account)
 
     def step(self, index: int, demand: float) -> int:
-        """Return the floor of the step that begins, 0 for none; `demand` is that of the step before."""
+        """Return the minimum of the step that begins, 0 for none; `demand` is that of the step before."""
         for _ in range(min(index - (index if self._index is None else self._index) - 1, 100)):
             self._demands.append(math.nan)
         self._index = index
@@ -120,5 +120,5 @@ class PlannedFloors:
         if plan is not None and plan.limits != follower.limits:
             follower.adopt(plan.limits)
         bound, low = (math.nan, math.nan) if plan is None else plan.bounds(index, tuple(self._demands))
-        self.floor = follower.step(index, demand, bound, low)
-        return self.floor
+        self.minimum = follower.step(index, demand, bound, low)
+        return self.minimum

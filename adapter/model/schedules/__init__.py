@@ -1,1 +1,0 @@
-"""Schedules: floors and ceilings of replicas in windows of local time."""
