@@ -17,7 +17,7 @@ import yaml
 
 from adapter import errors
 from adapter.config import scrape_keys
-from adapter.config.scrape_keys import Bounds, ScrapeConfig
+from adapter.config.scrape_keys import KeyRange, ScrapeConfig
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
 from adapter.model import timestamps
@@ -227,10 +227,10 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key of the format belongs, for keys under another parent."""
 
 
-BOUNDS: Mapping[str, Bounds] = {
-    "ttl": Bounds(0.01, 300),
-    "maxAge": Bounds(0.1, 3600),
-    "maxSampleAge": Bounds(0.1, 86_400),
+BOUNDS: Mapping[str, KeyRange] = {
+    "ttl": KeyRange(0.01, 300),
+    "maxAge": KeyRange(0.1, 3600),
+    "maxSampleAge": KeyRange(0.1, 86_400),
 }
 """Limits of our own durations. Kubernetes asks every 15 s, Prometheus looks back 5 min, jobs may be daily."""
 

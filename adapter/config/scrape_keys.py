@@ -82,22 +82,22 @@ class ScrapeConfig:
 _Default = TypeVar("_Default", float, None)
 
 
-class Bounds(NamedTuple):
+class KeyRange(NamedTuple):
     """Least and greatest value of a setting: seconds, bytes or lines."""
 
     least: float
     greatest: float
 
 
-BOUNDS: Mapping[str, Bounds] = {
-    "interval": Bounds(0.1, 60),
-    "window": Bounds(0.2, 600),
-    "timeout": Bounds(0.05, 60),
+BOUNDS: Mapping[str, KeyRange] = {
+    "interval": KeyRange(0.1, 60),
+    "window": KeyRange(0.2, 600),
+    "timeout": KeyRange(0.05, 60),
 }
-COUNTS: Mapping[str, Bounds] = {
-    "maxBytes": Bounds(1024, 16 * 1024 * 1024),
-    "maxLines": Bounds(10, 1_000_000),
-    "maxSeries": Bounds(1, 10_000),
+COUNTS: Mapping[str, KeyRange] = {
+    "maxBytes": KeyRange(1024, 16 * 1024 * 1024),
+    "maxLines": KeyRange(10, 1_000_000),
+    "maxSeries": KeyRange(1, 10_000),
 }
 """Bounds that leave room for other pods in the memory that all share; see docs/reference/limits.md."""
 
@@ -285,7 +285,7 @@ def _is_host(text: str) -> bool:
 
 
 def read_duration(
-    fields: Fields, key: str, decoder: Decoder, bounds: Mapping[str, Bounds], default: _Default
+    fields: Fields, key: str, decoder: Decoder, bounds: Mapping[str, KeyRange], default: _Default
 ) -> float | _Default:
     """Return a duration in seconds, `default` without the key and after a fault."""
     if key not in fields.scalars:

@@ -22,7 +22,7 @@ MOST_GAPS = 0.1
 """The greatest share of the judged days without a value."""
 
 MOST_WITHHELD = 0.2
-"""The greatest share of the judged time in which the rules of `minimums` may withhold a minimum."""
+"""The greatest share of the judged time in which the rules of `minimum` may withhold a minimum."""
 
 
 class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
