@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import debug
+from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.interfaces import Key
@@ -20,7 +21,7 @@ from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Ver
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
-from tests.autoscaler.test_schedules import ScheduleBench
+from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
 from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 from tests.support.waiting import until
@@ -169,6 +170,40 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
     await bench.run_for(10)
     assert bench.state.bounds.forecast == FLOOR
     assert bench.events()[-1] == "ForecastActs"
+
+
+@pytest.mark.looptime
+async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions are a minute apart, half a minute beside the steps, and the clock is set on the way."""
+    bench, looked, look = Bench(), list[float](), ForecastBook.look
+    clock = bench.clock = LoopClock()
+    bench.now = START + 30 * STEP + 30 + round(clock.seconds - clock.monotonic())
+    bench.start()
+
+    async def looks(book: ForecastBook, controller: Controller) -> int:
+        looked.append(round(clock.wall() - START, 2))
+        return await look(book, controller)
+
+    monkeypatch.setattr(ForecastBook, "look", looks)
+    bench.sources.readings[METRIC] = ExternalReading([10_000])
+    bench.put(fpa([queue_metric()], minReplicas=2, syncPeriod="60s", forecast=bench.forecast), 10)
+    running = bench.book.run(bench.controller), bench.controller.run()
+    tasks = [asyncio.create_task(each) for each in running]
+    await asyncio.sleep(29.9)
+    assert bench.server.writes == []
+    assert len(looked) < 5
+    looked.clear()
+    await asyncio.sleep(0.2)
+    assert bench.server.writes == [("web", FLOOR)]
+    await asyncio.sleep(10)
+    assert looked == [31 * 60]
+    clock.skew += 55
+    await asyncio.sleep(1.1)
+    assert len(looked) == 2
+    assert bench.book._index == (START + 32 * 60) // STEP
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_metric_without_a_query_is_named() -> None:
