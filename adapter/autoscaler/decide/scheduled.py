@@ -50,10 +50,7 @@ class BoundedSpec(PreparedSpec, frozen=True, kw_only=True):
 
 
 def bounded(
-    spec: PreparedSpec,
-    bounds: Bounds,
-    readiness: Readiness | None,
-    last: PreparedSpec | None = None,
+    spec: PreparedSpec, bounds: Bounds, readiness: Readiness | None, last: PreparedSpec | None = None
 ) -> BoundedSpec:
     """Return a spec within bounds: `last` if that was made from the same."""
     if (
