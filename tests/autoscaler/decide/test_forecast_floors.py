@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from adapter.bounds.forecast.spec import ForecastSpec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
 )
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
+from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
 from tests.support.controller import LIVE, fpa
