@@ -358,10 +358,10 @@ async def test_requests_take_short_paths(tmp_path: Path) -> None:
     warm, cold = (walks[name].counts() for name in ("warm", "cold"))
     assert ("server/http/handler.py", "Handler.handle") in walks["warm"].calls
     assert ("prometheus/client.py", "PrometheusClient.query") in walks["cold"].calls
-    assert warm["functions"] <= 24
-    assert warm["calls"] <= 28
-    assert cold["functions"] <= 200
-    assert cold["calls"] <= 275
+    assert warm["functions"] <= 21
+    assert warm["calls"] <= 22
+    assert cold["functions"] <= 177
+    assert cold["calls"] <= 217
     scrape = await paths.walk_scrapes(tmp_path, 2)
     assert ("kubernetes/write/scale.py", "ScaleWriter.put_scale") in scrape.calls
     assert scrape.counts()["functions"] <= 218
