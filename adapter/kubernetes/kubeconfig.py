@@ -47,7 +47,7 @@ async def load(
 
     async def renew() -> str:
         await loader.load_and_set(loaded)
-        return _header_of(loaded)
+        return _auth_header(loaded)
 
     config = ClientConfiguration(
         loaded.host or "",
@@ -58,10 +58,10 @@ async def load(
         loaded.tls_server_name or "",
         loaded.proxy or "",
     )
-    return config, _header_of(loaded), renew
+    return config, _auth_header(loaded), renew
 
 
-def _header_of(loaded: Configuration) -> str:
+def _auth_header(loaded: Configuration) -> str:
     # token files usually end with a newline, which a header must not contain
     return str(loaded.api_key.get("BearerToken") or "").strip()
 

@@ -360,7 +360,7 @@ def open_sender(
         read_bufsize=_READ_BYTES,
         headers={"Impersonate-User": impersonate} if impersonate else None,
     )
-    proxy = configuration.proxy or _proxy_of(configuration.host)
+    proxy = configuration.proxy or _find_proxy(configuration.host)
     return Sender(configuration, session, proxy, sleep=sleep, random=random)
 
 
@@ -377,7 +377,7 @@ def _build_tls_context(configuration: ClientConfiguration) -> ssl.SSLContext:
     return context
 
 
-def _proxy_of(base: str) -> str:
+def _find_proxy(base: str) -> str:
     """Return the proxy that the environment names for the API server."""
     try:
         host = URL(base).host
