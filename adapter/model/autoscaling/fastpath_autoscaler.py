@@ -2,7 +2,7 @@
 
 Its shape, defaults, validation, and the conversion from and to a HorizontalPodAutoscaler. Status and
 conditions are a HorizontalPodAutoscaler's, and decisions are made from `with_defaults`. A field of the spec
-is declared here once: what copies a spec takes its fields from the struct. The schema in manifests/crd says
+is declared here once: what copies a spec takes its fields from the struct. The schema in manifests/chart says
 the same.
 """
 
