@@ -343,10 +343,13 @@ def _decide_above_forecast(
     without = spec.without_forecast()
     if observation.replicas < without.limits.lowest:
         return None
-    made = _decide_within(without, observation, memory, now, constraints)
-    asked = made.desired if observation.write_error else made.replicas
-    if asked is None or asked <= spec.limits.lowest:
+    # Whether a write has failed must not change which of the two decisions was to be written.
+    trial = msgspec.structs.replace(observation, write_error="")
+    made = _decide_within(without, trial, memory, now, constraints)
+    if made.replicas <= spec.limits.lowest:
         return None
+    if observation.write_error:
+        made = _decide_within(without, observation, memory, now, constraints)
     return msgspec.structs.replace(made, spec=spec)  # the next decision has the forecast again
 
 

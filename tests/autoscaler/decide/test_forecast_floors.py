@@ -106,6 +106,17 @@ def test_a_write_that_failed_is_told_with_the_count_that_was_asked_for() -> None
     assert "New size: 15" in made.events[0].message
 
 
+def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
+    """A pause that began meanwhile withholds the raise of the metrics, so the forecast decides."""
+    loop = Loop(10)
+    paused = ConflictState(known=10, pause=SECOND, paused_until=NOW + SECOND, paused_by="kubectl")
+    memory = msgspec.structs.replace(loop.memory, conflicts=paused)
+    seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
+    limits = Constraints(bounds=forecast(12))
+    assert guarded.decide(loop.spec, seen, memory, NOW, limits).desired == 12
+    assert guarded.failed(loop.spec, seen, memory, NOW, limits, "etcd is away").desired == 12
+
+
 def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_number() -> None:
     loop = Loop(4, minReplicas=4)
     made = loop.decide(3, forecast(2))
