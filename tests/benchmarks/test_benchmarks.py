@@ -362,7 +362,8 @@ async def test_requests_take_short_paths(tmp_path: Path) -> None:
     assert warm["calls"] <= 22
     assert cold["functions"] <= 177
     assert cold["calls"] <= 217
-    scrape = await paths.walk_scrapes(tmp_path, 2)
+    scrape = await paths.walk_scrapes(tmp_path, 4)
     assert ("kubernetes/write/scale.py", "ScaleWriter.put_scale") in scrape.calls
-    assert scrape.counts()["functions"] <= 218
-    assert scrape.counts()["calls"] <= 306
+    # Some more than it takes: on a busy machine another task may run within each of the walks.
+    assert scrape.counts()["functions"] <= 230
+    assert scrape.counts()["calls"] <= 330

@@ -7,6 +7,7 @@ gets new connections for two seconds. Open connections are left alone; what ends
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import re
 import signal
@@ -207,10 +208,9 @@ class Callers:
         for connection in self._pool:
             connection.writer.transport.abort()
 
-    @property
-    def none_waits(self) -> bool:
-        """Whether all requests due by now are sent, while `RATE` a second are answered."""
-        return self.asked - self.answered - len(self.lost) <= CONNECTIONS
+    def has_sent(self, count: int) -> bool:
+        """Whether so many requests are sent: all but those that `CONNECTIONS` have yet to answer."""
+        return self.answered + len(self.lost) >= count - CONNECTIONS
 
     async def _wait_and_ask(self) -> None:
         async with self._free:
@@ -327,7 +327,8 @@ async def test_no_request_is_lost(instances: list[Instance]) -> None:
                 late, told = balancer.taken[instance.port] - taken, callers.told_to_leave - left
                 found.append((late, told, balancer.serves(instance.port)))
                 # the other one answers for both, while asking goes on
-                await waiting.until(lambda: callers.none_waits, 30)
+                due = callers.asked
+                await waiting.until(functools.partial(callers.has_sent, due), 30)
                 await instance.start()
                 await balancer.until_serves(instance.port)
             await asyncio.sleep(1)
