@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adapter import errors
 from adapter.boost.config_map import CODEC, StoredFloors
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock
@@ -150,11 +150,8 @@ class FloorView:
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 await self._client.list_objects(
-                    CODEC,
-                    CONFIG_MAPS,
+                    ListWatch(CODEC, CONFIG_MAPS, self.namespace, SELECTOR),
                     stored.extend,
-                    namespace=self.namespace,
-                    selector=SELECTOR,
                     resource_version="",  # consistent: not from a cache of the API server that may be behind
                 )
             maps = {shard.name: (shard.version, await self._decode(shard)) for shard in stored}

@@ -42,9 +42,8 @@ from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.fence import Fence, LeaseFence, Unfenced
 from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import KubernetesLeases
+from adapter.kubernetes.lease import Fence, KubernetesLeases, LeaseFence, Unfenced
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.status import StatusWriter
@@ -122,7 +121,7 @@ class Scaler:
         if self._files is None:
             self._schedules = ScheduleBook(watching, problems, namespaces)
             self.floors = FloorView(client, clock, self._namespace, problems)
-            self.rivals.hpas.follow(self._boosted_hpas.changed)
+            self.rivals.hpas.followers.append(self._boosted_hpas.changed)
             self._source: AutoscalerSource = AutoscalerObjectSource(
                 self._registry, problems, watching, namespaces
             )
@@ -138,7 +137,7 @@ class Scaler:
         namespace = options.leader_elect_resource_namespace or self._namespace
         name = self._shard.lease_name(options.leader_elect_resource_name)
         election = Election(
-            credentials.new_identity(credentials.find_pod_name()),
+            credentials.new_identity(),
             name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,

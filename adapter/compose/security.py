@@ -18,6 +18,7 @@ from adapter.config.options import Options
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSource
@@ -106,7 +107,10 @@ async def open_security(
             sources.append(FileTrustSource(path, flag, adopt, problems))
     if trust.needs_lookup:
         sources.append(
-            ConfigMapTrustSource(authentication, trust.adopt_config_map, problems, random=random.random)
+            ConfigMapTrustSource(
+                ReflectorContext(authentication, clock, monitoring, problems, random.random),
+                trust.adopt_config_map,
+            )
         )
     access = Admission(
         Authenticator(

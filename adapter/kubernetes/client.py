@@ -8,10 +8,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Generic, Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
+import msgspec
 
 from adapter import errors
 from adapter.kubernetes import credentials
@@ -50,6 +52,36 @@ class ResponseBody(NamedTuple):
 
     content_type: str
     content: bytes
+
+    def decode(self, form: type[_T], what: str) -> _T:
+        """Decode JSON. `what` names verb and resource in the error of a body that is not of this form."""
+        with translated(what):
+            return msgspec.json.decode(self.content, type=form)
+
+
+@dataclass(frozen=True, slots=True)
+class ListWatch(Generic[_T]):
+    """What to list and watch: a kind in one namespace or ("") all, as `codec` keeps its objects.
+
+    `selector` and `fields` (a field selector as text) restrict the objects. An `optional` kind need not
+    exist: to a reflector one that the API server does not serve has no objects.
+    """
+
+    codec: ObjectCodec[_T]
+    resource: APIResource
+    namespace: str = ""
+    selector: LabelSelector = EVERYTHING
+    fields: str = ""
+    optional: bool = False
+
+    @property
+    def path(self) -> str:
+        return path_of(self.resource, self.namespace)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        chosen = {"labelSelector": str(self.selector)} if self.selector.requirements else {}
+        return chosen | {"fieldSelector": self.fields} if self.fields else chosen
 
 
 class KubernetesClient:
@@ -133,30 +165,29 @@ class KubernetesClient:
 
     async def list_objects(
         self,
-        codec: ObjectCodec[_T],
-        resource: APIResource,
+        source: ListWatch[_T],
         deliver: Callable[[list[_T]], None],
         *,
-        namespace: str = "",
-        selector: LabelSelector = EVERYTHING,
-        fields: str = "",
         resource_version: str = "0",
         lose: Callable[[Unreadable], None] | None = None,
     ) -> str:
         """Pass the kept part of every object to `deliver`, in batches; return the version of the list.
 
-        `selector` and `fields` (a field selector as text) restrict the objects. `resource_version` "0" reads
-        the server's watch cache, "" reads etcd, and any other version reads a state that is not older than
-        it. If the server loses its place between two pages (410), all objects are delivered again, from one
-        page. `lose` is called with each object that cannot be decoded; without it the list fails.
+        `resource_version` "0" reads the server's watch cache, "" reads etcd, and any other version reads a
+        state that is not older than it. If the server loses its place between two pages (410), all objects
+        are delivered again, from one page. `lose` is called with each object that cannot be decoded; without
+        it the list fails.
         """
-        what = f"list {resource.group_resource}"
-        chosen = _chosen(selector, fields)
-        page: Parameters = chosen | _version_parameters(resource_version)
+        chosen = source.parameters
+        # As in client-go's reflector there is no limit with a version: the server would then require exactly
+        # that version, not one that is not older.
+        page = chosen | ({"limit": str(_PAGE)} if resource_version in {"", "0"} else {})
+        if resource_version:
+            page["resourceVersion"] = resource_version
         listed = ""
         while True:
             try:
-                meta = await self._list_page(codec, what, path_of(resource, namespace), page, deliver, lose)
+                meta = await self._list_page(source, page, deliver, lose)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
@@ -169,16 +200,15 @@ class KubernetesClient:
 
     async def _list_page(
         self,
-        codec: ObjectCodec[_T],
-        what: str,
-        path: str,
+        source: ListWatch[_T],
         parameters: Parameters,
         deliver: Callable[[list[_T]], None],
         lose: Callable[[Unreadable], None] | None,
     ) -> ListMeta:
+        what = f"list {source.resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = KubernetesRequest(what, path, timeout, parameters, codec.list_accept)
-        decoder = ListDecoder(codec, lose)
+        request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.list_accept)
+        decoder = ListDecoder(source.codec, lose)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
@@ -192,12 +222,8 @@ class KubernetesClient:
     @contextlib.asynccontextmanager
     async def watch_objects(
         self,
-        codec: ObjectCodec[_T],
-        resource: APIResource,
+        source: ListWatch[_T],
         *,
-        namespace: str = "",
-        selector: LabelSelector = EVERYTHING,
-        fields: str = "",
         resource_version: str,
         duration: float,
         silence: float,
@@ -208,22 +234,20 @@ class KubernetesClient:
         (status 410: list again) and, with reason ``Timeout``, for silence.
 
         The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the
-        connection is lost. With `selector` or `fields`, an object that ceases to match is reported as
-        deleted.
+        connection is lost. An object that ceases to match a selector is reported as deleted.
         """
-        what = f"watch {resource.group_resource}"
+        what = f"watch {source.resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
-        parameters = _chosen(selector, fields) | {
+        parameters = source.parameters | {
             "watch": "true",
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
-        path = path_of(resource, namespace)
-        request = KubernetesRequest(what, path, timeout, parameters, codec.watch_accept)
+        request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.watch_accept)
         async with (
             self._sender.send(request) as response,
-            contextlib.aclosing(_read_events(response, what, WatchDecoder(codec))) as events,
+            contextlib.aclosing(_read_events(response, what, WatchDecoder(source.codec))) as events,
         ):
             yield events
 
@@ -259,23 +283,6 @@ async def connect(
         open_sender(configuration, sleep=sleep, random=random, flag=flag, impersonate=impersonate),
         timeout=timeout,
     )
-
-
-def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
-    chosen = {"labelSelector": str(selector)} if selector.requirements else {}
-    return chosen | {"fieldSelector": fields} if fields else chosen
-
-
-def _version_parameters(resource_version: str) -> dict[str, str]:
-    """Return the parameters of the first page.
-
-    As in client-go's reflector there is no limit with a version: the server would then require exactly that
-    version, not one that is not older.
-    """
-    if resource_version in {"", "0"}:
-        limit = {"limit": str(_PAGE)}
-        return limit | {"resourceVersion": resource_version} if resource_version else limit
-    return {"resourceVersion": resource_version}
 
 
 def path_of(resource: APIResource, namespace: str) -> str:

@@ -172,14 +172,6 @@ class ObjectCodec(Generic[T]):
                 kept.append(item)
         return kept
 
-    def decode_document(
-        self, text: bytes | bytearray, lose: Callable[[Unreadable], None]
-    ) -> tuple[list[T], ListMeta]:
-        """Decode a list; errors as `decode_items`."""
-        document = _DOCUMENT.decode(text)
-        items = bytes(document.items)
-        return [] if items == b"null" else self.decode_items(items, lose), document.metadata
-
     def _read(self, raw: msgspec.Raw) -> T | Unreadable:
         try:
             return self.decode(raw)
@@ -354,7 +346,9 @@ class ListDecoder(Generic[T]):
 
     def _decode_rest(self) -> tuple[list[T], ListMeta]:
         left = b"" if self._pruner is None else self._pruner.finish()
-        return self._codec.decode_document(self._head + self._rest + left, self._lose)
+        document = _DOCUMENT.decode(self._head + self._rest + left)
+        items = bytes(document.items)
+        return [] if items == b"null" else self._codec.decode_items(items, self._lose), document.metadata
 
 
 class WatchDecoder(Generic[T]):

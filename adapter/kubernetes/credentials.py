@@ -163,11 +163,6 @@ def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
 # -- our own Pod ---------------------------------------------------------------------------------------------
 
 
-def find_pod_name(environment: Mapping[str, str] = os.environ) -> str:
-    """Return `POD_NAME`, else the host name, which is the Pod's name unless it uses the host network."""
-    return environment.get("POD_NAME") or socket.gethostname()
-
-
 def find_namespace(
     environment: Mapping[str, str] = os.environ, file: Path = SERVICE_ACCOUNT / "namespace"
 ) -> str:
@@ -180,6 +175,9 @@ def find_namespace(
         return ""
 
 
-def new_identity(pod_name: str) -> str:
-    """Return a unique identity of this process: the Pod's name and a UUID (containers restart)."""
-    return f"{pod_name}_{uuid.uuid4()}"
+def new_identity(environment: Mapping[str, str] = os.environ) -> str:
+    """Return a unique identity of this process: the Pod's name and a UUID (containers restart).
+
+    The host name is the Pod's name unless the Pod uses the host network; `POD_NAME` comes before it.
+    """
+    return f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"

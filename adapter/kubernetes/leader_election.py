@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.fence import ClockReading, LeaseFence, read_clocks
-from adapter.kubernetes.lease import Lease, LeaseRecord, LeaseStore, micro_time
+from adapter.kubernetes.lease import (
+    ClockReading,
+    KubernetesLeases,
+    Lease,
+    LeaseFence,
+    LeaseRecord,
+    micro_time,
+    read_clocks,
+)
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -155,7 +162,7 @@ class Elector:
 
     def __init__(
         self,
-        store: LeaseStore,
+        store: KubernetesLeases,
         election: Election,
         clock: Clock,
         random: Callable[[], float],
@@ -172,7 +179,8 @@ class Elector:
         self._fence: LeaseFence | None = None
         self._changed = asyncio.Event()
         self._unsure = False  # whether a write is in flight, or got no response
-        monitoring.leader.labels(election.lease_name).set(0)
+        self._is_leader = monitoring.leader.labels(election.lease_name)
+        self._is_leader.set(0)
 
     @property
     def leading(self) -> bool:
@@ -198,30 +206,33 @@ class Elector:
     # -- following -------------------------------------------------------------------------------------------
 
     async def _acquire(self) -> LeaseFence:
-        """Wait for the lease; return the fence of the new term."""
+        """Wait until the lease expires or changes, or for a retry period, and try; return the new fence."""
+        election = self._election
         watch: asyncio.Task[None] | None = None
         try:
             while True:
                 self._changed.clear()
-                sent = await self._attempt(self._election.attempt, leading=False)
+                sent = await self._attempt(election.attempt, leading=False)
                 if sent is not None:
-                    return self._begin(sent)
+                    break
                 watch = watch or asyncio.create_task(self._watch(), name="lease watch")
-                await self._wait_to_try()
+                seconds = self._jittered_period()
+                verdict = judge(self._seen, election.identity, self._clock.monotonic())
+                if verdict.move is Move.WAIT:
+                    seconds = min(seconds, verdict.wait)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
+            self._fence = LeaseFence(
+                self._clock, sent, hold=election.renew_deadline, tolerance=election.tolerance
+            )
+            self._is_leader.set(1)
+            _log.info("leading", extra=facts(lease=election.lease_name, holder=election.identity))
+            return self._fence
         finally:
             if watch is not None:
                 watch.cancel()
                 await asyncio.wait([watch])
-
-    async def _wait_to_try(self) -> None:
-        """Wait until the lease expires, changes, or the retry period is over."""
-        seconds = self._jittered_period()
-        verdict = judge(self._seen, self._election.identity, self._clock.monotonic())
-        if verdict.move is Move.WAIT:
-            seconds = min(seconds, verdict.wait)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
 
     async def _watch(self) -> None:
         """Watch the Lease for changes. If watching is forbidden or fails, the retry period remains."""
@@ -234,18 +245,11 @@ class Elector:
     def _jittered_period(self) -> float:
         return self._election.retry_period * (1 + JITTER * self._random())
 
-    def _begin(self, sent: ClockReading) -> LeaseFence:
-        election = self._election
-        fence = LeaseFence(self._clock, sent, hold=election.renew_deadline, tolerance=election.tolerance)
-        self._fence = fence
-        self._monitoring.leader.labels(election.lease_name).set(1)
-        _log.info("leading", extra=facts(lease=election.lease_name, holder=election.identity))
-        return fence
-
     # -- leading ---------------------------------------------------------------------------------------------
 
     async def _lead(self, fence: LeaseFence, lead: Lead) -> bool:
         """Lead until the lease is lost (False) or `lead` ends by itself (True)."""
+        election = self._election
         work = asyncio.ensure_future(lead(fence))
         lost = False
         started = fence.sent.monotonic
@@ -255,8 +259,12 @@ class Elector:
                 if work.done():
                     break
                 started = self._clock.monotonic()
-                renewed = await self._renew(fence)
-                lost = not renewed and (fence.due <= 0 or self.holder != self._election.identity)
+                seconds = min(election.attempt, fence.due)
+                sent = await self._attempt(seconds, leading=True) if seconds > 0 else None
+                if sent is not None:
+                    fence.renewed(sent)
+                else:
+                    lost = fence.due <= 0 or self.holder != election.identity
         finally:
             await self._end(fence, work, lost=lost)
         if lost:
@@ -273,14 +281,6 @@ class Elector:
             return 0.0
         return max(0.0, min(started + self._election.retry_period - self._clock.monotonic(), fence.due))
 
-    async def _renew(self, fence: LeaseFence) -> bool:
-        """Try once to renew; return whether that was confirmed."""
-        seconds = min(self._election.attempt, fence.due)
-        sent = await self._attempt(seconds, leading=True) if seconds > 0 else None
-        if sent is not None:
-            fence.renewed(sent)
-        return sent is not None
-
     async def _end(self, fence: LeaseFence, work: asyncio.Future[None], *, lost: bool) -> None:
         """End a term: first the work, which may still write unless the lease is lost, then the lease.
 
@@ -293,7 +293,7 @@ class Elector:
         ended, _ = await asyncio.wait([work], timeout=max(0.0, fence.due) or None)
         fence.close()
         self._fence = None
-        self._monitoring.leader.labels(election.lease_name).set(0)
+        self._is_leader.set(0)
         details = facts(lease=election.lease_name, holder=election.identity, lost=lost)
         _log.log(logging.WARNING if lost else logging.INFO, "no longer leading", extra=details)
         if not ended:
@@ -308,7 +308,7 @@ class Elector:
         if self._fence is not None:
             self._fence.close()
             self._fence = None
-            self._monitoring.leader.labels(self._election.lease_name).set(0)
+            self._is_leader.set(0)
         if self._unsure:
             with contextlib.suppress(errors.KubernetesError):
                 self._observe(await self._store.fetch(self._election.attempt))
@@ -318,24 +318,21 @@ class Elector:
         """Release the lease if it is ours, within the timeout of one attempt."""
         end = self._clock.monotonic() + self._election.attempt
         lease = self._lease
-        while lease is not None and lease.record.holder == self._election.identity:
-            left = end - self._clock.monotonic()
-            if left <= 0:
-                return
-            try:
-                freed = await self._store.replace(lease, released(lease.record, self._clock.wall()), left)
-            except errors.KubernetesError as error:
-                if error.status != 409:
-                    self._problems.report(FAULT, "the lease could not be released", str(error))
+        try:
+            while lease is not None and lease.record.holder == self._election.identity:
+                if (left := end - self._clock.monotonic()) <= 0:
                     return
-            else:
-                self._observe(freed)
-                return
-            try:
+                try:
+                    free = released(lease.record, self._clock.wall())
+                    self._observe(await self._store.replace(lease, free, left))
+                except errors.KubernetesError as error:
+                    if error.status != 409:
+                        raise
+                else:
+                    return
                 lease = await self._store.fetch(_left(end, self._clock))
-            except errors.KubernetesError as error:
-                self._problems.report(FAULT, "the lease could not be released", str(error))
-                return
+        except errors.KubernetesError as error:
+            self._problems.report(FAULT, "the lease could not be released", str(error))
 
     # -- one attempt -----------------------------------------------------------------------------------------
 
@@ -367,7 +364,11 @@ class Elector:
             sent = read_clocks(clock)
             self._unsure = True
             try:
-                self._observe(await self._write(record, _left(end, clock)))
+                self._observe(
+                    await self._store.create(record, _left(end, clock))
+                    if self._lease is None
+                    else await self._store.replace(self._lease, record, _left(end, clock))
+                )
                 self._unsure = False
             except errors.KubernetesError as error:
                 # 404 on replace: the Lease was deleted; on create: the namespace does not exist
@@ -379,11 +380,6 @@ class Elector:
             self._monitoring.lease_renewals.labels("success").inc()
             return sent
         return None
-
-    async def _write(self, record: LeaseRecord, seconds: float) -> Lease:
-        if self._lease is None:
-            return await self._store.create(record, seconds)
-        return await self._store.replace(self._lease, record, seconds)
 
     @property
     def _lease(self) -> Lease | None:

@@ -1,20 +1,29 @@
-"""The Lease of a leader election: its object at the API server.
+"""The Lease of a leader election, its object at the API server, and the fence of its holder.
 
 The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
 that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
 versions).
+
+The fence is the check before every write. It is open only while this process certainly holds the lease. No
+other candidate can take the lease before its whole duration has passed since the last confirmed renewal was
+*sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write ends
+by then. The time between deadline and duration covers what the network still delivers and clocks of unequal
+speed. A closed fence never opens again. The next term has its own, so nothing that is left over from a former
+term can write in it.
 """
 
 import asyncio
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.client import KubernetesClient, path_of
+from adapter.kubernetes.client import KubernetesClient, ListWatch, path_of
 from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
+from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
 _LEASES = APIResource(
@@ -42,24 +51,8 @@ class Lease(NamedTuple):
     document: dict[str, Any]
 
 
-class LeaseStore(Protocol):
-    """The storage of one Lease. Errors are `errors.KubernetesError`, with status 409 for a lost race."""
-
-    async def fetch(self, seconds: float) -> Lease | None:
-        """Return the Lease, None if it does not exist."""
-
-    async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        """Create the Lease and return it."""
-
-    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        """Replace the record of `lease`; return the new Lease."""
-
-    async def watch(self, version: str, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the Lease may have changed after `version`; return when the watch ends."""
-
-
 class KubernetesLeases:
-    """The Lease NAMESPACE/NAME of a cluster."""
+    """The Lease NAMESPACE/NAME of a cluster. Errors are `errors.KubernetesError`, 409 for a lost race."""
 
     def __init__(self, client: KubernetesClient, namespace: str, name: str) -> None:
         self._client = client
@@ -84,7 +77,7 @@ class KubernetesLeases:
         return _decode(answer.content, what)
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        """Create the Lease; status 409 (AlreadyExists) if it exists."""
+        """Create the Lease and return it."""
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -96,7 +89,7 @@ class KubernetesLeases:
         return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        """Replace the Lease in the version that was read; status 409 if that is not the current one."""
+        """Replace the record of a Lease in the version that was read; return the new Lease."""
         spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
         content = msgspec.json.encode(lease.document | {"spec": spec})
         path = f"{self._path}/{self._name}"
@@ -104,12 +97,12 @@ class KubernetesLeases:
         return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
-        """Call `changed` at every event of the Lease, bookmarks included: these cost one read."""
+        """Call `changed` at every event after `version`, bookmarks included: these cost one read.
+
+        Return when the watch ends.
+        """
         async with self._client.watch_objects(
-            PARTIAL_METADATA,
-            _LEASES,
-            namespace=self._namespace,
-            fields=f"metadata.name={self._name}",
+            ListWatch(PARTIAL_METADATA, _LEASES, self._namespace, fields=f"metadata.name={self._name}"),
             resource_version=version,
             duration=_WATCH_SECONDS,
             silence=_SILENCE,
@@ -137,3 +130,85 @@ def _decode(content: bytes, what: str) -> Lease:
 
 def _unfenced() -> None:
     """Check nothing: writes of the Lease itself need no fence."""
+
+
+# -- the fence -----------------------------------------------------------------------------------------------
+
+
+class Fence(Protocol):
+    """The check before a write."""
+
+    def check(self) -> float:
+        """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
+
+
+class ClockReading(NamedTuple):
+    """Both clocks at one instant."""
+
+    monotonic: float
+    wall: float
+
+
+def read_clocks(clock: Clock) -> ClockReading:
+    return ClockReading(clock.monotonic(), clock.wall())
+
+
+class LeaseFence:
+    """The fence of one term. A renewal is valid for `hold` seconds.
+
+    `tolerance` bounds the divergence of the two clocks.
+
+    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
+    than `tolerance` after a renewal, the clock was set or the machine was suspended. Either closes the fence
+    until the next renewal.
+    """
+
+    def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:
+        self.sent = sent
+        """When the last confirmed renewal was sent."""
+        self._clock = clock
+        self._hold = hold
+        self._tolerance = tolerance
+        self.closed = False
+
+    def renewed(self, sent: ClockReading) -> None:
+        """Record the time at which a confirmed renewal was sent."""
+        if sent.monotonic > self.sent.monotonic:
+            self.sent = sent
+
+    def close(self) -> None:
+        """End the term: no writes from now on."""
+        self.closed = True
+
+    @property
+    def due(self) -> float:
+        """Seconds left for the next renewal, by the monotonic clock alone; 0 or less if none."""
+        return self.sent.monotonic + self._hold - self._clock.monotonic()
+
+    def left(self) -> float:
+        """Return how many seconds a write that starts now may take, 0 for none."""
+        now, sent = read_clocks(self._clock), self.sent
+        parted = abs((now.wall - sent.wall) - (now.monotonic - sent.monotonic))
+        if self.closed or parted > self._tolerance:
+            return 0.0
+        return max(0.0, sent.monotonic + self._hold - now.monotonic)
+
+    def check(self) -> float:
+        """Return `left()`; raise `NotLeadingError` if it is 0."""
+        left = self.left()
+        if left > 0:
+            return left
+        if self.closed:
+            why = "the lease is no longer held"
+        elif self.due > 0:
+            why = "the clock has jumped since the lease was last renewed"
+        else:
+            why = "the lease was not renewed in time"
+        raise errors.NotLeadingError(why)
+
+
+class Unfenced:
+    """The fence without leader election: always open."""
+
+    def check(self) -> float:
+        return math.inf

@@ -56,6 +56,7 @@ _SPREAD = 0.2
 _STATUS_BYTES = 64 * 1024
 _MESSAGE_LENGTH = 500
 _LINGER_NONE = struct.pack("ii", 1, 0)
+"""With this the kernel discards the send buffer when the connection is closed."""
 
 JSON = "application/json"
 
@@ -88,14 +89,14 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except FOREIGN as error:
-        reason = _reason_of(error)
+        reason = _classify(error)
         text = net.describe_error(error)
         raise errors.KubernetesError(
             0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}"
         ) from error
 
 
-def _reason_of(error: BaseException) -> str:
+def _classify(error: BaseException) -> str:
     """Return the reason of a foreign exception. The order matters: some belong to several classes."""
     if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
         return RESET
@@ -103,7 +104,7 @@ def _reason_of(error: BaseException) -> str:
         return RESET
     if isinstance(error, RecursionError):
         return TOO_DEEP
-    if isinstance(error, msgspec.MsgspecError):
+    if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         return "Decode"
     if isinstance(error, TimeoutError):
         return "Timeout"
@@ -165,7 +166,10 @@ class GuardedBody(aiohttp.BytesPayload):
             raise
         if isinstance(writer, StreamWriter) and writer.transport is not None:
             self._transports.append(writer.transport)
-            _discard_on_close(writer.transport)
+            connection = writer.transport.get_extra_info("socket")
+            if connection is not None:
+                with contextlib.suppress(OSError):  # already closed by the server
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self.times += 1
         await super().write_with_length(writer, content_length)
 
@@ -178,14 +182,6 @@ class GuardedBody(aiohttp.BytesPayload):
         for transport in self._transports:
             transport.abort()
         self._transports.clear()
-
-
-def _discard_on_close(transport: asyncio.Transport) -> None:
-    """Make the kernel discard the send buffer when the connection is closed."""
-    connection = transport.get_extra_info("socket")
-    if connection is not None:
-        with contextlib.suppress(OSError):  # already closed by the server
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
 
 
 class KubernetesRequest(NamedTuple):
@@ -233,44 +229,36 @@ class Sender:
     @contextlib.asynccontextmanager
     async def send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send, with retries, and yield the response with its body unread; the response is closed on exit."""
-        response = await self._attempt_all(request)
-        try:
-            yield response
-        finally:
-            # if the body was read, the connection is back in the pool already; otherwise it cannot be reused
-            response.close()
-
-    async def _attempt_all(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
         attempt = 1
         while True:
             try:
-                return await self._attempt(request)
+                response = await self._attempt(request)
+                break
             except errors.KubernetesError as error:
                 attempt += 1
                 wait = self._wait_before(attempt, error, request)
                 if wait is None:
                     raise
             await self._sleep(wait)
+        try:
+            yield response
+        finally:
+            # if the body was read, the connection is back in the pool already; otherwise it cannot be reused
+            response.close()
 
     def _wait_before(
         self, attempt: int, refusal: errors.KubernetesError, request: KubernetesRequest
     ) -> float | None:
         """Return the pause before the attempt with that number in seconds, None to give up."""
-        if request.review is not None:
-            return self._wait_before_review(attempt, refusal)
-        if attempt > ATTEMPTS or request.write is not None:
+        is_review = request.review is not None
+        most = len(REVIEW_PAUSES) + 1 if is_review else ATTEMPTS
+        if attempt > most or request.write is not None or self._closed:
             return None
         if refusal.retry_after is not None:
             return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
-        if not request.patient or self._closed or refusal.status not in _TRANSIENT:
-            return None
-        return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
-
-    def _wait_before_review(self, attempt: int, refusal: errors.KubernetesError) -> float | None:
-        if attempt > len(REVIEW_PAUSES) + 1 or self._closed:
-            return None
-        if refusal.retry_after is not None:
-            return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
+        if not is_review:
+            can_help = request.patient and refusal.status in _TRANSIENT
+            return RETRY_SECONDS * (attempt - 1) * (1 + self._random()) if can_help else None
         if refusal.reason == RESET:
             if attempt == 2:
                 return 0.0
@@ -285,7 +273,11 @@ class Sender:
             if response.status < 300:
                 return response
             try:
-                text = await _read_at_most(response, _STATUS_BYTES)
+                text = b""
+                while len(text) < _STATUS_BYTES and (
+                    piece := await response.content.read(_STATUS_BYTES - len(text))
+                ):
+                    text += piece
             finally:
                 response.close()
         raise _build_refusal(request.what, response, text)
@@ -327,13 +319,6 @@ def _closed_error(request: KubernetesRequest) -> errors.KubernetesError:
     return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
 
 
-async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    text = b""
-    while len(text) < limit and (piece := await response.content.read(limit - len(text))):
-        text += piece
-    return text
-
-
 def open_sender(
     configuration: ClientConfiguration,
     *,
@@ -347,12 +332,24 @@ def open_sender(
     Raises `errors.InputError` for unusable certificates.
     """
     try:
-        context = _build_tls_context(configuration)
+        context = ssl.create_default_context(cafile=configuration.ca_file or None)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
     except (OSError, ValueError) as error:
         reason = net.describe_file_error(error)
         files = filter(None, (configuration.ca_file, configuration.cert_file, configuration.key_file))
         fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
+    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
+    # clusters use them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    proxy = configuration.proxy
+    if not proxy:
+        with contextlib.suppress(ValueError):  # each request reports it
+            proxy = net.proxy_of(configuration.host, URL(configuration.host).host or "")
     session = aiohttp.ClientSession(
         # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
         # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
@@ -360,27 +357,4 @@ def open_sender(
         read_bufsize=_READ_BYTES,
         headers={"Impersonate-User": impersonate} if impersonate else None,
     )
-    proxy = configuration.proxy or _find_proxy(configuration.host)
     return Sender(configuration, session, proxy, sleep=sleep, random=random)
-
-
-def _build_tls_context(configuration: ClientConfiguration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ca_file or None)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
-    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
-    # clusters use them.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not configuration.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _find_proxy(base: str) -> str:
-    """Return the proxy that the environment names for the API server."""
-    try:
-        host = URL(base).host
-    except ValueError:  # each request reports it
-        return ""
-    return net.proxy_of(base, host or "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from adapter.compose.clock import SystemClock
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, credentials
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.resources import APIResource, Catalogue
@@ -38,9 +38,8 @@ class ClusterReader:
         def deliver(objects: list[codec.PartialMetadata]) -> None:
             names.extend(each.name for each in objects)
 
-        await self._client.list_objects(
-            codec.PARTIAL_METADATA, resource, deliver, namespace=namespace or "", selector=selector
-        )
+        source = ListWatch(codec.PARTIAL_METADATA, resource, namespace or "", selector)
+        await self._client.list_objects(source, deliver)
         return tuple(names)
 
 

@@ -6,7 +6,7 @@ from adapter.kubernetes.cache import endpoint_slices, pod_codec
 from adapter.kubernetes.cache.endpoint_slices import WatchedSlice
 from adapter.kubernetes.cache.pod_codec import WatchedPod, WirePod
 from adapter.kubernetes.cache.pods import PODS
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
@@ -23,13 +23,9 @@ async def find(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints
             return endpoints.resolve_pods(source, access, pods)
         slices: list[WatchedSlice] = []
         named = Requirement(endpoint_slices.SERVICE_NAME, Operator.EQUALS, (source.service,))
-        await client.list_objects(
-            endpoint_slices.CODEC,
-            endpoint_slices.ENDPOINT_SLICES,
-            slices.extend,
-            namespace=source.namespace,
-            selector=LabelSelector((named,)),
-        )
+        kind = endpoint_slices.CODEC, endpoint_slices.ENDPOINT_SLICES
+        selector = LabelSelector((named,))
+        await client.list_objects(ListWatch(*kind, source.namespace, selector), slices.extend)
         pods = await _list_pods(client, source.namespace, EVERYTHING)
     except KubernetesError as error:
         return Unread(str(error))
@@ -39,7 +35,7 @@ async def find(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints
 
 async def _list_pods(client: KubernetesClient, namespace: str, selector: LabelSelector) -> list[WatchedPod]:
     found: list[WirePod] = []
-    await client.list_objects(pod_codec.POD_CODEC, PODS, found.extend, namespace=namespace, selector=selector)
+    await client.list_objects(ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector), found.extend)
     return [
         pod_codec.build(pod, namespace, pod.metadata.labels or {}, pod_codec.share(pod.spec, b""))
         for pod in found

@@ -87,7 +87,7 @@ class Bench:
         (reflector,) = self.book.cache.reflectors
         reflector.synced = True
         self.store = reflector.store
-        for _ in self.store.listed():
+        for _ in self.store.listed(""):
             pass
 
     def put(self, name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> None:

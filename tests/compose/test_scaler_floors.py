@@ -132,18 +132,18 @@ def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> F
 
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     """When the annotation returns, neither floor nor demotion of the start of the term returns with it."""
-    scaler.rivals.hpas._objects.put(hpa("10"))
+    scaler.rivals.hpas.put(hpa("10"))
     await scaler._boosted_hpas.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
     assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True]
-    scaler.rivals.hpas._objects.put(hpa("11", boosted=False))
-    scaler.rivals.hpas._objects.put(hpa("12"))
+    scaler.rivals.hpas.put(hpa("11", boosted=False))
+    scaler.rivals.hpas.put(hpa("12"))
     assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True, False]
 
 
 async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
-    scaler.rivals.hpas._objects.put(hpa("10"))
-    scaler.rivals.hpas._objects.put(hpa("10", name="left", boosted=False))
-    scaler.rivals.hpas._objects.put(hpa("3", name="behind", boosted=False))
+    scaler.rivals.hpas.put(hpa("10"))
+    scaler.rivals.hpas.put(hpa("10", name="left", boosted=False))
+    scaler.rivals.hpas.put(hpa("3", name="behind", boosted=False))
     entries = {
         "uid-web": entry(scaler, "web", 500),
         "uid-left": entry(scaler, "left", 500),
@@ -167,9 +167,9 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
         metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
         spec = {"scaleTargetRef": {**reference, "name": target}}
         raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
-        hpas._objects.lose(Unreadable("default", name, "11", raw, "ValueError: no"))
+        hpas.lose(Unreadable("default", name, "11", raw, "ValueError: no"))
 
-    hpas._objects.put(hpa("10"))
+    hpas.put(hpa("10"))
     lose("never-read", "other")
     floors = Floors({f"uid-{name}": entry(scaler, name, 500) for name in ("web", "never-read")})
     await scaler._boosted_hpas.adopt_floors(floors)
@@ -185,7 +185,7 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
 
 
 async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
-    scaler.rivals.hpas._objects.put(hpa("10"))
+    scaler.rivals.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
         await scaler._boosted_hpas.adopt_floors(Floors({}, NotLeadingError()))
     assert scaler._boosted_hpas._adopted
@@ -230,7 +230,7 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
 
 
 async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(scaler: Any) -> None:
-    scaler.rivals.hpas._objects.put(hpa("10"))
+    scaler.rivals.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
         await scaler._boosted_hpas.adopt_floors(Floors({}, ZeroDivisionError()))
     assert len(scaler._registry.controller.put_with) == 1

@@ -19,7 +19,14 @@ from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
 from adapter.forecast import service, worker
 from adapter.kubernetes import codec
-from adapter.kubernetes.cache import autoscalers, label_index, pod_codec, reflector, scale_codec, schedules
+from adapter.kubernetes.cache import (
+    autoscalers,
+    label_index,
+    pod_codec,
+    reflector_reports,
+    scale_codec,
+    schedules,
+)
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
@@ -164,7 +171,7 @@ NUMBERS = {
     "expressions of 8,192 characters": documents.MOST_CRONS,
     "20 writes of a namespace in a pass": schedule_statuses.MOST_WRITES,
     "500, which may begin 5,000 times a day": (book.MOST_WINDOWS, book.MOST_BEGINS),
-    "40 are distinguished": reflector.MAX_REASONS,
+    "40 are distinguished": reflector_reports.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
         http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,

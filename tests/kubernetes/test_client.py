@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import json
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,26 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import client_exceptions, http_exceptions, web
-from aiohttp.test_utils import TestServer
-from kubernetes_asyncio.config import kube_config
 
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, transport
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
 from adapter.model.label_selectors import parse_selector
-from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.resources import APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.kubernetes.test_credentials import write_kubeconfig
+from tests.support import apiclient
+from tests.support.apiclient import PODS, Handler, answering, listening, pod, resource
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import until
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def resource(text: str) -> APIResource:
-    found = BUILTIN.lookup(text)
-    assert found is not None
-    return found
-
-
-PODS = resource("pods")
 DEPLOYMENTS = resource("deployments")
+SOURCE = ListWatch(PARTIAL_METADATA, PODS)
 
 
 class Pauses:
@@ -59,25 +50,10 @@ def pauses() -> Pauses:
     return Pauses()
 
 
-@contextlib.asynccontextmanager
-async def connected(
-    host: str,
-    pauses: Pauses | None = None,
-    timeout: float = 1.0,  # noqa: ASYNC109 - the client's
-) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.ClientConfiguration(host)
-    async with await kubernetes.connect(
-        configuration, sleep=pauses or Pauses(), random=lambda: 0.5, timeout=timeout
-    ) as client:
-        yield client
-
-
-@contextlib.asynccontextmanager
-async def answering(handler: Handler) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_get("/{path:.*}", handler)
-    async with TestServer(app) as server:
-        yield str(server.make_url("")).rstrip("/")
+def connected(
+    host: str, pauses: Pauses | None = None, seconds: float = 1.0
+) -> contextlib.AbstractAsyncContextManager[KubernetesClient]:
+    return apiclient.connected(host, pauses or Pauses(), random=0.5, timeout=seconds)
 
 
 @contextlib.asynccontextmanager
@@ -95,26 +71,18 @@ async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
                 await done.wait()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listening(serve) as url:
+        yield url
         done.set()
 
 
-def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "main"}]},
-    }
-
-
-async def listed(client: KubernetesClient, what: APIResource = PODS, **options: Any) -> tuple[list[str], str]:
-    found: list[PartialMetadata] = []
-    version = await client.list_objects(PARTIAL_METADATA, what, found.extend, **options)
-    return [each.name for each in found], version
+async def listed(
+    client: KubernetesClient, what: APIResource = PODS, resource_version: str = "0", **options: Any
+) -> tuple[list[str], str]:
+    objects: list[PartialMetadata] = []
+    source = ListWatch(PARTIAL_METADATA, what, **options)
+    version = await client.list_objects(source, objects.extend, resource_version=resource_version)
+    return [listed.name for listed in objects], version
 
 
 # -- get and its retries -------------------------------------------------------------------------------------
@@ -233,11 +201,8 @@ async def test_redirects_are_not_followed(status: int) -> None:
             {"kind": "PodList", "items": [], "metadata": {}, "status": {"allowed": True}}
         )
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", elsewhere)
-    async with TestServer(app) as server:
-        location = server.make_url("/x")
-        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+    async with answering(elsewhere) as other:
+        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {other}/x\r\nContent-Length: 0\r\n\r\n".encode()
         async with speaking(moved) as host, connected(host) as client:
             with pytest.raises(errors.KubernetesError) as raised:
                 await client.create(
@@ -254,7 +219,7 @@ async def test_redirects_are_not_followed(status: int) -> None:
     "words", [[], [HEAD + b"Content-Length: 50\r\n\r\n{"]], ids=["no answer", "half an answer"]
 )
 async def test_silence_ends_a_call(words: list[bytes]) -> None:
-    async with speaking(*words, hang=True) as host, connected(host, timeout=0.05) as client:
+    async with speaking(*words, hang=True) as host, connected(host, seconds=0.05) as client:
         with pytest.raises(errors.KubernetesError) as raised:
             await listed(client)
         assert raised.value.reason == "Timeout"
@@ -263,20 +228,12 @@ async def test_silence_ends_a_call(words: list[bytes]) -> None:
         assert raised.value.reason == "Timeout"
 
 
-@pytest.mark.parametrize(
-    ("host", "reason"),
-    [
-        ("http://", "Unreachable"),
-        ("http://[::1", "Unreachable"),
-        ("nonsense", "Unreachable"),
-        ("http://no.such.host.invalid", "Unreachable"),
-    ],
-)
-async def test_hosts_that_are_none(host: str, reason: str) -> None:
+@pytest.mark.parametrize("host", ["http://", "http://[::1", "nonsense", "http://no.such.host.invalid"])
+async def test_hosts_that_are_none(host: str) -> None:
     async with connected(host) as client:
         with pytest.raises(errors.KubernetesError) as raised:
             await listed(client)
-    assert raised.value.reason == reason
+    assert raised.value.reason == "Unreachable"
 
 
 async def test_a_token_that_cannot_be_sent() -> None:
@@ -316,7 +273,7 @@ async def test_a_closed_client_says_so() -> None:
 
 
 async def test_closing_ends_what_is_in_flight() -> None:
-    async with speaking(hang=True) as host, connected(host, timeout=5) as client:
+    async with speaking(hang=True) as host, connected(host, seconds=5) as client:
         call = asyncio.create_task(client.get("/api"), name="call")
         await asyncio.sleep(0.05)
         await client.close()
@@ -393,69 +350,65 @@ async def test_refusals_name_verb_and_resource(body: str, content_type: str, rea
 # -- lists ---------------------------------------------------------------------------------------------------
 
 
-async def test_list_from_a_cluster() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        cluster.create(pod("b", app="web"))
-        cluster.create(pod("a", app="db"))
-        cluster.create(pod("c", "other", app="web"))
-        found: list[PartialMetadata] = []
-        version = await client.list_objects(PARTIAL_METADATA, PODS, found.extend)
-        assert [(each.namespace, each.name, each.labels) for each in found] == [
-            ("default", "a", {"app": "db"}),
-            ("default", "b", {"app": "web"}),
-            ("other", "c", {"app": "web"}),
-        ]
-        assert version == str(cluster.store.version)
-        assert (await listed(client, namespace="other"))[0] == ["c"]
-        assert (await listed(client, selector=parse_selector("app in (web),app!=db")))[0] == ["b", "c"]
-        assert (await listed(client, DEPLOYMENTS))[0] == []
-        request = cluster.requests[0]
-        assert request.accept == (
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-        )
-        assert request.query == {"resourceVersion": "0", "limit": "500"}
+async def test_list_from_a_cluster(cluster: Cluster, client: KubernetesClient) -> None:
+    cluster.create(pod("b", app="web"))
+    cluster.create(pod("a", app="db"))
+    cluster.create(pod("c", "other", app="web"))
+    found: list[PartialMetadata] = []
+    version = await client.list_objects(SOURCE, found.extend)
+    assert [(each.namespace, each.name, each.labels) for each in found] == [
+        ("default", "a", {"app": "db"}),
+        ("default", "b", {"app": "web"}),
+        ("other", "c", {"app": "web"}),
+    ]
+    assert version == str(cluster.store.version)
+    assert (await listed(client, namespace="other"))[0] == ["c"]
+    assert (await listed(client, selector=parse_selector("app in (web),app!=db")))[0] == ["b", "c"]
+    assert (await listed(client, DEPLOYMENTS))[0] == []
+    request = cluster.requests[0]
+    assert request.accept == (
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    )
+    assert request.query == {"resourceVersion": "0", "limit": "500"}
 
 
-async def test_pages_are_followed() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        for number in range(1203):
-            cluster.create(pod(f"pod-{number:04}"))
-        names, version = await listed(client, resource_version="")
-        assert names == [f"pod-{number:04}" for number in range(1203)]
-        assert version == str(cluster.store.version)
-        pages = [request.query for request in cluster.requests]
-        assert len(pages) == 3
-        assert pages[0] == {"limit": "500"}
-        assert set(pages[1]) == {"limit", "continue"}
+async def test_pages_are_followed(cluster: Cluster, client: KubernetesClient) -> None:
+    for number in range(1203):
+        cluster.create(pod(f"pod-{number:04}"))
+    names, version = await listed(client, resource_version="")
+    assert names == [f"pod-{number:04}" for number in range(1203)]
+    assert version == str(cluster.store.version)
+    pages = [request.query for request in cluster.requests]
+    assert len(pages) == 3
+    assert pages[0] == {"limit": "500"}
+    assert set(pages[1]) == {"limit", "continue"}
 
 
-async def test_a_list_that_must_not_be_older_has_no_limit() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        version = str(cluster.store.version)
-        await listed(client, resource_version=version)
-        assert cluster.requests[0].query == {"resourceVersion": version}
+async def test_a_list_that_must_not_be_older_has_no_limit(cluster: Cluster, client: KubernetesClient) -> None:
+    version = str(cluster.store.version)
+    await listed(client, resource_version=version)
+    assert cluster.requests[0].query == {"resourceVersion": version}
 
 
-async def test_pages_that_expire_are_read_as_one() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        for number in range(600):
-            cluster.create(pod(f"pod-{number:04}"))
-        found: list[str] = []
+async def test_pages_that_expire_are_read_as_one(cluster: Cluster, client: KubernetesClient) -> None:
+    for number in range(600):
+        cluster.create(pod(f"pod-{number:04}"))
+    found: list[str] = []
 
-        def deliver(objects: list[PartialMetadata]) -> None:
-            if objects and not found:
-                cluster.create(pod("later"))
-                cluster.compact()
-            found.extend(each.name for each in objects)
+    def deliver(objects: list[PartialMetadata]) -> None:
+        if objects and not found:
+            cluster.create(pod("later"))
+            cluster.compact()
+        found.extend(each.name for each in objects)
 
-        version = await client.list_objects(PARTIAL_METADATA, PODS, deliver, resource_version="")
-        assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
-        assert version == str(cluster.store.version)
-        assert [set(request.query) for request in cluster.requests] == [
-            {"limit"},
-            {"limit", "continue"},
-            set(),
-        ]
+    version = await client.list_objects(SOURCE, deliver, resource_version="")
+    assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
+    assert version == str(cluster.store.version)
+    assert [set(request.query) for request in cluster.requests] == [
+        {"limit"},
+        {"limit", "continue"},
+        set(),
+    ]
 
 
 async def test_an_expired_first_page_is_an_error() -> None:
@@ -468,13 +421,12 @@ async def test_an_expired_first_page_is_an_error() -> None:
     assert raised.value.status == 410
 
 
-async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
+async def test_what_is_delivered_may_fail_in_its_own_way(client: KubernetesClient) -> None:
     def deliver(objects: list[PartialMetadata]) -> None:
         raise ValueError("mine")
 
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        with pytest.raises(ValueError, match="mine"):
-            await client.list_objects(PARTIAL_METADATA, PODS, deliver)
+    with pytest.raises(ValueError, match="mine"):
+        await client.list_objects(SOURCE, deliver)
 
 
 # -- watches -------------------------------------------------------------------------------------------------
@@ -494,9 +446,7 @@ async def take(
 async def test_watch_from_a_cluster() -> None:
     async with Cluster(bookmark_interval=0.05) as cluster, connected(cluster.url) as client:
         _, version = await listed(client)
-        async with client.watch_objects(
-            PARTIAL_METADATA, PODS, resource_version=version, duration=300.4, silence=1
-        ) as watch:
+        async with client.watch_objects(SOURCE, resource_version=version, duration=300.4, silence=1) as watch:
             cluster.create(pod("a", app="web"))
             cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
             cluster.delete("Pod", "a")
@@ -553,9 +503,8 @@ async def follow(
 ) -> list[WatchEvent[PartialMetadata]]:
     """Watch to the end; `first` is called once after the watch has spoken."""
     events: list[WatchEvent[PartialMetadata]] = []
-    async with client.watch_objects(
-        PARTIAL_METADATA, what, resource_version=version, duration=300, silence=silence
-    ) as watch:
+    source = ListWatch(PARTIAL_METADATA, what)
+    async with client.watch_objects(source, resource_version=version, duration=300, silence=silence) as watch:
         async for batch in watch:
             if not events:
                 first()
@@ -563,20 +512,20 @@ async def follow(
     return events
 
 
-async def test_watch_that_falls_silent() -> None:
+@pytest.mark.parametrize(
+    ("end", "reasons"),
+    [
+        pytest.param(Cluster.freeze_watches, {"Timeout"}, id="silent"),
+        pytest.param(Cluster.cut_watches, {"Broken", "Unreachable"}, id="cut"),
+    ],
+)
+async def test_watch_that_is_lost(end: Callable[[Cluster], None], reasons: set[str]) -> None:
     async with Cluster(bookmark_interval=0.01) as cluster, connected(cluster.url) as client:
         with pytest.raises(errors.KubernetesError) as raised:
-            await follow(client, cluster.freeze_watches, silence=0.1)
+            await follow(client, lambda: end(cluster), silence=0.1)
         cluster.thaw_watches()
-        assert (raised.value.status, raised.value.reason) == (0, "Timeout")
-
-
-async def test_watch_that_is_cut() -> None:
-    async with Cluster(bookmark_interval=0.01) as cluster, connected(cluster.url) as client:
-        with pytest.raises(errors.KubernetesError) as raised:
-            await follow(client, cluster.cut_watches)
         assert raised.value.status == 0
-        assert raised.value.reason in {"Broken", "Unreachable"}
+        assert raised.value.reason in reasons
 
 
 @pytest.mark.parametrize(
@@ -589,14 +538,13 @@ async def test_watch_that_is_none(text: bytes) -> None:
     assert raised.value.reason == "Decode"
 
 
-async def test_a_cancelled_watch_leaves_nothing() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        task = asyncio.create_task(follow(client, silence=60), name="follow")
-        await until(lambda: cluster.open_watches)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not cluster.open_watches)
+async def test_a_cancelled_watch_leaves_nothing(cluster: Cluster, client: KubernetesClient) -> None:
+    task = asyncio.create_task(follow(client, silence=60), name="follow")
+    await until(lambda: cluster.open_watches)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not cluster.open_watches)
 
 
 # -- who we are ----------------------------------------------------------------------------------------------
@@ -604,11 +552,6 @@ async def test_a_cancelled_watch_leaves_nothing() -> None:
 
 async def test_certificates_and_tokens_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
     ca = authority.file.read_bytes()
-    with close_leaks():
-        await check_tokens(authority, ca, tmp_path)
-
-
-async def check_tokens(authority: Authority, ca: bytes, tmp_path: Path) -> None:
     async with Cluster(tls=authority.server_context(), ca=ca, tokens={"secret": "me"}) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "config", token="secret")
         async with await connect_as(kubeconfig) as client:
@@ -618,19 +561,6 @@ async def check_tokens(authority: Authority, ca: bytes, tmp_path: Path) -> None:
             with pytest.raises(errors.KubernetesError) as raised:
                 await listed(client)
         assert raised.value.status == 401
-
-
-@contextlib.contextmanager
-def close_leaks() -> Iterator[None]:
-    """Close what kubernetes-asyncio leaves open.
-
-    The file of each certificate that stands in a kubeconfig, once a process.
-    """
-    yield
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if str(link.readlink()) in kube_config._temp_files.values():
-                os.close(int(link.name))
 
 
 async def connect_as(kubeconfig: Path) -> KubernetesClient:
@@ -655,25 +585,12 @@ async def test_a_server_that_we_do_not_trust(authority: Authority, other_authori
 async def test_client_certificates_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
     pair = authority.issue("client", common_name="me")
     async with Cluster(tls=authority.server_context(client_certificates=True)) as cluster:
-        kubeconfig = tmp_path / "config"
         user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
-        kubeconfig.write_text(
-            json.dumps(
-                {
-                    "current-context": "c",
-                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                    "clusters": [
-                        {
-                            "name": "c",
-                            "cluster": {
-                                "server": cluster.url,
-                                "certificate-authority": str(authority.file),
-                            },
-                        }
-                    ],
-                    "users": [{"name": "u", "user": user}],
-                }
-            )
+        kubeconfig = write_kubeconfig(
+            tmp_path / "config",
+            user,
+            server=cluster.url,
+            **{"certificate-authority": str(authority.file)},
         )
         async with await connect_as(kubeconfig) as client:
             assert (await listed(client))[0] == []
@@ -703,10 +620,9 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    async with server:
+    async with listening(proxy) as address:
         configuration = credentials.ClientConfiguration("http://kubernetes.invalid:8080/prefix")
-        url = f"http://user:word@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        url = address.replace("//", "//user:word@")
         if said_by == "environment":
             monkeypatch.setenv("http_proxy", url)
         else:
@@ -717,8 +633,8 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
     assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk\r\n" in seen[0]
 
 
-async def test_a_netrc_gives_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who we are the kubeconfig says alone.
+async def test_what_every_request_says_of_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A netrc gives no credentials: who we are the kubeconfig says alone.
 
     And a file that is looked for at each request would cost more than the request.
     """
@@ -726,13 +642,6 @@ async def test_a_netrc_gives_no_credentials(tmp_path: Path, monkeypatch: pytest.
     netrc.write_text("machine 127.0.0.1 login me password word\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    handle, seen = replies(200)
-    async with answering(handle) as host, connected(host) as client:
-        await client.get("/api")
-    assert aiohttp.hdrs.AUTHORIZATION not in seen[0].headers
-
-
-async def test_what_every_request_says_of_us() -> None:
     handle, seen = replies(200)
     async with answering(handle) as host, connected(host) as client:
         await client.get("/api")

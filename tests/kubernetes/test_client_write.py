@@ -3,44 +3,26 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.client import KubernetesClient
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.apiclient import answering, connected, listening
 from tests.support.tls import Authority
 from tests.support.waiting import until
 from tests.support.wire import Wire
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 BODY = msgspec.json.encode({"spec": {"replicas": 3}})
 
 
 def passing() -> None:
     pass
-
-
-@contextlib.asynccontextmanager
-async def connected(host: str) -> AsyncIterator[KubernetesClient]:
-    async with await kubernetes.connect(credentials.ClientConfiguration(host), random=lambda: 0.5) as client:
-        yield client
-
-
-@contextlib.asynccontextmanager
-async def answering(handler: Handler) -> AsyncIterator[KubernetesClient]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    async with TestServer(app) as server, connected(str(server.make_url("")).rstrip("/")) as client:
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -55,14 +37,14 @@ async def answering(handler: Handler) -> AsyncIterator[KubernetesClient]:
 async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
     asked: list[tuple[str, str, str, str, bytes]] = []
 
-    async def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: web.Request) -> web.Response:
         body = await request.read()
         asked.append(
             (request.method, request.path, request.query_string, request.headers["Content-Type"], body)
         )
         return web.json_response({"kind": "Scale"})
 
-    async with answering(handle) as client:
+    async with answering(handle) as url, connected(url) as client:
         answer = await client.write(
             method,  # type: ignore[arg-type]  # a row of the table is one of the four
             PATH,
@@ -80,13 +62,13 @@ async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
 async def test_a_refused_write_is_not_sent_again(code: int) -> None:
     asked = 0
 
-    async def handle(_: web.BaseRequest) -> web.Response:
+    async def handle(_: web.Request) -> web.Response:
         nonlocal asked
         asked += 1
         status = {"kind": "Status", "status": "Failure", "reason": "Because", "message": "no", "code": code}
         return web.json_response(status, status=code, headers={"Retry-After": "3"})
 
-    async with answering(handle) as client:
+    async with answering(handle) as url, connected(url) as client:
         with pytest.raises(errors.KubernetesError) as caught:
             await client.write("PUT", PATH, BODY, seconds=1, check=passing)
     assert asked == 1
@@ -108,8 +90,7 @@ async def test_a_stopped_write_never_reaches_the_server() -> None:
     def check() -> None:
         raise errors.NotLeadingError("the lease is no longer held")
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+    async with listening(serve) as url, connected(url) as client:
         with pytest.raises(errors.NotLeadingError, match="no longer held"):
             await client.write("PUT", PATH, BODY, seconds=1, check=check)
         await until(lambda: heard)
@@ -139,8 +120,7 @@ async def test_a_write_sent_again_on_a_new_connection_is_checked_again() -> None
             await reader.readuntil(b"}}")  # and close without an answer
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+    async with listening(serve) as url, connected(url) as client:
         await client.write("PUT", PATH, BODY, seconds=1, check=check)
         with pytest.raises(errors.NotLeadingError, match="meanwhile"):
             await client.write("PUT", PATH, BODY, seconds=1, check=check)
@@ -162,8 +142,7 @@ async def test_an_error_says_whether_the_write_was_sent_twice() -> None:
                 writer.write(answer)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+    async with listening(serve) as url, connected(url) as client:
         for twice in (False, True):
             with pytest.raises(errors.KubernetesError) as raised:
                 await client.write("PUT", PATH, BODY, seconds=1, check=passing)
@@ -183,8 +162,7 @@ async def test_a_write_ends_when_its_time_is_over_and_its_connection_is_reset() 
             ended.append(error)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+    async with listening(serve) as url, connected(url) as client:
         with pytest.raises(errors.KubernetesError) as caught:
             await client.write("PUT", PATH, BODY, seconds=0.05, check=passing)
         await until(lambda: ended)
@@ -212,17 +190,6 @@ async def test_a_closed_client_writes_nothing() -> None:
     assert caught.value.reason == "Closed"
 
 
-async def test_an_answer_that_is_lost_is_an_error_without_status() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        cluster.create(deployment("web"))
-        cluster.lose_answers("update", "deployments/scale", 2)
-        body = msgspec.json.encode({"metadata": {"name": "web"}, "spec": {"replicas": 5}})
-        with pytest.raises(errors.KubernetesError) as caught:
-            await client.write("PUT", PATH, body, seconds=1, check=passing)
-        assert (caught.value.status, caught.value.reason) == (0, "Reset")
-        assert cluster.get("deployments", "web")["spec"]["replicas"] == 5
-
-
 async def test_all_that_holds_over_tls_too(authority: Authority) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"}}")
@@ -242,19 +209,3 @@ async def test_all_that_holds_over_tls_too(authority: Authority) -> None:
                 await client.write("PUT", PATH, BODY, seconds=0.05, check=passing)
             await until(lambda: wire.resets == 1)
     assert caught.value.reason == "Timeout"
-
-
-@pytest.mark.parametrize("version", ["right", "wrong"])
-async def test_an_object_is_deleted_in_the_version_that_was_seen(version: str) -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
-        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {}})
-        found = cluster.get("configmaps", "web")["metadata"]["resourceVersion"] if version == "right" else "1"
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": found}}
-        path, content = "/api/v1/namespaces/default/configmaps/web", msgspec.json.encode(options)
-        if version == "right":
-            await client.write("DELETE", path, content, seconds=5, check=passing)
-        else:
-            with pytest.raises(errors.KubernetesError) as caught:
-                await client.write("DELETE", path, content, seconds=5, check=passing)
-            assert caught.value.status == 409
-        assert len(cluster.list("configmaps")) == (version == "wrong")

@@ -239,11 +239,6 @@ def encode(text: str) -> str:
 # -- our own Pod ---------------------------------------------------------------------------------------------
 
 
-def test_the_pod_name_of_the_environment_wins() -> None:
-    assert credentials.find_pod_name({"POD_NAME": "fastpath-7d9-abc"}) == "fastpath-7d9-abc"
-    assert credentials.find_pod_name({}) == socket.gethostname()
-
-
 def test_the_namespace_is_the_environments_else_the_service_accounts(tmp_path: Path) -> None:
     file = tmp_path / "namespace"
     assert credentials.find_namespace({}, file) == ""
@@ -253,6 +248,7 @@ def test_the_namespace_is_the_environments_else_the_service_accounts(tmp_path: P
 
 
 def test_every_process_has_an_identity_of_its_own_that_names_the_pod() -> None:
-    first, second = credentials.new_identity("web-0"), credentials.new_identity("web-0")
+    first, second = (credentials.new_identity({"POD_NAME": "web-0"}) for _ in range(2))
     assert first != second
     assert pod_of(first) == pod_of(second) == "web-0"
+    assert pod_of(credentials.new_identity({})) == socket.gethostname()

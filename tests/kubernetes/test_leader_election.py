@@ -13,7 +13,6 @@ import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import leader_election
-from adapter.kubernetes.fence import LeaseFence
 from adapter.kubernetes.leader_election import (
     Election,
     Elector,
@@ -24,7 +23,7 @@ from adapter.kubernetes.leader_election import (
     next_record,
     sight,
 )
-from adapter.kubernetes.lease import Lease, LeaseRecord
+from adapter.kubernetes.lease import Lease, LeaseFence, LeaseRecord
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock
@@ -134,6 +133,12 @@ def test_no_other_replica_holds_the_lease_while_a_write_may_be_under_way() -> No
 
 # --- the loop -----------------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def keeper() -> Keeper:
+    return Keeper()
+
+
 Work = Callable[[LeaseFence], Awaitable[None]]
 
 
@@ -206,8 +211,7 @@ async def until(condition: Callable[[], object], seconds: float = 60.0, step: fl
 
 
 @pytest.mark.looptime
-async def test_the_first_leads_and_the_second_follows() -> None:
-    keeper = Keeper()
+async def test_the_first_leads_and_the_second_follows(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         await asyncio.sleep(60)
         assert (first.elector.leading, second.elector.leading) == (True, False)
@@ -221,8 +225,7 @@ async def test_the_first_leads_and_the_second_follows() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_orderly_end_hands_over_at_once() -> None:
-    keeper = Keeper()
+async def test_an_orderly_end_hands_over_at_once(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         await asyncio.sleep(7.3)
         await first.stop()
@@ -234,8 +237,7 @@ async def test_an_orderly_end_hands_over_at_once() -> None:
 
 
 @pytest.mark.looptime
-async def test_without_a_watch_a_hand_over_takes_a_retry_period() -> None:
-    keeper = Keeper()
+async def test_without_a_watch_a_hand_over_takes_a_retry_period(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         second.line.can_watch = False
         keeper.put(keeper.record)  # ends the watch that is open
@@ -247,8 +249,7 @@ async def test_without_a_watch_a_hand_over_takes_a_retry_period() -> None:
 
 
 @pytest.mark.looptime
-async def test_the_lease_is_given_back_after_the_work_has_ended() -> None:
-    keeper = Keeper()
+async def test_the_lease_is_given_back_after_the_work_has_ended(keeper: Keeper) -> None:
     order: list[str] = []
 
     async def work(fence: LeaseFence) -> None:
@@ -270,8 +271,7 @@ async def test_the_lease_is_given_back_after_the_work_has_ended() -> None:
 
 
 @pytest.mark.looptime
-async def test_work_that_does_not_end_keeps_the_lease_from_being_given_back() -> None:
-    keeper = Keeper()
+async def test_work_that_does_not_end_keeps_the_lease_from_being_given_back(keeper: Keeper) -> None:
     left: list[float] = []
 
     async def work(fence: LeaseFence) -> None:
@@ -290,8 +290,7 @@ async def test_work_that_does_not_end_keeps_the_lease_from_being_given_back() ->
 
 
 @pytest.mark.looptime
-async def test_a_dead_leader_is_followed_after_the_lease_duration() -> None:
-    keeper = Keeper()
+async def test_a_dead_leader_is_followed_after_the_lease_duration(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         await asyncio.sleep(6.5)
         first.line.cut = True
@@ -307,8 +306,7 @@ async def test_a_dead_leader_is_followed_after_the_lease_duration() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_leader_without_renewals_stops_at_the_renew_deadline() -> None:
-    keeper = Keeper()
+async def test_a_leader_without_renewals_stops_at_the_renew_deadline(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         await asyncio.sleep(5)
         sent = 4.0  # renewals go out every two seconds from the start
@@ -321,8 +319,7 @@ async def test_a_leader_without_renewals_stops_at_the_renew_deadline() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_leader_that_lost_the_lease_follows_and_leads_again() -> None:
-    keeper = Keeper()
+async def test_a_leader_that_lost_the_lease_follows_and_leads_again(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         first.line.cut = True
         await until(lambda: second.elector.leading)
@@ -336,9 +333,8 @@ async def test_a_leader_that_lost_the_lease_follows_and_leads_again() -> None:
 
 
 @pytest.mark.looptime
-async def test_one_lost_answer_costs_nothing() -> None:
+async def test_one_lost_answer_costs_nothing(keeper: Keeper) -> None:
     """The renewal was made, the leader does not know: the version is not the one it thinks, so it looks."""
-    keeper = Keeper()
     async with candidates(keeper, "a_1") as (leader,):
         leader.line.deaf = True
         await asyncio.sleep(4)
@@ -349,8 +345,7 @@ async def test_one_lost_answer_costs_nothing() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_label_on_the_lease_costs_nothing() -> None:
-    keeper = Keeper()
+async def test_a_label_on_the_lease_costs_nothing(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         for _ in range(5):
             keeper.put(keeper.record)
@@ -360,8 +355,7 @@ async def test_a_label_on_the_lease_costs_nothing() -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("taken", [record("c_3"), record("")], ids=["another", "no holder"])
-async def test_a_leader_that_reads_another_holder_stops_at_once(taken: LeaseRecord) -> None:
-    keeper = Keeper()
+async def test_a_leader_that_reads_another_holder_stops_at_once(keeper: Keeper, taken: LeaseRecord) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         await asyncio.sleep(3)
         keeper.put(taken)
@@ -369,8 +363,7 @@ async def test_a_leader_that_reads_another_holder_stops_at_once(taken: LeaseReco
 
 
 @pytest.mark.looptime
-async def test_a_deleted_lease_is_made_again_by_its_holder() -> None:
-    keeper = Keeper()
+async def test_a_deleted_lease_is_made_again_by_its_holder(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1", "b_2") as (first, second):
         keeper.put(None)
         await asyncio.sleep(30)
@@ -378,8 +371,7 @@ async def test_a_deleted_lease_is_made_again_by_its_holder() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_api_server_that_is_slow_but_answers_costs_no_leadership() -> None:
-    keeper = Keeper()
+async def test_an_api_server_that_is_slow_but_answers_costs_no_leadership(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         leader.line.before = lambda: 4.0
         await asyncio.sleep(120)
@@ -388,8 +380,7 @@ async def test_an_api_server_that_is_slow_but_answers_costs_no_leadership() -> N
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("status", [403, 500, 503])
-async def test_refused_renewals_are_tried_until_the_deadline(status: int) -> None:
-    keeper = Keeper()
+async def test_refused_renewals_are_tried_until_the_deadline(keeper: Keeper, status: int) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         leader.line.answer = status
         await asyncio.sleep(6)
@@ -405,8 +396,7 @@ async def test_refused_renewals_are_tried_until_the_deadline(status: int) -> Non
 
 
 @pytest.mark.looptime
-async def test_a_jump_of_the_clock_is_mended_by_the_next_renewal() -> None:
-    keeper = Keeper()
+async def test_a_jump_of_the_clock_is_mended_by_the_next_renewal(keeper: Keeper) -> None:
     async with candidates(keeper, "a_1") as (leader,):
         leader.clock.shift = 3600.0
         assert leader.terms[0].left() == 0
@@ -417,10 +407,8 @@ async def test_a_jump_of_the_clock_is_mended_by_the_next_renewal() -> None:
 @pytest.mark.looptime
 @pytest.mark.parametrize("error", [None, RuntimeError("a defect")], ids=["by itself", "by an error"])
 async def test_the_end_of_the_work_ends_the_election_and_gives_the_lease_back(
-    error: Exception | None,
+    keeper: Keeper, error: Exception | None
 ) -> None:
-    keeper = Keeper()
-
     async def work(_: LeaseFence) -> None:
         await asyncio.sleep(3)
         if error is not None:
@@ -436,8 +424,7 @@ async def test_the_end_of_the_work_ends_the_election_and_gives_the_lease_back(
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("conflicts", [True, False])
-async def test_giving_back_is_bounded(conflicts: bool) -> None:  # noqa: FBT001 - a row of a table
-    keeper = Keeper()
+async def test_giving_back_is_bounded(keeper: Keeper, conflicts: bool) -> None:  # noqa: FBT001 - a row of a table
     leader = Candidate(keeper, "a_1")
     leader.start()
     await asyncio.sleep(3)
@@ -454,8 +441,7 @@ async def test_giving_back_is_bounded(conflicts: bool) -> None:  # noqa: FBT001 
 
 
 @pytest.mark.looptime
-async def test_a_lease_that_cannot_be_read_at_the_end_is_left_to_its_time() -> None:
-    keeper = Keeper()
+async def test_a_lease_that_cannot_be_read_at_the_end_is_left_to_its_time(keeper: Keeper) -> None:
     leader = Candidate(keeper, "a_1")
     leader.start()
     await asyncio.sleep(3)
@@ -472,8 +458,9 @@ async def test_a_lease_that_cannot_be_read_at_the_end_is_left_to_its_time() -> N
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("seconds", [1.5, 2.5], ids=["on its way", "made and not answered"])
-async def test_a_candidate_that_stops_while_it_takes_the_lease_keeps_nothing(seconds: float) -> None:
-    keeper = Keeper()
+async def test_a_candidate_that_stops_while_it_takes_the_lease_keeps_nothing(
+    keeper: Keeper, seconds: float
+) -> None:
     late = Candidate(keeper, "a_1")
     late.line.before = late.line.after = lambda: 0.5 if not late.line.calls[1:] else 1.0
     late.start()
@@ -485,9 +472,8 @@ async def test_a_candidate_that_stops_while_it_takes_the_lease_keeps_nothing(sec
 
 
 @pytest.mark.looptime
-async def test_a_candidate_that_stops_when_it_has_won_gives_the_lease_back() -> None:
+async def test_a_candidate_that_stops_when_it_has_won_gives_the_lease_back(keeper: Keeper) -> None:
     """The end of its watch is that moment: the lease is its own by then, and it does not lead yet."""
-    keeper = Keeper()
     keeper.put(record("c_3"))
     late = Candidate(keeper, "a_1")
 
@@ -512,10 +498,8 @@ async def test_a_candidate_that_stops_when_it_has_won_gives_the_lease_back() -> 
 
 @pytest.mark.looptime
 async def test_an_error_of_the_work_while_the_lease_is_lost_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    keeper: Keeper, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = Keeper()
-
     async def work(_: LeaseFence) -> None:
         try:
             await asyncio.Event().wait()
@@ -552,9 +536,8 @@ async def test_a_namespace_that_is_not_there_is_said() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_candidate_that_is_always_late_follows() -> None:
+async def test_a_candidate_that_is_always_late_follows(keeper: Keeper) -> None:
     """Another candidate writes after each read: it gives up after some attempts, and tries again later."""
-    keeper = Keeper()
     keeper.put(record(""))
     late = Candidate(keeper, "a_1")
     late.line.before = lambda: 0.01

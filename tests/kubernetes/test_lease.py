@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials, lease
-from adapter.kubernetes.fence import LeaseFence, Unfenced, read_clocks
-from adapter.kubernetes.lease import KubernetesLeases, LeaseRecord
+from adapter.kubernetes import lease
+from adapter.kubernetes.lease import KubernetesLeases, LeaseFence, LeaseRecord, Unfenced, read_clocks
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import answering, connected
 from tests.support.clock import FakeClock
 from tests.support.waiting import running, until
 
@@ -26,90 +24,90 @@ LATER = msgspec.structs.replace(MINE, renewed="2026-01-31T12:00:02.000000Z")
 
 @contextlib.asynccontextmanager
 async def store_of(url: str) -> AsyncIterator[KubernetesLeases]:
-    async with await kubernetes.connect(credentials.ClientConfiguration(url), random=lambda: 0.0) as client:
+    async with connected(url) as client:
         yield KubernetesLeases(client, "default", "fastpath")
 
 
-async def test_a_lease_is_created_read_and_replaced() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        assert await store.fetch(1) is None
-        made = await store.create(MINE, 1)
-        assert made.record == MINE
-        renewed = await store.replace(made, LATER, 1)
-        assert (await store.fetch(1)) == renewed
-        assert cluster.get("leases", "fastpath")["spec"] == {
-            "holderIdentity": "web-1_a",
-            "leaseDurationSeconds": 15,
-            "acquireTime": STAMP,
-            "renewTime": "2026-01-31T12:00:02.000000Z",
-            "leaseTransitions": 0,
-        }
+@pytest.fixture
+async def store(cluster: Cluster) -> AsyncIterator[KubernetesLeases]:
+    async with store_of(cluster.url) as store:
+        yield store
 
 
-async def test_only_the_version_that_was_read_is_replaced() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        made = await store.create(MINE, 1)
+async def test_a_lease_is_created_read_and_replaced(cluster: Cluster, store: KubernetesLeases) -> None:
+    assert await store.fetch(1) is None
+    made = await store.create(MINE, 1)
+    assert made.record == MINE
+    renewed = await store.replace(made, LATER, 1)
+    assert (await store.fetch(1)) == renewed
+    assert cluster.get("leases", "fastpath")["spec"] == {
+        "holderIdentity": "web-1_a",
+        "leaseDurationSeconds": 15,
+        "acquireTime": STAMP,
+        "renewTime": "2026-01-31T12:00:02.000000Z",
+        "leaseTransitions": 0,
+    }
+
+
+async def test_only_the_version_that_was_read_is_replaced(store: KubernetesLeases) -> None:
+    made = await store.create(MINE, 1)
+    await store.replace(made, LATER, 1)
+    with pytest.raises(KubernetesError) as caught:
         await store.replace(made, LATER, 1)
-        with pytest.raises(KubernetesError) as caught:
-            await store.replace(made, LATER, 1)
-        assert caught.value.status == 409
-        with pytest.raises(KubernetesError) as caught:
-            await store.create(MINE, 1)
-        assert caught.value.status == 409
-
-
-async def test_fields_of_others_in_a_lease_stay() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
+    assert caught.value.status == 409
+    with pytest.raises(KubernetesError) as caught:
         await store.create(MINE, 1)
-        cluster.patch(
-            "leases",
-            "fastpath",
-            {"metadata": {"labels": {"team": "x"}}, "spec": {"strategy": "OldestEmulationVersion"}},
-        )
-        found = await store.fetch(1)
-        assert found is not None
-        await store.replace(found, LATER, 1)
-        after = cluster.get("leases", "fastpath")
-        assert after["metadata"]["labels"] == {"team": "x"}
-        assert after["spec"]["strategy"] == "OldestEmulationVersion"
+    assert caught.value.status == 409
 
 
-async def test_a_change_is_heard_of() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        made = await store.create(MINE, 1)
-        heard = asyncio.Event()
-        async with running(store.watch(made.version, heard.set)):
-            await until(lambda: cluster.open_watches)
-            assert not heard.is_set()
-            other = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": "other"},
-                "spec": {},
-            }
-            cluster.create(other)
-            await store.replace(made, LATER, 1)
-            await asyncio.wait_for(heard.wait(), 1)
+async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: KubernetesLeases) -> None:
+    await store.create(MINE, 1)
+    cluster.patch(
+        "leases",
+        "fastpath",
+        {"metadata": {"labels": {"team": "x"}}, "spec": {"strategy": "OldestEmulationVersion"}},
+    )
+    found = await store.fetch(1)
+    assert found is not None
+    await store.replace(found, LATER, 1)
+    after = cluster.get("leases", "fastpath")
+    assert after["metadata"]["labels"] == {"team": "x"}
+    assert after["spec"]["strategy"] == "OldestEmulationVersion"
 
 
-async def test_every_call_is_bounded() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        made = await store.create(MINE, 1)
-        cluster.delay(30, "*", "leases")
-        for call in (store.fetch(0.05), store.create(MINE, 0.05), store.replace(made, LATER, 0.05)):
-            with pytest.raises(KubernetesError) as caught:
-                await call
-            assert caught.value.reason == "Timeout"
+async def test_a_change_is_heard_of(cluster: Cluster, store: KubernetesLeases) -> None:
+    made = await store.create(MINE, 1)
+    heard = asyncio.Event()
+    async with running(store.watch(made.version, heard.set)):
+        await until(lambda: cluster.open_watches)
+        assert not heard.is_set()
+        other = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "other"},
+            "spec": {},
+        }
+        cluster.create(other)
+        await store.replace(made, LATER, 1)
+        await asyncio.wait_for(heard.wait(), 1)
 
 
-async def test_an_empty_lease_has_no_holder() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        cluster.create(
-            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}}
-        )
-        found = await store.fetch(1)
-        assert found is not None
-        assert found.record == LeaseRecord("", 0, "", "", 0)
+async def test_every_call_is_bounded(cluster: Cluster, store: KubernetesLeases) -> None:
+    made = await store.create(MINE, 1)
+    cluster.delay(30, "*", "leases")
+    for call in (store.fetch(0.05), store.create(MINE, 0.05), store.replace(made, LATER, 0.05)):
+        with pytest.raises(KubernetesError) as caught:
+            await call
+        assert caught.value.reason == "Timeout"
+
+
+async def test_an_empty_lease_has_no_holder(cluster: Cluster, store: KubernetesLeases) -> None:
+    cluster.create(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}}
+    )
+    found = await store.fetch(1)
+    assert found is not None
+    assert found.record == LeaseRecord("", 0, "", "", 0)
 
 
 @pytest.mark.parametrize(
@@ -124,22 +122,19 @@ async def test_an_empty_lease_has_no_holder() -> None:
     ],
 )
 async def test_an_invalid_lease_is_an_error(body: bytes) -> None:
-    async def handle(_: web.BaseRequest) -> web.Response:
+    async def handle(_: web.Request) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with TestServer(app) as server, store_of(str(server.make_url("")).rstrip("/")) as store:
+    async with answering(handle) as url, store_of(url) as store:
         with pytest.raises(KubernetesError, match="the response is not a Lease object"):
             await store.fetch(1)
 
 
-async def test_a_refused_lease_is_an_error() -> None:
-    async with Cluster() as cluster, store_of(cluster.url) as store:
-        cluster.forbid("get", "leases")
-        with pytest.raises(KubernetesError) as caught:
-            await store.fetch(1)
-        assert caught.value.status == 403
+async def test_a_refused_lease_is_an_error(cluster: Cluster, store: KubernetesLeases) -> None:
+    cluster.forbid("get", "leases")
+    with pytest.raises(KubernetesError) as caught:
+        await store.fetch(1)
+    assert caught.value.status == 403
 
 
 def test_times_are_those_of_the_api() -> None:

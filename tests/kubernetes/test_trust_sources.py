@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from adapter.errors import InputError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import trust_sources
-from adapter.kubernetes.credentials import ClientConfiguration
-from adapter.kubernetes.trust_sources import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSource
+from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import waiting
+from tests.support.apiclient import connected
 from tests.support.certificates import NAME, config_map_object
+from tests.support.clock import FakeClock
 from tests.support.waiting import running
 
 Entries = Mapping[str, str] | None
@@ -26,38 +27,26 @@ Entries = Mapping[str, str] | None
 class Reading:
     """A running source, and what it delivered."""
 
-    def __init__(self, source: ConfigMapTrustSource, delivered: list[Entries], pauses: list[float]) -> None:
+    def __init__(self, source: ConfigMapTrustSource, delivered: list[Entries]) -> None:
         self.source = source
         self.delivered = delivered
-        self.pauses = pauses
 
     async def delivers(self, entries: Entries) -> None:
         await waiting.until(lambda: self.delivered and self.delivered[-1] == entries)
 
 
 @contextlib.asynccontextmanager
-async def reading(
-    cluster: Cluster, faults: ProblemLog, periods: ConfigMapPeriods | None = None
-) -> AsyncIterator[Reading]:
+async def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> AsyncIterator[Reading]:
     delivered: list[Entries] = []
-    pauses: list[float] = []
 
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
+    async def pause(_: float) -> None:
         await asyncio.sleep(0.005)
 
-    client = await kubernetes.connect(ClientConfiguration(cluster.url), sleep=pause, random=lambda: 0.0)
-    async with client:
-        source = ConfigMapTrustSource(
-            client,
-            delivered.append,
-            faults,
-            random=lambda: 0.0,
-            sleep=pause,
-            periods=periods or ConfigMapPeriods(),
-        )
+    async with connected(cluster.url, pause) as client:
+        context = ReflectorContext(client, clock, Monitoring(), faults, lambda: 0.0, pause)
+        source = ConfigMapTrustSource(context, delivered.append)
         async with running(source.run()):
-            yield Reading(source, delivered, pauses)
+            yield Reading(source, delivered)
 
 
 def publish(cluster: Cluster, **entries: str) -> None:
@@ -73,10 +62,12 @@ def other(cluster: Cluster, name: str) -> None:
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}})
 
 
-async def test_the_config_map_and_its_changes_are_delivered(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_the_config_map_and_its_changes_are_delivered(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
     other(cluster, "another")
     publish(cluster, a="1")
-    async with reading(cluster, faults) as found:
+    async with reading(cluster, faults, clock) as found:
         await found.delivers({"a": "1"})
         await waiting.until(lambda: cluster.open_watches)
         publish(cluster, a="2", b="3")
@@ -90,24 +81,20 @@ async def test_the_config_map_and_its_changes_are_delivered(cluster: Cluster, fa
     assert faults.active() == {}
 
 
-async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> None:
     publish(cluster, a="1")
-    async with reading(cluster, faults) as found:
+    async with reading(cluster, faults, clock) as found:
         await found.delivers({"a": "1"})
         await waiting.until(lambda: cluster.open_watches)
-    asked = {
-        (request.verb, request.namespace, request.name or request.query.get("fieldSelector"))
-        for request in cluster.requests
-    }
-    assert asked == {
-        ("list", "kube-system", f"metadata.name={NAME}"),
-        ("watch", "kube-system", f"metadata.name={NAME}"),
-        ("get", "kube-system", NAME),
-    }
+    assert [request.verb for request in cluster.requests] == ["list", "watch"]
+    assert {request.namespace for request in cluster.requests} == {"kube-system"}
+    assert {request.query["fieldSelector"] for request in cluster.requests} == {f"metadata.name={NAME}"}
 
 
-async def test_an_absent_config_map_is_delivered_as_none(cluster: Cluster, faults: ProblemLog) -> None:
-    async with reading(cluster, faults) as found:
+async def test_an_absent_config_map_is_delivered_as_none(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
+    async with reading(cluster, faults, clock) as found:
         await found.delivers(None)
         await waiting.until(lambda: cluster.open_watches)
         publish(cluster, a="1")
@@ -117,39 +104,28 @@ async def test_an_absent_config_map_is_delivered_as_none(cluster: Cluster, fault
         assert found.source.error == ""
 
 
-async def test_missing_rights_name_the_role_binding(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_missing_rights_name_the_role_binding(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
     publish(cluster, a="1")
     cluster.forbid("list", "configmaps")
-    async with reading(cluster, faults) as found:
+    async with reading(cluster, faults, clock) as found:
         await waiting.until(lambda: found.source.error)
         assert found.delivered == []
         assert "403" in found.source.error
         assert "bind the Role extension-apiserver-authentication-reader in kube-system" in found.source.error
-        assert faults.active()["trust-lookup", ""] == found.source.error
+        assert list(faults.active()) == [("informer", f"configmap kube-system/{NAME}")]
         cluster.allow("list", "configmaps")
         await found.delivers({"a": "1"})
         await waiting.until(lambda: not found.source.error)
     assert faults.active() == {}
 
 
-async def test_pauses_grow_and_are_bounded(cluster: Cluster, faults: ProblemLog) -> None:
-    cluster.forbid("list", "configmaps")
-    async with reading(cluster, faults) as found:
-        await waiting.until(lambda: len(found.pauses) >= 8)
-    assert found.pauses[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
-
-
-async def test_pauses_after_days_of_failures(cluster: Cluster, faults: ProblemLog) -> None:
-    cluster.forbid("list", "configmaps")
-    async with reading(cluster, faults) as found:
-        found.source._failures = 3000
-        await waiting.until(lambda: len(found.pauses) >= 3)
-    assert set(found.pauses) == {30.0}
-
-
-async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: ProblemLog) -> None:
+async def test_an_api_server_that_goes_and_comes_back(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
     publish(cluster, a="1")
-    async with reading(cluster, faults) as found:
+    async with reading(cluster, faults, clock) as found:
         await found.delivers({"a": "1"})
         await waiting.until(lambda: cluster.open_watches)
         await cluster.down()
@@ -160,67 +136,28 @@ async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: 
         await found.delivers({"a": "2"})
 
 
-@pytest.mark.parametrize("gone_as_status", [True, False])
-async def test_a_forgotten_version_is_no_fault(faults: ProblemLog, *, gone_as_status: bool) -> None:
-    async with Cluster(gone_as_status=gone_as_status, log_size=1) as cluster:
-        publish(cluster, a="1")
-        async with reading(cluster, faults) as found:
-            await found.delivers({"a": "1"})
-            await waiting.until(lambda: cluster.open_watches)
-            cluster.cut_watches()
-            for number in range(5):
-                publish(cluster, a=str(number))
-            cluster.compact()
-            await found.delivers({"a": "4"})
-
-
-async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faults: ProblemLog) -> None:
-    publish(cluster, a="1")
-    async with reading(cluster, faults, ConfigMapPeriods(watch=1.0)) as found:
-        await waiting.until(lambda: len(found.delivered) >= 2)
-    assert found.pauses == [0.8]
-    assert faults.active() == {}
-
-
-async def test_a_watch_that_falls_silent(cluster: Cluster, faults: ProblemLog) -> None:
-    publish(cluster, a="1")
-    async with reading(cluster, faults, ConfigMapPeriods(silence=0.1)) as found:
-        await waiting.until(lambda: cluster.open_watches)
-        cluster.freeze_watches()
-        publish(cluster, a="2")
-        await found.delivers({"a": "2"})
-        cluster.thaw_watches()
-
-
-async def test_without_the_right_to_watch_it_is_read_now_and_then(
-    cluster: Cluster, faults: ProblemLog
+async def test_without_the_right_to_watch_it_is_listed_now_and_then(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
 ) -> None:
     publish(cluster, a="1")
     cluster.forbid("watch", "configmaps")
-    async with reading(cluster, faults) as found:
+    async with reading(cluster, faults, clock) as found:
         await found.delivers({"a": "1"})
         publish(cluster, a="2")
         await found.delivers({"a": "2"})
-        assert 60.0 in found.pauses
-        assert "bind the Role" in faults.active()["trust-watch", ""]
-        cluster.allow("watch", "configmaps")
-        await waiting.until(lambda: cluster.open_watches)
-        cluster.cut_watches()
-    assert found.source.error == ""
+        assert found.source.error == ""
 
 
-async def test_an_invalid_config_map_is_an_error(
-    faults: ProblemLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+async def test_what_cannot_be_read_changes_nothing(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
 ) -> None:
     publish(cluster, a="1")
-    monkeypatch.setattr(trust_sources, "_PATH", "/version")  # an answer of another shape
-    async with reading(cluster, faults) as found:
-        await found.delivers({})
-    monkeypatch.setattr(trust_sources, "_PATH", "/livez")
-    async with reading(cluster, faults) as found:
-        await waiting.until(lambda: found.source.error)
-        assert found.delivered == []
-        assert "Decode" in found.source.error or "cannot read /livez" in found.source.error
+    async with reading(cluster, faults, clock) as found:
+        await found.delivers({"a": "1"})
+        await waiting.until(lambda: cluster.open_watches)
+        cluster.update(cluster.get("ConfigMap", NAME, "kube-system") | {"data": {"a": 5}})
+        await waiting.until(faults.active)
+        assert found.delivered[-1] == {"a": "1"}
 
 
 # -- files ---------------------------------------------------------------------------------------------------

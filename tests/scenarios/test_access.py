@@ -203,6 +203,7 @@ async def test_authorities_change_while_connections_are_open(
 async def test_without_trust_it_is_not_ready_and_does_not_end(
     tmp_path: Path, cluster: Cluster, prometheus: Prometheus, start: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    fault = "informer" if start == "forbidden" else "trust"
     if start == "missing":
         cluster.delete("ConfigMap", NAME, "kube-system")
     elif start == "emptied":
@@ -225,7 +226,7 @@ async def test_without_trust_it_is_not_ready_and_does_not_end(
         assert unready.status == 500
         assert "[-]trust failed: reason withheld" in unready.body
         await adapter.wait_for(
-            "/metrics", lambda answer: 'fastpath_faults_active{fault="trust' in answer.body
+            "/metrics", lambda answer: f'fastpath_faults_active{{fault="{fault}' in answer.body
         )
         assert (await adapter.get("/livez")).status == 200
         assert (await proxy.get(DISCOVERY, CHECK)).status == 0

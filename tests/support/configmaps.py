@@ -14,9 +14,8 @@ import msgspec
 from adapter.boost.config_map import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.client import ListWatch
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.resources import APIResource
 
 _T = TypeVar("_T")
 JSON = dict[str, Any]
@@ -165,25 +164,24 @@ class Line:
 
     async def list_objects(
         self,
-        form: ObjectCodec[_T],
-        resource: APIResource,
+        source: ListWatch[_T],
         deliver: Callable[[list[_T]], None],
         *,
-        namespace: str,
-        selector: LabelSelector,
         resource_version: str,
     ) -> str:
-        assert (resource.plural, namespace, resource_version) == ("configmaps", "fastpath", "")
+        assert (source.resource.plural, source.namespace, resource_version) == ("configmaps", "fastpath", "")
         self.lists += 1
         await self._way()
         if self.list_answer:
             raise KubernetesError(self.list_answer, "Refused", "refused by the test")
         found = [
-            msgspec.json.encode(each) for each in self.store.objects.values() if _matches(selector, each)
+            msgspec.json.encode(each)
+            for each in self.store.objects.values()
+            if _matches(source.selector, each)
         ]
         version = self.store.version
         await self._way()
-        deliver(list(map(form.decode, found)))
+        deliver(list(map(source.codec.decode, found)))
         return str(version)
 
     async def _way(self) -> None:

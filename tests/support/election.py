@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.lease import Lease, LeaseRecord
+from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseRecord
 
 WALL = 1_700_000_000.0
 _T = TypeVar("_T")
@@ -45,8 +45,8 @@ class Keeper:
         self.changed = asyncio.Event()
 
 
-class Line:
-    """One candidate's way to the keeper: meets `LeaseStore`. Each fault is looked at when a call is made.
+class Line(KubernetesLeases):
+    """One candidate's way to the keeper. Each fault is looked at when a call is made.
 
     `before` and `after` are seconds on the way there and back; `cut` lets nothing through; `deaf` loses
     answers only; `answer` is an HTTP status to refuse with.

@@ -18,9 +18,8 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.fence import LeaseFence
 from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseRecord
+from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseFence, LeaseRecord
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter

@@ -8,14 +8,14 @@ cluster are watched too.
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
-from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
-from adapter.kubernetes.cache.store import TypedStore, in_steps
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.store import ObjectCache, ReflectedCache, in_steps
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling import boost, documents
 from adapter.model.autoscaling.boost import BoostedHPA
@@ -39,9 +39,7 @@ from adapter.model.resources import BUILTIN, APIResource
 _VERSION = API_VERSION.removeprefix(f"{GROUP}/")
 _VERBS = frozenset({"get", "list", "watch"})
 FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
-_hpas = BUILTIN.lookup("horizontalpodautoscalers")
-assert _hpas is not None
-_HPA: APIResource = _hpas
+_HPA = cast("APIResource", BUILTIN.lookup("horizontalpodautoscalers"))
 
 
 class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
@@ -189,12 +187,11 @@ def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="") == replace(other, resource_version="")
 
 
-class AutoscalerCache(ReflectedCache):
-    """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
+_HPA_CODEC: ObjectCodec[WatchedHPA] = ObjectCodec(msgspec.Raw, keep_hpa)
 
-    `changed` is called with namespace and name for each one that was added, changed or deleted, after the
-    first list is in.
-    """
+
+class AutoscalerCache(ObjectCache[ReadAutoscaler]):
+    """All FastPathAutoscalers, or those of `namespaces`."""
 
     def __init__(
         self,
@@ -202,37 +199,16 @@ class AutoscalerCache(ReflectedCache):
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        codec = ObjectCodec(msgspec.Raw, _keep_autoscaler)
-        self._objects: TypedStore[ReadAutoscaler] = TypedStore(
-            self._notify, self._listed, _same_autoscaler, _lose_autoscaler
-        )
-        self._changed = changed
-        self._defects = context.problems.defects
-        self._announced = False
-        self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
-
-    def __iter__(self) -> Iterator[ReadAutoscaler]:
-        return iter(self._objects)
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-    def find(self, namespace: str, name: str) -> ReadAutoscaler | None:
-        return self._objects.find(namespace, name)
-
-    def _notify(self, namespace: str, name: str) -> None:
-        if self._announced:
-            self._changed(namespace, name)
-
-    def _listed(self) -> Iterator[None]:
-        if not self._announced and self.synced:
-            self._announced = True
-            objects = tuple(self._objects)
-            yield from in_steps(objects, lambda read: self._changed(read.namespace, read.name), self._defects)
+        super().__init__(context, changed, same=_same_autoscaler, lost=_lose_autoscaler)
+        self.reflect(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH, namespaces)
 
 
-class HPACache(ReflectedCache):
-    """All HPAs, or those of `namespaces`, while `run` runs. `listed` is called after each list."""
+class HPACache(ObjectCache[WatchedHPA]):
+    """All HPAs, or those of `namespaces`; `listed` is called after each list.
+
+    Each of `followers` is called for each change with the HPA (None if it is gone), its namespace and its
+    name.
+    """
 
     def __init__(
         self,
@@ -240,24 +216,13 @@ class HPACache(ReflectedCache):
         namespaces: Sequence[str] = ("",),
         listed: Callable[[], Iterator[None]] = lambda: iter(()),
     ) -> None:
-        codec = ObjectCodec(msgspec.Raw, keep_hpa)
-        self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
-        self._objects: TypedStore[WatchedHPA] = TypedStore(self._notify, listed, same_hpa, _lose_hpa)
-        self.reflectors = build_reflectors(codec, _HPA, context, self._objects, namespaces)
-
-    def __iter__(self) -> Iterator[WatchedHPA]:
-        return iter(self._objects)
-
-    def find(self, namespace: str, name: str) -> WatchedHPA | None:
-        return self._objects.find(namespace, name)
-
-    def follow(self, changed: Callable[[WatchedHPA | None, str, str], None]) -> None:
-        """Call `changed` for each change with the HPA (None if it is gone), its namespace and its name."""
-        self._followers.append(changed)
+        self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
+        super().__init__(context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed)
+        self.reflect(_HPA_CODEC, _HPA, namespaces)
 
     def _notify(self, namespace: str, name: str) -> None:
-        hpa = self._objects.find(namespace, name)
-        for changed in self._followers:
+        hpa = self.find(namespace, name)
+        for changed in self.followers:
             changed(hpa, namespace, name)
 
 
@@ -301,20 +266,17 @@ class ScaleConflicts(ReflectedCache):
         self.changed = changed
         self._defects = context.problems.defects
         self.hpas = HPACache(context, namespaces, self._listed)
-        self.hpas.follow(self._update_hpa)
+        self.hpas.followers.append(self._update_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._first: dict[TargetKey, list[_Owner]] = {}
         """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
-        self._announced = False
-        self._objects: TypedStore[WatchedHPA] = TypedStore(
-            self._update_object, self._listed, same_hpa, _lose_hpa
+        self._objects: ObjectCache[WatchedHPA] = ObjectCache(
+            context, self._update_object, same=same_hpa, lost=_lose_hpa, listed=self._listed
         )
-        own = []
         if objects:
-            codec = ObjectCodec(msgspec.Raw, keep_hpa)
-            own = build_reflectors(codec, FASTPATH, context, self._objects, namespaces, optional=True)
-        self.reflectors = [*self.hpas.reflectors, *own]
+            self._objects.reflect(_HPA_CODEC, FASTPATH, namespaces, optional=True)
+        self.reflectors = [*self.hpas.reflectors, *self._objects.reflectors]
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler of ours, or note its change."""
@@ -347,12 +309,12 @@ class ScaleConflicts(ReflectedCache):
         return (*named, f"{more} more") if more else tuple(named)
 
     def _update_hpa(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
-        self._set_target((HPA_KIND, namespace, name), _target_of(hpa))
+        self._set_target((HPA_KIND, namespace, name), _find_target(hpa))
 
     def _update_object(self, namespace: str, name: str) -> None:
         # not under the kind alone, because one in a file may have the same name
         self._set_target(
-            (f"{KIND}.{GROUP}", namespace, name), _target_of(self._objects.find(namespace, name))
+            (f"{KIND}.{GROUP}", namespace, name), _find_target(self._objects.find(namespace, name))
         )
 
     def _set_target(self, owner: _Owner, target: TargetKey | None) -> None:
@@ -375,8 +337,7 @@ class ScaleConflicts(ReflectedCache):
                 self.changed(key)
 
     def _listed(self) -> Iterator[None]:
-        if not self._announced and self.synced:
-            self._announced = True
+        if self._is_first_sync():
             yield from in_steps(tuple(self._owners), self.changed, self._defects)
 
 
@@ -385,5 +346,5 @@ def _label(owner: _Owner) -> str:
     return f"{kind}/{name}"
 
 
-def _target_of(hpa: WatchedHPA | None) -> TargetKey | None:
+def _find_target(hpa: WatchedHPA | None) -> TargetKey | None:
     return None if hpa is None else TargetKey.of(hpa.namespace, hpa.target)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import TypedStore
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
@@ -120,10 +121,25 @@ def _lose(lost: Unreadable, _: WatchedSlice | None) -> WatchedSlice:
 CODEC: ObjectCodec[WatchedSlice] = ObjectCodec(_WireSlice, _keep)
 
 
-class _BoundedSlices(TypedStore[WatchedSlice]):
-    """Slices with at most `MOST_KEPT` endpoints together."""
+class ServiceEndpoints(ObjectCache[WatchedSlice]):
+    """The slices of one Service, with at most `MOST_KEPT` endpoints together, while `run` runs.
 
-    _kept = 0
+    `changed` is called after each change.
+    """
+
+    def __init__(
+        self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
+    ) -> None:
+        super().__init__(context, lambda *_: changed(), lost=_lose, listed=lambda: iter(()))
+        self._kept = 0
+        selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
+        self._reflector = Reflector(
+            ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),
+            self,
+            context,
+            f"endpointslices of {namespace}/{service}",
+        )
+        self.reflectors = [self._reflector]
 
     def put(self, obj: WatchedSlice) -> None:
         self._release(obj.namespace, obj.name)
@@ -140,27 +156,10 @@ class _BoundedSlices(TypedStore[WatchedSlice]):
         old = self.find(namespace, name)
         self._kept -= 0 if old is None else len(old.endpoints)
 
-
-class ServiceEndpoints(ReflectedCache):
-    """The slices of one Service, while `run` runs; `changed` is called after each change."""
-
-    def __init__(
-        self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
-    ) -> None:
-        self._slices = _BoundedSlices(lambda *_: changed(), lost=_lose)
-        selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
-        self._reflector = Reflector(
-            ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),
-            self._slices,
-            context,
-            f"endpointslices of {namespace}/{service}",
-        )
-        self.reflectors = [self._reflector]
-
     @property
     def slices(self) -> tuple[WatchedSlice, ...]:
         """The slices in the order of their names."""
-        return tuple(sorted(self._slices, key=lambda watched: watched.name))
+        return tuple(sorted(self, key=lambda watched: watched.name))
 
     @property
     def unknown(self) -> str:

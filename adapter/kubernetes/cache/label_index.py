@@ -169,9 +169,6 @@ class LabelIndex:
             "selections", monitoring, ANSWERS_BYTES, lambda answer: answer.weight
         )
 
-    def __len__(self) -> int:
-        return self._size
-
     def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
         space = self._namespaces.get(namespace)
         if space is None:
@@ -203,13 +200,20 @@ class LabelIndex:
         """Return the namespaces that have objects, sorted."""
         return sorted(self._namespaces)
 
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it. Both are read when their turn comes."""
-        for namespace in list(self._namespaces):
-            if (space := self._namespaces.get(namespace)) is not None:
-                yield namespace, tuple(space.names)
+    def count(self, namespace: str) -> int:
+        """Return the number of objects in a namespace ("" for all)."""
+        if not namespace:
+            return self._size
+        space = self._namespaces.get(namespace)
+        return len(space.names) if space else 0
 
-    def _version_of(self, namespace: str | None) -> int:
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield a namespace ("" for all) with the names in it. Both are read when their turn comes."""
+        for within in [namespace] if namespace else list(self._namespaces):
+            if (space := self._namespaces.get(within)) is not None:
+                yield within, tuple(space.names)
+
+    def _current_version(self, namespace: str | None) -> int:
         """Return a number that changes with every change to a namespace (None: to any)."""
         if namespace is None:
             return self._version
@@ -236,7 +240,11 @@ class LabelIndex:
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""
         answer = self._answers.get((namespace, selector))
-        return answer.names if answer is not None and answer.version == self._version_of(namespace) else None
+        return (
+            answer.names
+            if answer is not None and answer.version == self._current_version(namespace)
+            else None
+        )
 
     def select(
         self, namespace: str | None, selector: LabelSelector
@@ -245,7 +253,7 @@ class LabelIndex:
 
         Objects that are added or removed in between may or may not be in the answer.
         """
-        version = self._version_of(namespace)
+        version = self._current_version(namespace)
         # etcd sorts by key, where the namespace ends with a slash, which sorts after "-": "a-b" comes before
         # "a"
         chosen = sorted(self._namespaces, key="{}/".format) if namespace is None else [namespace]
@@ -261,7 +269,7 @@ class LabelIndex:
                 yield
         answer = tuple(names)
         weight = ANSWER_BYTES + selector.weight + _NAME_BYTES * len(answer)
-        if version == self._version_of(namespace) and weight <= ANSWERS_BYTES:
+        if version == self._current_version(namespace) and weight <= ANSWERS_BYTES:
             self._answers[namespace, selector] = _CachedAnswer(version, answer, weight)
         return answer
 

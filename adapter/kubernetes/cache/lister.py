@@ -6,16 +6,18 @@ objects"; after it, a question costs the API server nothing.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
-from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
-from adapter.kubernetes.cache.store import MetadataStore
-from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
+from adapter.kubernetes.cache.store import ReflectedCache
+from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
@@ -30,6 +32,47 @@ class LabeledObject(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     name: str
     labels: Mapping[str, str]
+
+
+class MetadataCache(ReflectedCache):
+    """Names and labels of the objects of one kind, in an index that answers label selectors."""
+
+    def __init__(self, source: ListWatch[PartialMetadata], context: ReflectorContext) -> None:
+        self.index = LabelIndex(context.monitoring)
+        self.resource = source.resource
+        self.remove = self.index.remove
+        self.count = self.index.count
+        self.listing = self.index.listing
+        name = f"{self.resource.group_resource}{f'[{source.fields}]' if source.fields else ''}"
+        self.reflectors = [Reflector(source, self, context, name, on_demand=True)]
+
+    def put(self, obj: PartialMetadata) -> None:
+        self.index.put(obj.namespace, obj.name, obj.labels)
+
+    def lose(self, lost: Unreadable) -> None:
+        """Do nothing: the last labels count."""
+
+    def end_batch(self) -> None: ...
+
+    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - nothing follows
+        return iter(())
+
+
+async def _select(
+    index: LabelIndex,
+    namespace: str | None,
+    selector: LabelSelector,
+    find_labels: Callable[[str, str], Mapping[str, str] | None],
+) -> tuple[LabeledObject, ...]:
+    objects: list[LabeledObject] = []
+    for within in index.namespaces() if namespace is None else [namespace]:
+        for count, name in enumerate(await index.find_names(within, selector), 1):
+            labels = find_labels(within, name)
+            if labels is not None:  # else it was deleted in the meantime
+                objects.append(LabeledObject(within, name, labels))
+            if count % _STEP == 0:
+                await asyncio.sleep(0)
+    return tuple(objects)
 
 
 class ObjectLister:
@@ -48,13 +91,12 @@ class ObjectLister:
         pods: PodCache | None = None,
     ) -> None:
         self._context = context
-        self._pods = pods
         self._fields = fields
-        self._kinds: dict[GroupResource, APIResource] = {}  # to start once it runs
-        self._reflectors: dict[GroupResource, Reflector[PartialMetadata]] = {}
-        self._indexes: dict[GroupResource, LabelIndex] = {}
+        self._required: dict[GroupResource, APIResource] = {}
+        self._caches: dict[GroupResource, MetadataCache | PodCache] = {}
+        if pods is not None:
+            self._caches[PODS.group_resource] = pods
         self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
-        self._required: set[GroupResource] = set()
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -62,7 +104,7 @@ class ObjectLister:
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                self.start(self._kinds.values())
+                self.start(tuple(self._required.values()))
                 await asyncio.Event().wait()
             finally:
                 self._group = None
@@ -73,35 +115,23 @@ class ObjectLister:
         A reflector that runs already goes on, unless the kind is to be read in another version now.
         """
         for resource in kinds:
-            self._required.add(resource.group_resource)
-            if self._is_shared(resource):
-                continue
-            if self._group is None:
-                self._kinds[resource.group_resource] = resource
-            else:
-                self._start(resource, resource.group_resource)
+            self._required[resource.group_resource] = resource
+            if self._group is not None:
+                self._start(resource)
 
-    def _is_shared(self, resource: APIResource) -> bool:
-        return self._pods is not None and resource.group_resource == PODS.group_resource
-
-    def _start(self, resource: APIResource, key: GroupResource) -> Reflector[PartialMetadata]:
-        running = self._reflectors.get(key)
-        if running is not None and running.source.resource.version == resource.version:
-            return running
+    def _start(self, resource: APIResource) -> MetadataCache | PodCache:
+        key = resource.group_resource
+        known = self._caches.get(key)
+        if isinstance(known, PodCache) or (known is not None and known.resource.version == resource.version):
+            return known
         if self._group is None:
             raise errors.NotSyncedError(f"{key} cannot be listed: the object cache is not running")
-        if running is not None:
+        if known is not None:
             self._tasks[key].cancel()
-        index = self._indexes[key] = LabelIndex(self._context.monitoring)
-        reflector = self._reflectors[key] = Reflector(
-            ListWatch(PARTIAL_METADATA, resource, fields=self._fields),
-            MetadataStore(index),
-            self._context,
-            f"{key}[{self._fields}]" if self._fields else str(key),
-            on_demand=True,
-        )
-        self._tasks[key] = self._group.create_task(reflector.run(), name=f"reflector of {key}")
-        return reflector
+        source = ListWatch(PARTIAL_METADATA, resource, fields=self._fields)
+        cache = self._caches[key] = MetadataCache(source, self._context)
+        self._tasks[key] = self._group.create_task(cache.run(), name=f"reflector of {key}")
+        return cache
 
     async def names(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
@@ -118,15 +148,7 @@ class ObjectLister:
     ) -> tuple[LabeledObject, ...]:
         """Return the objects that match, by namespace, then name; otherwise as `names`."""
         index = await self._synced(resource)
-        objects: list[LabeledObject] = []
-        for within in index.namespaces() if namespace is None else [namespace]:
-            for count, name in enumerate(await index.find_names(within, selector), 1):
-                labels = index.labels(within, name)
-                if labels is not None:  # else it was deleted in the meantime
-                    objects.append(LabeledObject(within, name, labels))
-                if count % _STEP == 0:
-                    await asyncio.sleep(0)
-        return tuple(objects)
+        return await _select(index, namespace, selector, index.labels)
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
         """Return one object, None if it does not exist; errors as `names`."""
@@ -135,24 +157,18 @@ class ObjectLister:
 
     def count(self, resource: APIResource) -> int:
         """Return the number of objects of a kind, 0 before the first list."""
-        if self._pods is not None and self._is_shared(resource):
-            return len(self._pods)
-        index = self._indexes.get(resource.group_resource)
-        return len(index) if index is not None else 0
+        cache = self._caches.get(resource.group_resource)
+        return cache.count("") if cache is not None else 0
 
     async def _synced(self, resource: APIResource) -> LabelIndex:
-        if self._pods is not None and self._is_shared(resource):
-            await self._pods.wait_synced()
-            return self._pods.index
-        key = resource.group_resource
-        reflector = self._start(resource, key)
-        index = self._indexes[key]
-        await reflector.wait_synced()
-        return index
+        cache = self._start(resource)
+        await cache.wait_synced()
+        return cache.index
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         """Return the state of each reflector, in the order in which they were started."""
-        return tuple(reflector.status() for reflector in self._reflectors.values())
+        caches = (cache for cache in self._caches.values() if isinstance(cache, MetadataCache))
+        return tuple(status for cache in caches for status in cache.status())
 
     def unsynced(self) -> tuple[GroupResource, ...]:
         """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.
@@ -160,12 +176,9 @@ class ObjectLister:
         A refused kind fails only the questions about it. If readiness waited for it, all other kinds would be
         unavailable too.
         """
-        caches: dict[GroupResource, Reflector[PartialMetadata] | PodCache] = {**self._reflectors}
-        if self._pods is not None:
-            caches[PODS.group_resource] = self._pods
         return tuple(
             key
-            for key, cache in caches.items()
+            for key, cache in self._caches.items()
             if key in self._required and not cache.synced and not cache.refused
         )
 
@@ -183,17 +196,8 @@ class RunningPods:
         selector: LabelSelector,
     ) -> tuple[LabeledObject, ...]:
         """Return the running pods that match, by namespace, then name; errors as `ObjectLister.names`."""
-        cache = self._cache
-        await cache.wait_synced()
-        pods: list[LabeledObject] = []
-        for within in cache.index.namespaces() if namespace is None else [namespace]:
-            for count, name in enumerate(await cache.index.find_names(within, selector), 1):
-                pod = cache.find(within, name)
-                if pod is not None and pod.phase == RUNNING:
-                    pods.append(LabeledObject(pod.namespace, pod.name, pod.labels))
-                if count % _STEP == 0:
-                    await asyncio.sleep(0)
-        return tuple(pods)
+        await self._cache.wait_synced()
+        return await _select(self._cache.index, namespace, selector, self._find_labels)
 
     async def find(
         self,
@@ -203,10 +207,12 @@ class RunningPods:
     ) -> LabeledObject | None:
         """Return one pod, None if it does not exist or is not running; errors as `ObjectLister.names`."""
         await self._cache.wait_synced()
+        labels = self._find_labels(namespace, name)
+        return LabeledObject(namespace, name, labels) if labels is not None else None
+
+    def _find_labels(self, namespace: str, name: str) -> Mapping[str, str] | None:
         pod = self._cache.find(namespace, name)
-        if pod is None or pod.phase != RUNNING:
-            return None
-        return LabeledObject(pod.namespace, pod.name, pod.labels)
+        return pod.labels if pod is not None and pod.phase == RUNNING else None
 
     def count(self, resource: APIResource) -> int:  # noqa: ARG002 - as above
         """Return the number of running pods, 0 before the first list."""

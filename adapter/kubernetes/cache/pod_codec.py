@@ -6,6 +6,7 @@ facts mean is decided in `autoscaler.decide.observation`.
 """
 
 import hashlib
+import operator
 import sys
 from collections.abc import Mapping
 
@@ -18,7 +19,6 @@ from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.quantity import Quantity, read
-from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.timestamps import NEVER
 
 _NEVER = int(NEVER)
@@ -135,6 +135,7 @@ class _WireMetadata(Struct, frozen=True):
     labels: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    resource_version: str = ""
 
 
 class WirePod(Struct, frozen=True):
@@ -153,7 +154,9 @@ class WirePod(Struct, frozen=True):
         return self.metadata.name
 
 
-POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(WirePod, lambda pod: pod)
+POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(
+    WirePod, lambda pod: pod, version_of=operator.attrgetter("metadata.resource_version")
+)
 """Decodes pods; `build` makes the records."""
 
 
@@ -213,14 +216,14 @@ def _container(written: _WireContainer) -> Container:
     return Container(written.name, resources, written.restart_policy)
 
 
-def key_of(written: WireSpec) -> bytes:
+def build_key(written: WireSpec) -> bytes:
     """Return a key that is equal for equal specs: the JSON, or its digest if that is long."""
     text = msgspec.json.encode(written)
     return text if len(text) <= _KEY_BYTES else hashlib.sha256(text).digest()
 
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
-    """Build what pods with this spec share; `key` is that of `key_of`."""
+    """Build what pods with this spec share; `key` is that of `build_key`."""
     sidecars = [init for init in written.init_containers or () if init.restart_policy == "Always"]
     # of two ports with one name the first counts, as for a probe or a Service; init containers other than
     # sidecars have ended
@@ -261,7 +264,7 @@ def build(
             break
     started, flags = read_time(status.start_time), 0
     if ready != "True" and status.phase in UNFINISHED:
-        before = old.starting if old is not None and not _is_another(old, started) else None
+        before = old.starting if old is not None and is_same(old, started) else None
         flags = pod_starts.compute_flags(
             status.conditions, status.container_statuses, status.init_container_statuses, before
         )
@@ -285,22 +288,10 @@ def build(
     )
 
 
-def _is_another(old: WatchedPod, started: int | None) -> bool:
-    """Tell whether a pod was replaced by one of the same name, as in a StatefulSet, while the watch was away.
+def is_same(old: WatchedPod, started: int | None) -> bool:
+    """Tell whether a pod that was `started` then is that of an older record of the name.
 
-    The kubelet sets the start time of a pod once.
+    The kubelet sets the start time of a pod once. A pod of a StatefulSet may have been replaced by one of the
+    same name while the watch was away.
     """
-    return old.started is not None and old.started != started
-
-
-def is_same(old: WatchedPod, new: WatchedPod) -> bool:
-    """Tell whether two records of one name are of the same pod."""
-    return not _is_another(old, new.started)
-
-
-def measure_start(pod: WirePod, starting: int) -> PodStart | Outcome:
-    """Return the start of a pod that is Ready for the first time; `starting` are the flags it had."""
-    status = pod.status
-    return pod_starts.measure_pod(
-        pod.metadata.creation_timestamp, status.conditions, status.container_statuses, starting
-    )
+    return old.started is None or old.started == started

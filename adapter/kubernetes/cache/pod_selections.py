@@ -25,6 +25,9 @@ KEPT_SECONDS = 900.0
 """How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
 
 
+_END = operator.itemgetter(0)
+
+
 class ReadyHistory(msgspec.Struct, gc=False, eq=False):
     """The number of ready pods, back to `since`; times in seconds of the monotonic clock.
 
@@ -54,13 +57,13 @@ class ReadyHistory(msgspec.Struct, gc=False, eq=False):
         if start < self.since or start < now - KEPT_SECONDS:
             return None
         past = self.past or ()
-        place = bisect.bisect_left(past, start, key=_end_of)
+        place = bisect.bisect_left(past, start, key=_END)
         return past[place][1] if place < len(past) else self.count
 
     def largest(self, start: float) -> int:
         """Return the largest known number since `start`."""
         peaks = self.peaks or ()
-        place = bisect.bisect_left(peaks, start, key=_end_of)
+        place = bisect.bisect_left(peaks, start, key=_END)
         return peaks[place][1] if place < len(peaks) else self.count
 
 
@@ -77,12 +80,8 @@ def _exceeding(
         kept.append((now, ended))
     while kept and not exceeds(kept[-1][1], count):
         kept.pop()
-    del kept[: bisect.bisect_left(kept, now - KEPT_SECONDS, key=_end_of)]
+    del kept[: bisect.bisect_left(kept, now - KEPT_SECONDS, key=_END)]
     return kept or None
-
-
-def _end_of(past: tuple[float, int]) -> float:
-    return past[0]
 
 
 class RecentlyReady:
@@ -164,7 +163,7 @@ class Selection:
         """The autoscalers that follow any of these pods, sorted; none where there are no pods."""
         generation = self._space.generation
         if self._selected_by[0] != generation:
-            self._selected_by = generation, self._space.followers_of(self.pods)
+            self._selected_by = generation, self._space.find_followers(self.pods)
         return self._selected_by[1]
 
     def touch(self, ready: int, now: float) -> None:
@@ -172,15 +171,6 @@ class Selection:
         self._pods = None
         if ready:
             self.history.record(self.history.count + ready, now)
-
-    def refresh(self) -> None:
-        """Show the records as they are now; nothing that decisions depend on has changed."""
-        self._pods = None
-
-    def notify_started(self, start: PodStart | Outcome) -> None:
-        for follower in self.followers:
-            if follower.started is not None:
-                follower.started(start)
 
     def notify(self) -> None:
         for follower in tuple(self.followers):
@@ -204,12 +194,12 @@ class PodNamespace:
 
     def add(self, selection: Selection) -> None:
         self.selections[selection.selector] = selection
-        self._by_label.setdefault(_label_of(selection.selector), []).append(selection)
+        self._by_label.setdefault(_required_label(selection.selector), []).append(selection)
         self.generation += 1
 
     def discard(self, selection: Selection) -> None:
         del self.selections[selection.selector]
-        label = _label_of(selection.selector)
+        label = _required_label(selection.selector)
         self._by_label[label].remove(selection)
         if not self._by_label[label]:
             del self._by_label[label]
@@ -221,13 +211,19 @@ class PodNamespace:
             candidates += self._by_label.get(label, ())
         return [selection for selection in candidates if selection.selector.matches(labels)]
 
-    def followers_of(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
+    def notify_started(self, labels: Mapping[str, str], start: PodStart | Outcome) -> None:
+        for selection in self.matching(labels):
+            for follower in selection.followers:
+                if follower.started is not None:
+                    follower.started(start)
+
+    def find_followers(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
         different = {id(pod.labels): pod.labels for pod in pods}.values()
         matches = {id(match): match for labels in different for match in self.matching(labels)}.values()
         return tuple(sorted({follower.autoscaler for match in matches for follower in match.followers}))
 
 
-def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
+def _required_label(selector: LabelSelector) -> tuple[str, str] | None:
     """Return the label under which a selector is filed: one that all its pods have, None without one."""
     for requirement in selector.requirements:
         if requirement.operator in _EQUALITY:

@@ -8,20 +8,21 @@ There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and
 object that exists once per pod is tracked by the garbage collector.
 """
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
 from adapter import errors
 from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
+from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod
 from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
 from adapter.kubernetes.cache.pod_starts import StartingPods
-from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import NamespaceView, in_steps
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.store import ReflectedCache, in_steps
+from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
@@ -29,9 +30,7 @@ from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.timestamps import SECOND
 
-_pods = BUILTIN.lookup("pods")
-assert _pods is not None
-PODS: APIResource = _pods
+PODS = cast("APIResource", BUILTIN.lookup("pods"))
 
 _STEP = 1_000
 RUNNING = "Running"
@@ -119,12 +118,11 @@ class PodCache(ReflectedCache):
         self._spaces: dict[str, PodNamespace] = {}
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
-        self._announced = False
         self._checked, self._stale = float("-inf"), ""
         self.reflectors = [
             Reflector(
                 ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector),
-                NamespaceView(self, namespace, functools.partial(self.listed, namespace)),
+                self,
                 context,
                 f"pods in {namespace} ({purpose})" if namespace else "pods",
             )
@@ -136,16 +134,6 @@ class PodCache(ReflectedCache):
     def covers(self, namespace: str) -> bool:
         """Return whether the pods of a namespace are watched."""
         return any(reflector.source.namespace in {"", namespace} for reflector in self.reflectors)
-
-    @property
-    def refused(self) -> bool:
-        """Whether the API server refuses the list, so that waiting for it is useless."""
-        return any(reflector.refused for reflector in self.reflectors)
-
-    async def wait_synced(self) -> None:
-        """Wait for the first list; errors as `Reflector.wait_synced`."""
-        for reflector in self.reflectors:
-            await reflector.wait_synced()
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""
@@ -173,9 +161,6 @@ class PodCache(ReflectedCache):
                 heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
                 return f"{heard}: {status.last_error}" if status.last_error else heard
         return ""
-
-    def __len__(self) -> int:
-        return len(self.index)
 
     def find(self, namespace: str, name: str) -> WatchedPod | None:
         """Return a pod, None if it does not exist; `errors.NotSyncedError` before the first list."""
@@ -235,7 +220,10 @@ class PodCache(ReflectedCache):
         meta = pod.metadata
         space = self._space(meta.namespace)
         old = space.pods.get(meta.name)
-        spec = self._shared_spec(pod.spec)
+        key = pod_codec.build_key(pod.spec)
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = pod_codec.share(pod.spec, key)
         self.index.put(space.name, meta.name, meta.labels)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
@@ -252,11 +240,15 @@ class PodCache(ReflectedCache):
             return
         start = self._find_start(pod, old, new)
         if start is not None:
-            _notify_started(space, new, start)
-        if old is not None and old.starting != new.starting and _is_alike(old, new):
+            space.notify_started(new.labels, start)
+        if (
+            old is not None
+            and old.starting != new.starting
+            and msgspec.structs.replace(new, starting=old.starting) == old
+        ):
             # What a pod waits for is shown, and no decision depends on it.
             for selection in space.matching(new.labels):
-                selection.refresh()
+                selection.touch(0, 0.0)
         else:
             self._update_selections(space, old, new)
 
@@ -271,11 +263,14 @@ class PodCache(ReflectedCache):
 
         Of a pod that the first list shows Ready it is unknown whether that was the first time.
         """
-        if old is not None and not pod_codec.is_same(old, new):
+        if old is not None and not pod_codec.is_same(old, new.started):
             old = None
         if new.ready == "True":
-            is_first = self.synced if old is None else bool(old.starting)
-            return pod_codec.measure_start(pod, 0 if old is None else old.starting) if is_first else None
+            if not (self.synced if old is None else old.starting):
+                return None
+            created, status = pod.metadata.creation_timestamp, pod.status
+            flags = 0 if old is None else old.starting
+            return pod_starts.measure_pod(created, status.conditions, status.container_statuses, flags)
         has_ended = new.phase not in pod_codec.UNFINISHED and old is not None and bool(old.starting)
         return Outcome.ENDED if has_ended else None
 
@@ -290,13 +285,13 @@ class PodCache(ReflectedCache):
         self.running -= old.phase == RUNNING
         self._release(old.spec)
         if old.starting:
-            _notify_started(space, old, Outcome.ENDED)
+            space.notify_started(old.labels, Outcome.ENDED)
         self._update_selections(space, old, None)
         self._forget_if_empty(space)
 
     def _record_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
         """Note when a pod became ready, or that it is not any more."""
-        if old is not None and not pod_codec.is_same(old, new):
+        if old is not None and not pod_codec.is_same(old, new.started):
             space.became_ready.forget(new.name)  # as in a StatefulSet
             old = None
         is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
@@ -330,6 +325,12 @@ class PodCache(ReflectedCache):
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
 
+    def count(self, namespace: str) -> int:
+        return self.index.count(namespace)
+
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        return self.index.listing(namespace)
+
     def end_batch(self) -> None:
         """Notify the subscribers of what changed, once all first lists are in."""
         if self.synced:
@@ -337,8 +338,8 @@ class PodCache(ReflectedCache):
             for _ in in_steps(touched.values(), Selection.notify, self._defects):
                 pass
 
-    def listed(self, namespace: str = "") -> Iterator[None]:
-        """End a list of a namespace ("" for all); yield wherever other work may run."""
+    def listed(self, namespace: str) -> Iterator[None]:
+        """End a list: what was before is unknown, and subscribers are notified of what changed."""
         now = self.clock.monotonic()
         for count, selection in enumerate(tuple(self._selections(namespace)), 1):
             selection.history.restart(now)
@@ -346,8 +347,7 @@ class PodCache(ReflectedCache):
                 yield
         if self.synced:
             touched, self._touched = self._touched, {}
-            if not self._announced:
-                self._announced = True
+            if self._is_first_sync():
                 touched = {id(selection): selection for selection in self._selections("")}
             yield from in_steps(touched.values(), Selection.notify, self._defects)
 
@@ -355,17 +355,6 @@ class PodCache(ReflectedCache):
         for space in self._spaces.values():
             if namespace in {"", space.name}:
                 yield from space.selections.values()
-
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names of its pods."""
-        return self.index.listing()
-
-    def _shared_spec(self, written: WireSpec) -> SharedSpec:
-        key = pod_codec.key_of(written)
-        spec = self._specs.get(key)
-        if spec is None:
-            spec = self._specs[key] = pod_codec.share(written, key)
-        return spec
 
     def _release(self, spec: SharedSpec) -> None:
         spec.users -= 1
@@ -382,13 +371,3 @@ class PodCache(ReflectedCache):
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
-
-
-def _notify_started(space: PodNamespace, pod: WatchedPod, start: PodStart | Outcome) -> None:
-    for selection in space.matching(pod.labels):
-        selection.notify_started(start)
-
-
-def _is_alike(old: WatchedPod, new: WatchedPod) -> bool:
-    """Tell whether a pod has changed only in what it waits for."""
-    return msgspec.structs.replace(new, starting=old.starting) == old

@@ -18,19 +18,15 @@ first list is told "not synced", never "not found".
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Generic, Literal, Protocol, TypeVar
 
 from adapter import errors
-from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedStore
-from adapter.kubernetes.cache.unreadable import UnreadableObjects
-from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import ObjectCodec, Unreadable, WatchEvent, describe
+from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
+from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import EVERYTHING, LabelSelector
-from adapter.model.metrics import GroupResource
-from adapter.model.resources import APIResource
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -43,11 +39,6 @@ _RESUMABLE = frozenset({0, 429, 500, 502, 503})
 _USELESS_VERSION = frozenset({410, 504})
 
 _WATCH_DENIED = frozenset({403, 405})
-
-MAX_REASONS = 40
-"""Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons.
-Further ones count as Other.
-"""
 
 _MAX_DOUBLINGS = 20  # far beyond any limit, and 2.0**n stays finite after days of failures
 _SWEEP_STEP = 2_000
@@ -108,62 +99,52 @@ class ReflectorContext:
     periods: ReflectorPeriods = ReflectorPeriods()
 
 
-@dataclass(frozen=True, slots=True)
-class ListWatch(Generic[T]):
-    """What a reflector lists and watches: a kind in one namespace or ("") all, as `codec` keeps its objects.
+class NamedObject(Protocol):
+    """An object of any kind. `namespace` is "" for cluster-scoped objects."""
 
-    `fields` is a field selector as text, `selector` a label selector. An `optional` kind need not exist: if
-    the API server does not serve it, there are no objects of it.
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=NamedObject)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class ObjectStore(Protocol[T_contra]):
+    """The objects of one kind in memory. Several reflectors may fill it, each the objects of a namespace.
+
+    Where an argument `namespace` is "", all are meant.
     """
 
-    codec: ObjectCodec[T]
-    resource: APIResource
-    namespace: str = ""
-    fields: str = ""
-    optional: bool = False
-    selector: LabelSelector = EVERYTHING
+    def put(self, obj: T_contra) -> None:
+        """Add an object or replace it."""
 
+    def lose(self, lost: Unreadable) -> None:
+        """Note that an object cannot be read. It is never removed for that."""
 
-class ReflectorMetrics:
-    """The self-metrics of one reflector, whose label is `name`."""
+    def remove(self, namespace: str, name: str) -> None:
+        """Remove an object; an unknown one is ignored."""
 
-    def __init__(self, monitoring: Monitoring, name: str) -> None:
-        self._name = name
-        self._errors = monitoring.informer_errors
-        self._reasons: set[str] = set()
-        self.objects = monitoring.informer_objects.labels(name)
-        self.last_event = monitoring.informer_event.labels(name)
-        self.synced = monitoring.informer_synced.labels(name)
-        self.relists = monitoring.informer_relists.labels(name)
-        self.events = monitoring.informer_events.labels(name)
+    def count(self, namespace: str) -> int: ...
 
-    def count_error(self, reason: str) -> None:
-        if reason not in self._reasons:
-            if len(self._reasons) >= MAX_REASONS:
-                reason = "Other"
-            self._reasons.add(reason)
-        self._errors.labels(self._name, reason).inc()
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each namespace with the names in it. The store may change meanwhile."""
 
+    def end_batch(self) -> None:
+        """End a batch of events: changes may be reported now."""
 
-class ReflectorStatus(NamedTuple):
-    """The state of a reflector.
-
-    `age` is the time in seconds since the API server last sent a list, an event or a bookmark (None: never),
-    `stale` whether that is too long. `mode` is ``list`` where watching is forbidden. `last_error` is "" while
-    list and watch succeed.
-    """
-
-    resource: GroupResource
-    synced: bool
-    mode: Literal["watch", "list"]
-    age: float | None
-    stale: bool
-    last_error: str
-    objects: int
+    def listed(self, namespace: str) -> Iterator[None]:
+        """End a list: report the changes, and yield wherever other work may run."""
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics."""
+    """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics.
+
+    `remedy` is added to the text of a refusal (403).
+    """
 
     def __init__(
         self,
@@ -173,6 +154,7 @@ class Reflector(Generic[T]):
         name: str,
         *,
         on_demand: bool = False,
+        remedy: str = "",
     ) -> None:
         self.source = source
         self.store = store
@@ -185,11 +167,11 @@ class Reflector(Generic[T]):
         """The failure of the last list or watch; None while they succeed."""
         self._context = context
         self._periods = context.periods
-        self._metrics = ReflectorMetrics(context.monitoring, name)
-        self._unreadable = UnreadableObjects(context.problems, name, self._metrics.count_error)
+        self._reports = ReflectorReports(context.monitoring, context.problems, name)
         self._failures = 0  # since the pauses last started at their shortest
         self._failed_at = 0.0
         self._on_demand = on_demand
+        self._remedy = remedy
         self._watchable = "watch" in source.resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
         self._watch_denied = 0.0
@@ -200,10 +182,13 @@ class Reflector(Generic[T]):
 
     def status(self) -> ReflectorStatus:
         age = None if self._heard is None else self._context.clock.monotonic() - self._heard
-        error = str(self.error) if self.error else ""
+        error = self._text(self.error) if self.error else ""
         stale = age is None or age > self._periods.stale
-        resource = self.source.resource.group_resource
-        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, len(self.store))
+        resource, count = self.source.resource.group_resource, self.store.count(self.source.namespace)
+        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, count)
+
+    def _text(self, error: errors.KubernetesError) -> str:
+        return f"{error}{self._remedy}" if error.status == 403 else str(error)
 
     @property
     def refused(self) -> bool:
@@ -244,9 +229,7 @@ class Reflector(Generic[T]):
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
-        for problem in ("informer", "watch"):
-            self._context.problems.resolve(problem, subject=self.name)
-        self._unreadable.close()
+        self._reports.close()
 
     # -- the loop --------------------------------------------------------------------------------------------
 
@@ -270,7 +253,8 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Make the store equal to a list. Objects that are missing from the list are removed last."""
-        listed: dict[str, set[str]] | None = {} if len(self.store) else None
+        namespace = self.source.namespace
+        listed: dict[str, set[str]] | None = {} if self.store.count(namespace) else None
 
         def add(obj: T | Unreadable) -> None:
             self._put(obj)
@@ -283,14 +267,7 @@ class Reflector(Generic[T]):
 
         try:
             self._version = await self._context.client.list_objects(
-                self.source.codec,
-                self.source.resource,
-                deliver,
-                namespace=self.source.namespace,
-                selector=self.source.selector,
-                fields=self.source.fields,
-                resource_version=self._version,
-                lose=add,
+                self.source, deliver, resource_version=self._version, lose=add
             )
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
@@ -298,10 +275,10 @@ class Reflector(Generic[T]):
             self._mode, self._version = "list", ""
         if listed is not None:
             await self._sweep(listed)
-        self._metrics.relists.inc()
+        self._reports.relists.inc()
         self._record_contact()
         self._mark_synced()
-        for _ in self.store.listed():
+        for _ in self.store.listed(namespace):
             await asyncio.sleep(0)
         self.attempted.set()
         self._listed.set()
@@ -311,11 +288,12 @@ class Reflector(Generic[T]):
     def _mark_synced(self) -> None:
         if not self.synced:
             self.synced = True
-            self._metrics.synced.set(1)
-            _log.info("first list received", extra=facts(resource=self.name, objects=len(self.store)))
+            self._reports.synced.set(1)
+            count = self.store.count(self.source.namespace)
+            _log.info("first list received", extra=facts(resource=self.name, objects=count))
 
     async def _sweep(self, listed: dict[str, set[str]]) -> None:
-        for namespace, names in self.store.listing():
+        for namespace, names in self.store.listing(self.source.namespace):
             current = listed.get(namespace, set())
             for count, name in enumerate(names, 1):
                 if name not in current:
@@ -329,11 +307,7 @@ class Reflector(Generic[T]):
         started = clock.monotonic()
         heard = False
         watching = self._context.client.watch_objects(
-            self.source.codec,
-            self.source.resource,
-            namespace=self.source.namespace,
-            selector=self.source.selector,
-            fields=self.source.fields,
+            self.source,
             resource_version=self._version,
             duration=periods.watch * (1 + self._context.random()),
             silence=periods.silence,
@@ -347,7 +321,7 @@ class Reflector(Generic[T]):
                     heard = True
                     for event in events:
                         self._apply(event)
-                    self._metrics.events.inc(len(events))
+                    self._reports.events.inc(len(events))
                     self._record_contact()
                     self.store.end_batch()
         except errors.KubernetesError as error:
@@ -358,7 +332,7 @@ class Reflector(Generic[T]):
             if error.status or recovering is None or not lasted:
                 raise
             # the connection broke, or was silent for too long
-            self._metrics.count_error(error.reason)
+            self._reports.count_error(error.reason)
             _log.info("watch lost", extra=facts(resource=self.name, error=str(error)))
             return
         finally:
@@ -388,9 +362,9 @@ class Reflector(Generic[T]):
             self._report_defect(obj.namespace, obj.name, error)
             return
         if isinstance(obj, Unreadable):
-            self._unreadable.report(obj.namespace, obj.name, obj.reason)
+            self._reports.report_unreadable(obj.namespace, obj.name, obj.reason)
         else:
-            self._unreadable.forget(obj.namespace, obj.name)
+            self._reports.resolve_unreadable(obj.namespace, obj.name)
 
     def _remove(self, namespace: str, name: str) -> None:
         try:
@@ -398,19 +372,19 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as in _put
             self._report_defect(namespace, name, error)
             return
-        self._unreadable.forget(namespace, name)
+        self._reports.resolve_unreadable(namespace, name)
 
     def _report_defect(self, namespace: str, name: str, error: Exception) -> None:
-        if self._unreadable.report(namespace, name, describe(error)):
+        if self._reports.report_unreadable(namespace, name, describe(error)):
             _log.error("unexpected error about one object", extra=facts(resource=self.name), exc_info=error)
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"
         self._watch_denied = self._context.clock.monotonic()
         self._recover()
-        self._metrics.count_error(error.reason)
+        self._reports.count_error(error.reason)
         message = "watch refused; this kind is listed instead"
-        self._context.problems.report("watch", message, str(error), subject=self.name)
+        self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
     async def _wait_to_poll(self) -> None:
         self._read.clear()
@@ -426,8 +400,8 @@ class Reflector(Generic[T]):
 
     def _record_contact(self) -> None:
         self._heard = self._context.clock.monotonic()
-        self._metrics.last_event.set(self._context.clock.wall())
-        self._metrics.objects.set(len(self.store))
+        self._reports.last_event.set(self._context.clock.wall())
+        self._reports.objects.set(self.store.count(self.source.namespace))
 
     def _recover(self) -> None:
         """Resolve the problems: a polled kind was listed, or the watch of a watched one lasts."""
@@ -442,8 +416,13 @@ class Reflector(Generic[T]):
         The first 410 after a success is routine (client-go logs it as info): list again at once and report no
         problem.
         """
-        self._metrics.count_error(error.reason)
-        pause = self._count_failure()
+        periods, now = self._periods, self._context.clock.monotonic()
+        self._reports.count_error(error.reason)
+        if now - self._failed_at > periods.backoff_reset:
+            self._failures = 0
+        pause = min(periods.backoff * 2.0 ** min(self._failures, _MAX_DOUBLINGS), periods.backoff_limit)
+        self._failures += 1
+        self._failed_at = now
         if error.status in _USELESS_VERSION:
             self._version = ""
             if self.synced and self._failures == 1:
@@ -451,57 +430,6 @@ class Reflector(Generic[T]):
                 return
         self.error = error
         message = "objects cannot be read; the cache keeps its last state"
-        self._context.problems.report("informer", message, str(error), subject=self.name)
+        self._context.problems.report("informer", message, self._text(error), subject=self.name)
         self.attempted.set()
-        await self._context.sleep(pause)
-
-    def _count_failure(self) -> float:
-        """Return the pause after a failure in seconds: exponential with jitter, reset after a quiet time."""
-        periods, now = self._periods, self._context.clock.monotonic()
-        if now - self._failed_at > periods.backoff_reset:
-            self._failures = 0
-        pause = min(periods.backoff * 2.0 ** min(self._failures, _MAX_DOUBLINGS), periods.backoff_limit)
-        self._failures += 1
-        self._failed_at = now
-        return pause * (1 + self._context.random())
-
-
-class ReflectedCache:
-    """A cache that `reflectors` fill, usually one for each namespace."""
-
-    reflectors: Sequence[Reflector[Any]]
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self.reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first lists are in. A list that is refused never is."""
-        return all(reflector.synced for reflector in self.reflectors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self.reflectors)
-
-
-def build_reflectors(
-    codec: ObjectCodec[T],
-    resource: APIResource,
-    context: ReflectorContext,
-    objects: TypedStore[T],
-    namespaces: Sequence[str],
-    *,
-    optional: bool = False,
-) -> list[Reflector[T]]:
-    """Return a reflector for each namespace, all of which fill `objects`."""
-    return [
-        Reflector(
-            ListWatch(codec, resource, namespace, optional=optional),
-            NamespaceView(objects, namespace),
-            context,
-            " ".join([str(resource.group_resource), *([f"in {namespace}"] if namespace else ()), "(scaler)"]),
-        )
-        for namespace in namespaces
-    ]
+        await self._context.sleep(pause * (1 + self._context.random()))

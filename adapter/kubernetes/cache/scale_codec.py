@@ -166,7 +166,7 @@ _APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "sel
 
 def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
     """Return the codec of a built-in kind. A ReplicationController has a plain map as selector."""
-    return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
+    return _build(_APPS, msgspec.Raw, _bounded(_labels_text if plain_selector else _selector_text))
 
 
 def custom(paths: ReplicaPaths) -> ObjectCodec[ObservedScale]:
@@ -205,7 +205,7 @@ def _weigh_text(written: bytes) -> int:
 
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
-def _text_of(written: bytes) -> str:
+def _selector_text(written: bytes) -> str:
     """Return the text as in status.selector of a Scale, "" for a selector the API server would not store."""
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
@@ -214,7 +214,7 @@ def _text_of(written: bytes) -> str:
 
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
-def _text_of_labels(written: bytes) -> str:
+def _labels_text(written: bytes) -> str:
     try:
         labels = _LABELS.decode(written)
     except msgspec.MsgspecError:
@@ -337,7 +337,7 @@ def _build(
             since,
         )
 
-    return ObjectCodec(_struct(tree), keep)
+    return ObjectCodec(_struct(tree), keep, version_of=lambda document: version(document) or "")
 
 
 def _count(value: Any) -> int | None:

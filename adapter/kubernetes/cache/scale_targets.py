@@ -1,36 +1,65 @@
-"""The scale targets of autoscalers: their replicas, from caches.
+"""The scale targets of autoscalers: their replicas, from a cache of each kind that is a target.
 
-A target is found in the cache of its kind (`scale_kinds`). If the kind cannot be cached, the scale of each
-followed target is read every few seconds. A target that is not yet known is never reported as absent.
+Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose
+CustomResourceDefinition names plain field paths for its replicas. If only the watch is refused, the kind is
+listed every few seconds. Any other kind, and any kind whose list is refused, is not cached: the scale of each
+followed target is then read every few seconds. A kind is cached only while it is a target. A target that is
+not yet known is never reported as absent.
 """
 
 import asyncio
-import functools
-from collections.abc import Callable, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorStatus
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
-from adapter.kubernetes.cache.scale_kinds import (
-    POLL_SECONDS,
-    CachedTarget,
-    TargetKind,
-    TargetKinds,
-    TargetName,
-    is_refused,
-)
+from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import KubernetesClient, path_of
-from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.go_text import quote
-from adapter.model.resources import APIResource
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
+POLL_SECONDS = 5.0
+"""Interval at which a scale that is not watched is read, or its kind is listed."""
+
+RETRY_SECONDS = 30.0
+"""Interval after which an unknown kind is looked up again, or a definition that could not be read."""
+
+DEFINITION_SECONDS = 600.0
+"""Interval after which a definition that is forbidden, or names no plain paths, is read again."""
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATH_CHARACTERS = frozenset("/%?#\\")
 
-NOT_YET = "the scale is not yet known"
+_BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
+    ("apps", "deployments"): scale_codec.built_in(),
+    ("apps", "replicasets"): scale_codec.built_in(),
+    ("apps", "statefulsets"): scale_codec.built_in(),
+    ("", "replicationcontrollers"): scale_codec.built_in(plain_selector=True),
+}
+
+
+def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
+    """Index namespaced resources by group and kind, in both cases as upstream; the preferred version wins."""
+    kinds: dict[tuple[str, str], APIResource] = {}
+    for resource in catalogue:
+        if resource.namespaced:
+            kinds.setdefault((resource.group, resource.kind), resource)
+            kinds.setdefault((resource.group, resource.kind.lower()), resource)
+    return kinds
+
+
+_SCALED = _index(Catalogue([kind for kind in BUILTIN if (kind.group, kind.plural) in _BUILT_IN]))
+"""Kinds that are known without discovery."""
 
 
 class ScaleTarget(NamedTuple):
@@ -58,25 +87,148 @@ class Unfound(NamedTuple):
     known: bool = True
 
 
-class TargetSubscription:
-    """A subscription to a target; `close` ends it."""
+_NOT_YET = "the scale is not yet known"
 
-    def __init__(self, targets: "ScaleTargets", entry: CachedTarget, changed: Callable[[], None]) -> None:
+
+class TargetSubscription:
+    """The target of one autoscaler; `changed` is called as `ScaleTargets.follow` says, `close` ends it.
+
+    `meant` is the group and kind of the reference. `path` is that of the scale, while the kind is known.
+    `polled` is the last result of reading the scale, if the kind cannot be cached.
+    """
+
+    def __init__(
+        self,
+        targets: "ScaleTargets",
+        namespace: str,
+        reference: CrossVersionObjectReference,
+        changed: Callable[[], None],
+    ) -> None:
         self._targets = targets
-        self._entry = entry
-        self._changed = changed
-        self._closed = False
-        entry.followers.append(changed)
-        self.find: Callable[[], ScaleTarget | Unfound] = functools.partial(targets.resolve, entry)
+        self.namespace = namespace
+        self.reference = reference
+        self.changed = changed
+        self.meant = reference.api_version.rpartition("/")[0], reference.kind
+        self.kind: TargetKind | None = None
+        self.path = ""
+        self.polled: ObservedScale | errors.KubernetesError | None = None
+        self.polling: asyncio.Task[None] | None = None
+        self._invalid: Unfound | None = None
+        if reference.api_version.count("/") > 1:
+            self._invalid = Unfound(f"unexpected GroupVersion string: {reference.api_version}")
+        elif reference.name in {"", ".", ".."} or not _PATH_CHARACTERS.isdisjoint(reference.name):
+            # its path would name another resource
+            self._invalid = Unfound(f"invalid resource name {quote(reference.name)}")
+
+    def find(self) -> ScaleTarget | Unfound:
+        """Return what is known of the target, and start what it takes to know more."""
+        if self._invalid is not None:
+            return self._invalid
+        name, targets = self.reference.name, self._targets
+        kind = self.kind
+        resource = targets.find_kind(self.meant)
+        # The catalogue may be empty or old after a failed discovery: a kind that was known stays known, and
+        # only another version of it replaces the watch.
+        if kind is None or (resource is not None and resource.version != kind.resource.version):
+            if resource is None:
+                if not targets.miss_kind(self.meant):
+                    return Unfound(_NOT_YET, known=False)
+                return Unfound(f"no matches for kind {quote(self.meant[1])} in group {quote(self.meant[0])}")
+            kind = self.kind = targets.join(self, resource)
+            self.path = f"{path_of(resource, self.namespace)}/{name}/scale"
+        if not kind.decided:
+            targets.decide(kind)
+            if not kind.decided:
+                return Unfound(_NOT_YET, known=False)
+        reflector = kind.find_reflector(self.namespace)
+        # A target that is polled stays polled until the watch has listed: a gap in between would read as a
+        # target that does not exist.
+        if reflector is None or (self.polling is not None and not reflector.synced):
+            return self._find_polled(kind)
+        seen = kind.objects.find(self.namespace, name)
+        # The codec refused this object alone. Its scale subresource is small and may still be readable.
+        if seen is not None and seen.unreadable:
+            return self._find_polled(kind)
+        self.stop_polling()
+        if not reflector.synced:
+            return Unfound(f"{_NOT_YET}: {reflector.error}" if reflector.error else _NOT_YET, known=False)
+        return self._build(kind, seen)
+
+    def _find_polled(self, kind: "TargetKind") -> ScaleTarget | Unfound:
+        if self.polling is None:
+            self._targets.poll(self)
+        if self.polled is None:
+            return Unfound(_NOT_YET, known=False)
+        if isinstance(self.polled, errors.KubernetesError):
+            return Unfound(self.polled.said or str(self.polled), known=_is_refused(self.polled))
+        return self._build(kind, self.polled)
+
+    def _build(self, kind: "TargetKind", seen: ObservedScale | None) -> ScaleTarget | Unfound:
+        if seen is None:
+            return Unfound(f"{kind.resource.group_resource} {quote(self.reference.name)} not found")
+        if seen.replicas is None:
+            return Unfound("Internal error occurred: the spec replicas field does not exist")
+        return ScaleTarget(
+            seen.replicas,
+            seen.status_replicas,
+            seen.selector,
+            seen.resource_version,
+            seen.manager,
+            self.path,
+            seen.uid,
+            seen.since,
+        )
+
+    def stop_polling(self) -> None:
+        if self.polling is not None:
+            self.polling.cancel()
+            self.polling = self.polled = None
 
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
-        if self._closed:
-            return
-        self._closed = True
-        self._entry.followers.remove(self._changed)
-        if not self._entry.followers:
-            self._targets.drop(self._entry)
+        self._targets.drop(self)
+
+
+class TargetKind:
+    """One kind of targets: its cached objects, and its targets by namespace and name.
+
+    `decided` says whether it is known if the kind can be cached.
+    """
+
+    def __init__(self, resource: APIResource, context: ReflectorContext) -> None:
+        self.resource = resource
+        self._defects = context.problems.defects
+        self.decided = False
+        self.objects: ObjectCache[ObservedScale] = ObjectCache(
+            context, self._changed, same=scale_codec.same_scale, lost=scale_codec.lose, listed=self._listed
+        )
+        self._reflectors: dict[str, Reflector[ObservedScale]] = {}
+        self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def watch(self, codec: ObjectCodec[ObservedScale], namespaces: Sequence[str]) -> None:
+        """Have reflectors, which the caller runs."""
+        self.decided = True
+        self.objects.reflect(codec, self.resource, namespaces)
+        self._reflectors = {reflector.source.namespace: reflector for reflector in self.objects.reflectors}
+
+    def find_reflector(self, namespace: str) -> Reflector[ObservedScale] | None:
+        """Return the reflector of a namespace, None without one or if it cannot succeed."""
+        reflector = self._reflectors.get(namespace) or self._reflectors.get("")
+        refused = reflector is not None and reflector.error is not None and _is_refused(reflector.error)
+        return None if refused else reflector
+
+    def all_targets(self) -> tuple[TargetSubscription, ...]:
+        return tuple(itertools.chain.from_iterable(self.targets.values()))
+
+    def _changed(self, namespace: str, name: str) -> None:
+        reflector = self.find_reflector(namespace)
+        if reflector is None or reflector.synced:  # else all are notified when the first list is in
+            for target in tuple(self.targets.get((namespace, name), ())):
+                target.changed()
+
+    def _listed(self) -> Iterator[None]:
+        return in_steps(self.all_targets(), lambda target: target.changed(), self._defects)
 
 
 class ScaleTargets:
@@ -86,27 +238,31 @@ class ScaleTargets:
         self,
         client: KubernetesClient,
         context: ReflectorContext,
-        kinds: CatalogueSource,
+        catalogue: CatalogueSource,
         namespaces: Sequence[str] = ("",),
     ) -> None:
         self._client = client
-        self._context = context
-        self._kinds = TargetKinds(client, context, kinds, namespaces, self._notify_all, self.resolve)
+        relist = min(context.periods.relist, POLL_SECONDS)
+        self._context = replace(context, periods=replace(context.periods, relist=relist))
+        self._catalogue = catalogue
+        self._namespaces = tuple(namespaces)
         self._group: asyncio.TaskGroup | None = None
-        self._entries: dict[TargetName, CachedTarget] = {}
+        self._targets: dict[TargetSubscription, None] = {}
+        self._kinds: dict[GroupResource, TargetKind] = {}
+        self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _SCALED
+        self._missed: dict[tuple[str, str], float] = {}
+        self._missing: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Watch what is followed until cancelled."""
         async with asyncio.TaskGroup() as group:
-            self._group = self._kinds.group = group
+            self._group = group
             try:
-                for entry in tuple(self._entries.values()):
-                    self.resolve(entry)
+                for target in tuple(self._targets):
+                    target.find()
                 await asyncio.Event().wait()
             finally:
-                self._group = self._kinds.group = None
-
-    # -- questions -------------------------------------------------------------------------------------------
+                self._group = None
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
@@ -116,96 +272,148 @@ class ScaleTargets:
         `changed` is called when its desired or current replicas or its selector may have changed, and when it
         appears or disappears; a new resourceVersion alone is not a change. It must not block.
         """
-        key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = CachedTarget(key)
-        subscription = TargetSubscription(self, entry, changed)
-        self.resolve(entry)
-        return subscription
+        target = TargetSubscription(self, namespace, reference, changed)
+        self._targets[target] = None
+        target.find()
+        return target
+
+    def drop(self, target: TargetSubscription) -> None:
+        """End a subscription, as its `close` does, and forget a kind with its last target."""
+        if target not in self._targets:
+            return
+        del self._targets[target]
+        target.stop_polling()
+        if (kind := target.kind) is not None:
+            place = target.namespace, target.reference.name
+            kind.targets[place].remove(target)
+            if not kind.targets[place]:
+                del kind.targets[place]
+            if not kind.targets:
+                self._end(kind)
 
     def status(self) -> tuple[ReflectorStatus, ...]:
-        return self._kinds.status()
+        return tuple(itertools.chain.from_iterable(kind.objects.status() for kind in self._kinds.values()))
 
-    def resolve(self, entry: CachedTarget) -> ScaleTarget | Unfound:
-        """Return what is known of a target, and start what it takes to know more."""
-        key = entry.key
-        if key.api_version.count("/") > 1:
-            return Unfound(f"unexpected GroupVersion string: {key.api_version}")
-        if key.name in {"", ".", ".."} or not _PATH_CHARACTERS.isdisjoint(key.name):
-            return Unfound(f"invalid resource name {quote(key.name)}")  # its path would name another resource
-        kind = entry.kind
-        resource = self._kinds.find(entry.meant)
-        # The catalogue may be empty or old after a failed discovery: a kind that was known stays known, and
-        # only another version of it replaces the watch.
-        if kind is None or (resource is not None and resource.version != kind.resource.version):
-            if resource is None:
-                return self._miss(entry)
-            kind = entry.kind = self._kinds.join(entry, resource)
-            entry.path = f"{path_of(resource, key.namespace)}/{key.name}/scale"
-        if not kind.decided:
-            self._kinds.decide(kind)
-            if not kind.decided:
-                return Unfound(NOT_YET, known=False)
-        reflector = kind.reflector_of(key.namespace)
-        # A target that is polled stays polled until the watch has listed: a gap in between would read as a
-        # target that does not exist.
-        if reflector is None or (entry.polling is not None and not reflector.synced):
-            return self._resolve_polled(entry, kind)
-        seen = kind.objects.find(key.namespace, key.name)
-        # The codec refused this object alone. Its scale subresource is small and may still be readable.
-        if seen is not None and seen.unreadable:
-            return self._resolve_polled(entry, kind)
-        entry.stop_polling()
-        if not reflector.synced:
-            return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
-        return _build_target(entry, kind.resource, seen)
+    # -- kinds of the cluster --------------------------------------------------------------------------------
 
-    def _miss(self, entry: CachedTarget) -> Unfound:
-        if not self._kinds.miss(entry.meant):
-            return Unfound(NOT_YET, known=False)
-        group, name = entry.meant
-        return Unfound(f"no matches for kind {quote(name)} in group {quote(group)}")
+    def find_kind(self, meant: tuple[str, str]) -> APIResource | None:
+        """Return the resource of a group and kind, None if it is unknown."""
+        with contextlib.suppress(errors.NotSyncedError):
+            current = self._catalogue.current()
+            if current is not self._known[0]:
+                self._known = current, _index(current) | _SCALED
+        return self._known[1].get(meant)
 
-    def _notify_all(self, kind: tuple[str, str]) -> None:
-        for entry in tuple(self._entries.values()):
-            if entry.meant == kind:
-                entry.notify()
+    def miss_kind(self, meant: tuple[str, str]) -> bool:
+        """Have the kinds read again, at intervals, for an unknown one; return whether they were before."""
+        now = self._context.clock.monotonic()
+        due = meant not in self._missed or now - self._missed[meant] >= RETRY_SECONDS
+        if due and meant not in self._missing and self._group is not None:
+            self._missing.add(meant)
+            self._group.create_task(self._refresh(meant), name=f"look-up of {meant[1]}")
+        return meant in self._missed
 
-    def drop(self, entry: CachedTarget) -> None:
-        """Forget a target without followers, and its kind with the last one."""
-        del self._entries[entry.key]
-        entry.stop_polling()
-        if entry.kind is not None:
-            self._kinds.leave(entry, entry.kind)
+    async def _refresh(self, meant: tuple[str, str]) -> None:
+        try:
+            await self._catalogue.refresh()
+            self._missed[meant] = self._context.clock.monotonic()
+        except errors.SourceError:
+            await self._context.sleep(RETRY_SECONDS)
+        finally:
+            self._missing.discard(meant)
+        for target in tuple(self._targets):
+            if target.meant == meant:
+                target.changed()
+
+    # -- kinds that are targeted -----------------------------------------------------------------------------
+
+    def join(self, target: TargetSubscription, resource: APIResource) -> TargetKind:
+        """Add a target to its kind, and return the kind."""
+        kind = self._kinds.get(resource.group_resource)
+        if kind is not None and kind.resource.version != resource.version:  # served in another version by now
+            self._end(kind)
+            kind = None
+        if kind is None:
+            kind = self._kinds[resource.group_resource] = TargetKind(resource, self._context)
+        kind.targets.setdefault((target.namespace, target.reference.name), []).append(target)
+        return kind
+
+    def _end(self, kind: TargetKind) -> None:
+        """Stop caching a kind; the next question about one of its targets looks it up again."""
+        del self._kinds[kind.resource.group_resource]
+        for task in kind.tasks:
+            task.cancel()
+        for reflector in kind.objects.reflectors:
+            reflector.abandon()
+        for target in kind.all_targets():
+            target.stop_polling()
+            target.kind = None
+
+    def decide(self, kind: TargetKind) -> None:
+        """Start caching a kind, or finding out whether it can be cached."""
+        if self._group is None or kind.tasks:
+            return
+        key = kind.resource.group_resource
+        codec = _BUILT_IN.get((key.group, key.resource))
+        if codec is not None:
+            self._watch(kind, codec)
+        else:
+            kind.tasks.append(self._group.create_task(self._define(kind), name=f"definition of {key}"))
+
+    async def _define(self, kind: TargetKind) -> None:
+        """Read the definition of a custom kind until it says where the replicas are; then cache the kind."""
+        key = kind.resource.group_resource
+        while True:
+            codec, pause = None, DEFINITION_SECONDS
+            try:
+                body = await self._client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
+                codec = scale_codec.read_codec(body.content, kind.resource.version)
+            except errors.KubernetesError as error:
+                pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
+            except UNREADABLE:
+                codec = None  # not a definition: as one without paths
+            known, kind.decided = kind.decided, True
+            if codec is not None:
+                self._watch(kind, codec)
+                return
+            if not known:
+                for target in kind.all_targets():
+                    target.find()
+            await self._context.sleep(pause)
+
+    def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
+        assert self._group is not None
+        kind.watch(codec, self._namespaces)
+        for reflector in kind.objects.reflectors:
+            kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 
     # -- scales that are read --------------------------------------------------------------------------------
 
-    def _resolve_polled(self, entry: CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
-        if entry.polling is None and self._group is not None and entry.followers:
-            name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
-            entry.polling = self._group.create_task(self._poll(entry), name=name)
-        polled = entry.polled
-        if polled is None:
-            return Unfound(NOT_YET, known=False)
-        if isinstance(polled, errors.KubernetesError):
-            return Unfound(polled.said or str(polled), known=is_refused(polled))
-        return _build_target(entry, kind.resource, polled)
+    def poll(self, target: TargetSubscription) -> None:
+        """Start reading the scale of a target that is followed."""
+        if self._group is not None and target in self._targets:
+            name = f"scale of {target.reference.kind} {target.namespace}/{target.reference.name}"
+            target.polling = self._group.create_task(self._poll(target), name=name)
 
-    async def _poll(self, entry: CachedTarget) -> None:
+    async def _poll(self, target: TargetSubscription) -> None:
         """Read a scale at intervals. The last one stays while the API server cannot be reached."""
-        path = entry.path
+        path = target.path
         while True:
-            before, fresh = entry.polled, await self._fetch(path, entry.key)
-            if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(fresh):
-                entry.polled = fresh
-            if not _is_same(before, entry.polled):
-                entry.notify()
+            before, fresh = target.polled, await self._fetch(path, target)
+            if (
+                isinstance(fresh, ObservedScale)
+                or not isinstance(before, ObservedScale)
+                or _is_refused(fresh)
+            ):
+                target.polled = fresh
+            if not _is_same(before, target.polled):
+                target.changed()
             await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
 
-    async def _fetch(self, path: str, key: TargetName) -> ObservedScale | errors.KubernetesError:
+    async def _fetch(self, path: str, target: TargetSubscription) -> ObservedScale | errors.KubernetesError:
         try:
-            return scale_codec.read_scale((await self._client.get(path)).content, key.namespace, key.name)
+            content = (await self._client.get(path)).content
+            return scale_codec.read_scale(content, target.namespace, target.reference.name)
         except errors.KubernetesError as error:
             return error
         except UNREADABLE as error:
@@ -219,25 +427,9 @@ def _is_same(
 ) -> bool:
     if isinstance(one, ObservedScale) and isinstance(other, ObservedScale):
         return scale_codec.same_scale(one, other)
-    if isinstance(one, errors.KubernetesError) and isinstance(other, errors.KubernetesError):
-        return str(one) == str(other)
-    return one is other
+    return str(one) == str(other)
 
 
-def _build_target(
-    entry: CachedTarget, resource: APIResource, seen: ObservedScale | None
-) -> ScaleTarget | Unfound:
-    if seen is None:
-        return Unfound(f"{resource.group_resource} {quote(entry.key.name)} not found")
-    if seen.replicas is None:
-        return Unfound("Internal error occurred: the spec replicas field does not exist")
-    return ScaleTarget(
-        seen.replicas,
-        seen.status_replicas,
-        seen.selector,
-        seen.resource_version,
-        seen.manager,
-        entry.path,
-        seen.uid,
-        seen.since,
-    )
+def _is_refused(error: errors.KubernetesError) -> bool:
+    """Whether the API server refused a request. A kind whose list is refused is read one by one."""
+    return 400 <= error.status < 500 and error.status not in {410, 429}

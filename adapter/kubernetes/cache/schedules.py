@@ -1,14 +1,14 @@
 """The cache of FastPathSchedules. One that cannot be used is cached with its faults, to be reported."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from adapter import errors
 from adapter.bounds.schedule import documents, windows
 from adapter.bounds.schedule.documents import KIND, PLURAL, FastPathSchedule
-from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
-from adapter.kubernetes.cache.store import TypedStore, in_steps
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
 from adapter.model.resources import APIResource
@@ -85,11 +85,8 @@ def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:
     return (one.uid, one.schedule, one.faults) == (other.uid, other.schedule, other.faults)
 
 
-class ScheduleCache(ReflectedCache):
-    """All FastPathSchedules, or those of `namespaces`, while `run` runs; none if there is no such kind.
-
-    `changed` is called with namespace and name for each one whose meaning changes, after the first list.
-    """
+class ScheduleCache(ObjectCache[WatchedSchedule]):
+    """All FastPathSchedules, or those of `namespaces`; none if there is no such kind."""
 
     def __init__(
         self,
@@ -97,28 +94,5 @@ class ScheduleCache(ReflectedCache):
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._notify, self._listed, _same, _lose)
-        self._changed = changed
-        self._defects = context.problems.defects
-        self._announced = False
-        self.reflectors = build_reflectors(
-            CODEC, SCHEDULES, context, self._objects, namespaces, optional=True
-        )
-
-    def __iter__(self) -> Iterator[WatchedSchedule]:
-        return iter(self._objects)
-
-    def find(self, namespace: str, name: str) -> WatchedSchedule | None:
-        return self._objects.find(namespace, name)
-
-    def _notify(self, namespace: str, name: str) -> None:
-        if self._announced:
-            self._changed(namespace, name)
-
-    def _listed(self) -> Iterator[None]:
-        if not self._announced and self.synced:
-            self._announced = True
-            objects = tuple(self._objects)
-            yield from in_steps(
-                objects, lambda schedule: self._changed(schedule.namespace, schedule.name), self._defects, 5
-            )
+        super().__init__(context, changed, same=_same, lost=_lose, step=5)
+        self.reflect(CODEC, SCHEDULES, namespaces, optional=True)

@@ -1,15 +1,15 @@
-"""The stores that reflectors fill: `ObjectStore` is what a reflector needs of one.
+"""Caches of objects: `ObjectCache` keeps the objects of one kind as its reflectors show them."""
 
-The cache of pods has a store of its own (`pods`), because it also keeps the members of every selection up to
-date.
-"""
-
+import asyncio
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
-from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.codec import PartialMetadata, Unreadable
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, T
+from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
+from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
+from adapter.model.resources import APIResource
 from adapter.telemetry.defects import Defects
 
 STEP = 50
@@ -17,44 +17,7 @@ STEP = 50
 work itself.
 """
 
-
-class NamedObject(Protocol):
-    """An object of any kind. `namespace` is "" for cluster-scoped objects."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-
-T = TypeVar("T", bound=NamedObject)
-T_contra = TypeVar("T_contra", contravariant=True)
 _T = TypeVar("_T")
-
-
-class ObjectStore(Protocol[T_contra]):
-    """The objects of one kind in memory, as a reflector fills them."""
-
-    def __len__(self) -> int: ...
-
-    def put(self, obj: T_contra) -> None:
-        """Add an object or replace it."""
-
-    def lose(self, lost: Unreadable) -> None:
-        """Note that an object cannot be read. It is never removed for that."""
-
-    def remove(self, namespace: str, name: str) -> None:
-        """Remove an object; an unknown one is ignored."""
-
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it. The store may change meanwhile."""
-
-    def end_batch(self) -> None:
-        """End a batch of events: changes may be reported now."""
-
-    def listed(self) -> Iterator[None]:
-        """End a list: report the changes, and yield wherever other work may run."""
 
 
 def in_steps(
@@ -73,54 +36,91 @@ def in_steps(
             yield
 
 
-class MetadataStore:
-    """Names and labels, in an index that answers label selectors."""
+class ReflectedCache:
+    """A cache that `reflectors` fill, usually one for each namespace."""
 
-    def __init__(self, index: LabelIndex) -> None:
-        self.index = index
-        self.remove = index.remove
-        self.listing = index.listing
+    reflectors: Sequence[Reflector[Any]] = ()
+    _announced = False
 
-    def __len__(self) -> int:
-        return len(self.index)
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
 
-    def put(self, obj: PartialMetadata) -> None:
-        """Add an object or replace its labels."""
-        self.index.put(obj.namespace, obj.name, obj.labels)
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are in. A list that is refused never is."""
+        return all(reflector.synced for reflector in self.reflectors)
 
-    def lose(self, lost: Unreadable) -> None:
-        """Do nothing: the last labels count."""
+    @property
+    def refused(self) -> bool:
+        """Whether the API server refuses a list, so that waiting for it is useless."""
+        return any(reflector.refused for reflector in self.reflectors)
 
-    def end_batch(self) -> None:
-        """Do nothing: an index reports no changes."""
+    async def wait_synced(self) -> None:
+        """Wait for the first lists; errors as `Reflector.wait_synced`."""
+        for reflector in self.reflectors:
+            await reflector.wait_synced()
 
-    def listed(self) -> Iterator[None]:
-        """Do nothing, as `end_batch`."""
-        return iter(())
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        return tuple(reflector.status() for reflector in self.reflectors)
+
+    def _is_first_sync(self) -> bool:
+        """Tell, once, that the first lists are in."""
+        is_first = not self._announced and self.synced
+        self._announced |= is_first
+        return is_first
 
 
-class TypedStore(Generic[T]):
-    """Objects by namespace and name.
+class ObjectCache(ReflectedCache, Generic[T]):
+    """The objects of one kind by namespace and name, while `run` runs.
 
     `changed` is called with namespace and name of each object that was added, removed or replaced by one that
-    is not the `same`. `listed` is called at the end of a list, and yields wherever other work may run. `lost`
-    returns what to put for an object that cannot be read, from that and its last state; without it the last
-    state stays.
+    is not the `same`, from when the first lists are in, at first `step` objects at a time. With `listed`,
+    which is called at the end of each list and yields wherever other work may run, it is called at once.
+    `lost` returns what to put for an object that cannot be read, from that and its last state; without it the
+    last state stays.
     """
 
     def __init__(
         self,
+        context: ReflectorContext,
         changed: Callable[[str, str], None],
-        listed: Callable[[], Iterator[None]] = lambda: iter(()),
+        *,
         same: Callable[[T, T], bool] = operator.eq,
         lost: Callable[[Unreadable, T | None], T | None] = lambda _, last: last,
+        step: int = STEP,
+        listed: Callable[[], Iterator[None]] | None = None,
     ) -> None:
+        self._context = context
         self._changed = changed
-        self.listed = listed
         self._same = same
         self._lost = lost
+        self._step = step
+        self._listed = listed
+        self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
+
+    def reflect(
+        self,
+        codec: ObjectCodec[T],
+        resource: APIResource,
+        namespaces: Sequence[str],
+        *,
+        optional: bool = False,
+    ) -> None:
+        """Have a reflector for each namespace fill the cache."""
+        self.reflectors = [
+            Reflector(
+                ListWatch(codec, resource, namespace, optional=optional),
+                self,
+                self._context,
+                f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)",
+            )
+            for namespace in namespaces
+        ]
 
     def __len__(self) -> int:
         return self._size
@@ -133,58 +133,43 @@ class TypedStore(Generic[T]):
         return self._objects.get(namespace, {}).get(name)
 
     def put(self, obj: T) -> None:
-        """Add an object or replace it."""
         objects = self._objects.setdefault(obj.namespace, {})
         old = objects.get(obj.name)
         self._size += old is None
         objects[obj.name] = obj
-        if old is None or not self._same(old, obj):
+        if self._announced and (old is None or not self._same(old, obj)):
             self._changed(obj.namespace, obj.name)
 
     def lose(self, lost: Unreadable) -> None:
-        """Put what counts in place of an object that cannot be read."""
         kept = self._lost(lost, self.find(lost.namespace, lost.name))
         if kept is not None:
             self.put(kept)
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove an object; an unknown one is ignored."""
         objects = self._objects.get(namespace, {})
         if objects.pop(name, None) is None:
             return
         self._size -= 1
         if not objects:
             del self._objects[namespace]
-        self._changed(namespace, name)
+        if self._announced:
+            self._changed(namespace, name)
 
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for namespace in list(self._objects):
-            if (objects := self._objects.get(namespace)) is not None:
-                yield namespace, tuple(objects)
+    def count(self, namespace: str) -> int:
+        return len(self._objects.get(namespace, ())) if namespace else self._size
+
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for within in [namespace] if namespace else list(self._objects):
+            if (objects := self._objects.get(within)) is not None:
+                yield within, tuple(objects)
 
     def end_batch(self) -> None:
         """Do nothing: changes are reported one by one."""
 
-
-class NamespaceView(Generic[T]):
-    """One namespace ("" for all) of a store that several reflectors fill, each with the objects it lists.
-
-    `listed` replaces that of the store.
-    """
-
-    def __init__(
-        self, store: ObjectStore[T], namespace: str, listed: Callable[[], Iterator[None]] | None = None
-    ) -> None:
-        self._store = store
-        self._namespace = namespace
-        self.put = store.put
-        self.lose = store.lose
-        self.remove = store.remove
-        self.end_batch = store.end_batch
-        self.listed = listed or store.listed
-
-    def __len__(self) -> int:
-        return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._store)
-
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        return (space for space in self._store.listing() if self._namespace in {"", space[0]})
+    def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - the lists of all count
+        if self._listed is not None:
+            yield from self._listed()
+        elif self._is_first_sync():
+            keys = [(obj.namespace, obj.name) for obj in self]
+            defects = self._context.problems.defects
+            yield from in_steps(keys, lambda key: self._changed(*key), defects, self._step)

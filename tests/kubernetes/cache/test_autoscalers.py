@@ -9,23 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import autoscalers
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, ScaleConflicts, TargetKey
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.clock import ShiftedClock
+from tests.support.apiclient import reflecting
 from tests.support.waiting import running, until
 
 JSON = dict[str, Any]
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 
 
 def document(name: str, namespace: str = "default", target: str = "web", **spec: Any) -> JSON:
@@ -56,20 +50,10 @@ def ours(name: str, namespace: str = "default", target: str = "web") -> FastPath
 
 
 @contextlib.asynccontextmanager
-async def surrounded(cluster: Cluster) -> AsyncIterator[ReflectorContext]:
-    monitoring, clock = Monitoring(), ShiftedClock()
-    configuration = credentials.ClientConfiguration(cluster.url)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        yield ReflectorContext(
-            client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
-        )
-
-
-@contextlib.asynccontextmanager
 async def watching(
     cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
 ) -> AsyncIterator[AutoscalerCache]:
-    async with surrounded(cluster) as around:
+    async with reflecting(cluster.url) as around:
         found = AutoscalerCache(around, changed, namespaces)
         async with running(found.run()):
             yield found
@@ -79,7 +63,7 @@ async def watching(
 async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
 ) -> AsyncIterator[ScaleConflicts]:
-    async with surrounded(cluster) as around:
+    async with reflecting(cluster.url) as around:
         rivals = ScaleConflicts(around, changed, objects=objects)
         async with running(rivals.run()):
             yield rivals
@@ -88,79 +72,64 @@ async def opposing(
 # -- ours ---------------------------------------------------------------------------------------------------
 
 
-async def test_autoscalers_come_change_and_go() -> None:
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.create(document("b", syncPeriod="500ms"))
-        cluster.create(document("a", "other"))
-        told: list[str] = []
-        async with watching(cluster, lambda namespace, name: told.append(f"{namespace}/{name}")) as found:
-            await until(lambda: len(told) == 2)
-            assert found.synced
-            assert sorted(told) == ["default/b", "other/a"]
-            assert len(found) == len(list(found)) == 2
-            read = found.find("default", "b")
-            assert read is not None
-            assert read.autoscaler is not None
-            assert read.autoscaler.spec.sync_period == 500_000_000
-            assert read.autoscaler.metadata.resource_version == read.resource_version
-            cluster.patch("fpa", "b", {"status": {"currentReplicas": 3}})
-            await until(lambda: len(told) == 3)
-            changed = found.find("default", "b")
-            assert changed is not None
-            assert changed.autoscaler is not None
-            assert changed.autoscaler.status is not None
-            assert changed.autoscaler.status.current_replicas == 3
-            cluster.delete("fpa", "b")
-            await until(lambda: len(told) == 4)
-            assert found.find("default", "b") is None
-            assert found.status()[0].objects == 1
+async def test_autoscalers_come_change_and_go(cluster: Cluster) -> None:
+    cluster.create(FASTPATH_AUTOSCALERS)
+    cluster.create(document("b", syncPeriod="500ms"))
+    cluster.create(document("a", "other"))
+    told: list[str] = []
+    async with watching(cluster, lambda namespace, name: told.append(f"{namespace}/{name}")) as found:
+        await until(lambda: len(told) == 2)
+        assert found.synced
+        assert sorted(told) == ["default/b", "other/a"]
+        assert len(found) == len(list(found)) == 2
+        read = found.find("default", "b")
+        assert read is not None
+        assert read.autoscaler is not None
+        assert read.autoscaler.spec.sync_period == 500_000_000
+        assert read.autoscaler.metadata.resource_version == read.resource_version
+        cluster.patch("fpa", "b", {"status": {"currentReplicas": 3}})
+        await until(lambda: len(told) == 3)
+        changed = found.find("default", "b")
+        assert changed is not None
+        assert changed.autoscaler is not None
+        assert changed.autoscaler.status is not None
+        assert changed.autoscaler.status.current_replicas == 3
+        cluster.delete("fpa", "b")
+        await until(lambda: len(told) == 4)
+        assert found.find("default", "b") is None
+        assert found.status()[0].objects == 1
 
 
-async def test_one_that_cannot_be_read_is_there_with_its_faults() -> None:
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.create(document("good"))
-        cluster.create(document("wrong", maxReplicas="many"))
-        cluster.create(
-            document("odd", metrics=[{"type": "Pods", "pods": {"target": {"averageValue": "a lot"}}}])
-        )
-        async with watching(cluster) as found:
-            await until(lambda: found.synced)
-            good, wrong, odd = (found.find("default", name) for name in ("good", "wrong", "odd"))
-            assert good is not None and good.autoscaler is not None and good.faults == ()  # noqa: PT018 - narrows
-            assert wrong is not None and wrong.autoscaler is None  # noqa: PT018 - narrows
-            assert [fault.path for fault in wrong.faults] == ["spec.maxReplicas"]
-            assert odd is not None and [fault.path for fault in odd.faults] == [  # noqa: PT018 - narrows
-                "spec.metrics[0].pods.target.averageValue"
-            ]
-            cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
-            await until(lambda: (fixed := found.find("default", "wrong")) and fixed.autoscaler)
-
-
-async def test_a_definition_that_is_installed_later() -> None:
-    async with Cluster() as cluster, watching(cluster) as found:
-        await until(lambda: "404" in found.status()[0].last_error)
-        assert not found.synced
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.create(document("a"))
+async def test_one_that_cannot_be_read_is_there_with_its_faults(cluster: Cluster) -> None:
+    cluster.create(FASTPATH_AUTOSCALERS)
+    cluster.create(document("good"))
+    cluster.create(document("wrong", maxReplicas="many"))
+    cluster.create(document("odd", metrics=[{"type": "Pods", "pods": {"target": {"averageValue": "a lot"}}}]))
+    async with watching(cluster) as found:
         await until(lambda: found.synced)
-        assert len(found) == 1
+        good, wrong, odd = (found.find("default", name) for name in ("good", "wrong", "odd"))
+        assert good is not None and good.autoscaler is not None and good.faults == ()  # noqa: PT018 - narrows
+        assert wrong is not None and wrong.autoscaler is None  # noqa: PT018 - narrows
+        assert [fault.path for fault in wrong.faults] == ["spec.maxReplicas"]
+        assert odd is not None and [fault.path for fault in odd.faults] == [  # noqa: PT018 - narrows
+            "spec.metrics[0].pods.target.averageValue"
+        ]
+        cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
+        await until(lambda: (fixed := found.find("default", "wrong")) and fixed.autoscaler)
 
 
-async def test_autoscalers_of_some_namespaces() -> None:
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        for namespace in ("one", "two", "three"):
-            cluster.create(document("a", namespace))
-        told: list[str] = []
-        async with watching(cluster, lambda namespace, _: told.append(namespace), ("one", "two")) as found:
-            await until(lambda: found.synced)
-            assert sorted(told) == ["one", "two"]
-            assert [status.objects for status in found.status()] == [1, 1]
-            cluster.delete("fpa", "a", "one")
-            await until(lambda: len(told) == 3)
-            assert [status.objects for status in found.status()] == [0, 1]
+async def test_autoscalers_of_some_namespaces(cluster: Cluster) -> None:
+    cluster.create(FASTPATH_AUTOSCALERS)
+    for namespace in ("one", "two", "three"):
+        cluster.create(document("a", namespace))
+    told: list[str] = []
+    async with watching(cluster, lambda namespace, _: told.append(namespace), ("one", "two")) as found:
+        await until(lambda: found.synced)
+        assert sorted(told) == ["one", "two"]
+        assert [status.objects for status in found.status()] == [1, 1]
+        cluster.delete("fpa", "a", "one")
+        await until(lambda: len(told) == 3)
+        assert [status.objects for status in found.status()] == [0, 1]
 
 
 def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
@@ -182,96 +151,82 @@ def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> N
 # -- others -------------------------------------------------------------------------------------------------
 
 
-async def test_who_else_scales_a_target() -> None:
-    async with Cluster() as cluster:
-        cluster.create(hpa("a"))
-        cluster.create(hpa("b", apiVersion="apps/v1beta1", kind="deployment"))
-        cluster.create(hpa("c", target="other"))
-        cluster.create(hpa("d", "elsewhere"))
-        cluster.create(hpa("e", apiVersion="example.com/v1"))
-        told: list[TargetKey] = []
-        async with opposing(cluster, told.append) as rivals:
-            rivals.put(ours("web"))
-            assert rivals.of(ours("web")) is None, "not yet known is not an empty answer"
-            await until(lambda: len(told) == 4)
-            assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a", "HorizontalPodAutoscaler/b")
-            web = TargetKey("default", "apps", "deployment", "web")
-            assert told.count(web) == 1
-            told.clear()
-            rivals.put(ours("again"))
-            rivals.put(ours("again"))
-            assert told == [web]
-            assert rivals.of(ours("web")) == (
-                "FastPathAutoscaler/again",
-                "HorizontalPodAutoscaler/a",
-                "HorizontalPodAutoscaler/b",
-            )
-            rivals.put(ours("again", target="other"))
-            assert told[1:] == [web, web._replace(name="other")]
-            assert rivals.of(ours("again", target="other")) == ("HorizontalPodAutoscaler/c",)
-            told.clear()
-            cluster.delete("hpa", "a")
-            cluster.patch("hpa", "b", {"spec": {"scaleTargetRef": {"name": "moved"}}})
-            await until(lambda: rivals.of(ours("web")) == ())
-            assert told == [web, web, web._replace(name="moved")]
-            cluster.create(hpa("f"))
-            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/f",))
-            rivals.remove("default", "web")
-            rivals.remove("default", "again")
-            rivals.remove("default", "again")
-            assert rivals.of(ours("x", target="unscaled")) == ()
+async def test_who_else_scales_a_target(cluster: Cluster) -> None:
+    cluster.create(hpa("a"))
+    cluster.create(hpa("b", apiVersion="apps/v1beta1", kind="deployment"))
+    cluster.create(hpa("c", target="other"))
+    cluster.create(hpa("d", "elsewhere"))
+    cluster.create(hpa("e", apiVersion="example.com/v1"))
+    told: list[TargetKey] = []
+    async with opposing(cluster, told.append) as rivals:
+        rivals.put(ours("web"))
+        assert rivals.of(ours("web")) is None, "not yet known is not an empty answer"
+        await until(lambda: len(told) == 4)
+        assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a", "HorizontalPodAutoscaler/b")
+        web = TargetKey("default", "apps", "deployment", "web")
+        assert told.count(web) == 1
+        told.clear()
+        rivals.put(ours("again"))
+        rivals.put(ours("again"))
+        assert told == [web]
+        assert rivals.of(ours("web")) == (
+            "FastPathAutoscaler/again",
+            "HorizontalPodAutoscaler/a",
+            "HorizontalPodAutoscaler/b",
+        )
+        rivals.put(ours("again", target="other"))
+        assert told[1:] == [web, web._replace(name="other")]
+        assert rivals.of(ours("again", target="other")) == ("HorizontalPodAutoscaler/c",)
+        told.clear()
+        cluster.delete("hpa", "a")
+        cluster.patch("hpa", "b", {"spec": {"scaleTargetRef": {"name": "moved"}}})
+        await until(lambda: rivals.of(ours("web")) == ())
+        assert told == [web, web, web._replace(name="moved")]
+        cluster.create(hpa("f"))
+        await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/f",))
+        rivals.remove("default", "web")
+        rivals.remove("default", "again")
+        rivals.remove("default", "again")
+        assert rivals.of(ours("x", target="unscaled")) == ()
 
 
-async def test_what_is_kept_of_an_hpa() -> None:
-    async with Cluster() as cluster:
-        annotated = hpa("a")
-        annotated["metadata"]["annotations"] = {"fastpath.io/mode": "boost", "other/x": "y"}
-        cluster.create(annotated)
-        cluster.create(hpa("b"))
-        async with opposing(cluster) as rivals:
-            await until(lambda: rivals.synced)
-            (first, second) = rivals.hpas
-            assert (first.namespace, first.name) == ("default", "a")
-            assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
-            assert first.asked is not None
-            assert first.asked.boosted.autoscaler.spec.mode == "Boost"
-            assert "spec.metrics has no fastpath_replicas" in first.asked.fault
-            assert second.asked is None
-            assert rivals.hpas.find("default", "a") == first
-            assert rivals.status()[0].objects == 2
+async def test_what_is_kept_of_an_hpa(cluster: Cluster) -> None:
+    annotated = hpa("a")
+    annotated["metadata"]["annotations"] = {"fastpath.io/mode": "boost", "other/x": "y"}
+    cluster.create(annotated)
+    cluster.create(hpa("b"))
+    async with opposing(cluster) as rivals:
+        await until(lambda: rivals.synced)
+        (first, second) = rivals.hpas
+        assert (first.namespace, first.name) == ("default", "a")
+        assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
+        assert first.asked is not None
+        assert first.asked.boosted.autoscaler.spec.mode == "Boost"
+        assert "spec.metrics has no fastpath_replicas" in first.asked.fault
+        assert second.asked is None
+        assert rivals.hpas.find("default", "a") == first
+        assert rivals.status()[0].objects == 2
 
 
-async def test_while_others_may_not_be_listed_the_answer_is_unknown() -> None:
-    async with Cluster() as cluster:
-        cluster.forbid("list", "horizontalpodautoscalers")
-        cluster.create(hpa("a"))
-        async with opposing(cluster) as rivals:
-            await until(lambda: "403" in rivals.status()[0].last_error)
-            assert rivals.of(ours("web")) is None
-            cluster.allow("list", "horizontalpodautoscalers")
-            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
+async def test_an_object_stands_in_the_way_of_one_in_a_file(cluster: Cluster) -> None:
+    cluster.create(FASTPATH_AUTOSCALERS)
+    cluster.create(document("web"))
+    told: list[TargetKey] = []
+    async with opposing(cluster, told.append, objects=True) as rivals:
+        rivals.put(ours("web"))
+        await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
+        assert [status.resource.resource for status in rivals.status()] == [
+            "horizontalpodautoscalers",
+            "fastpathautoscalers",
+        ]
+        told.clear()
+        cluster.delete("fpa", "web")
+        await until(lambda: rivals.of(ours("web")) == ())
+        assert told == [TargetKey("default", "apps", "deployment", "web")]
 
 
-async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.create(document("web"))
-        told: list[TargetKey] = []
-        async with opposing(cluster, told.append, objects=True) as rivals:
-            rivals.put(ours("web"))
-            await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
-            assert [status.resource.resource for status in rivals.status()] == [
-                "horizontalpodautoscalers",
-                "fastpathautoscalers",
-            ]
-            told.clear()
-            cluster.delete("fpa", "web")
-            await until(lambda: rivals.of(ours("web")) == ())
-            assert told == [TargetKey("default", "apps", "deployment", "web")]
-
-
-async def test_the_kind_of_objects_need_not_be_there() -> None:
-    async with Cluster() as cluster, surrounded(cluster) as around:
+async def test_the_kind_of_objects_need_not_be_there(cluster: Cluster) -> None:
+    async with reflecting(cluster.url) as around:
         rivals = ScaleConflicts(around, objects=True)
         async with running(rivals.run()):
             rivals.put(ours("web"))
@@ -286,13 +241,18 @@ async def test_the_kind_of_objects_need_not_be_there() -> None:
                 await until(lambda: rivals.of(ours("web")) == ())
 
 
-async def test_while_objects_may_not_be_listed_the_answer_is_unknown() -> None:
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.forbid("list", "fastpathautoscalers")
-        async with opposing(cluster, objects=True) as rivals:
-            await until(lambda: "403" in rivals.status()[1].last_error)
-            assert rivals.of(ours("web")) is None
+@pytest.mark.parametrize("plural", ["horizontalpodautoscalers", "fastpathautoscalers"])
+async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(
+    plural: str, cluster: Cluster
+) -> None:
+    cluster.create(FASTPATH_AUTOSCALERS)
+    cluster.create(hpa("a"))
+    cluster.forbid("list", plural)
+    async with opposing(cluster, objects=True) as rivals:
+        await until(lambda: any("403" in status.last_error for status in rivals.status()))
+        assert rivals.of(ours("web")) is None
+        cluster.allow("list", plural)
+        await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
 
 
 @pytest.mark.parametrize(
@@ -310,23 +270,22 @@ def test_the_key_of_a_target(reference: CrossVersionObjectReference, key: tuple[
     assert TargetKey.of("x", reference) == key
 
 
-async def test_many_autoscalers_of_a_target_are_counted() -> None:
+async def test_many_autoscalers_of_a_target_are_counted(cluster: Cluster) -> None:
     """Each of them asks at each decision, and its status names them: some, not thousands."""
-    async with Cluster() as cluster:
-        cluster.create(hpa("a"))
-        async with opposing(cluster) as rivals:
-            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
-            for number in range(2000):
-                rivals.put(ours(f"web-{number:04}"))
-            named = tuple(f"FastPathAutoscaler/web-{number:04}" for number in range(11))
-            assert rivals.of(ours("web-1999")) == (*named[:10], "1990 more")
-            assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1990 more")
-            begun = thread_time()
-            for number in range(2000):
-                rivals.of(ours(f"web-{number:04}"))
-            assert thread_time() - begun < 0.5
-            for number in range(11, 2000):
-                rivals.remove("default", f"web-{number:04}")
-            assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1 more")
-            rivals.remove("default", "web-0000")
-            assert rivals.of(ours("web-0003")) == (*named[1:3], *named[4:], "HorizontalPodAutoscaler/a")
+    cluster.create(hpa("a"))
+    async with opposing(cluster) as rivals:
+        await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
+        for number in range(2000):
+            rivals.put(ours(f"web-{number:04}"))
+        named = tuple(f"FastPathAutoscaler/web-{number:04}" for number in range(11))
+        assert rivals.of(ours("web-1999")) == (*named[:10], "1990 more")
+        assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1990 more")
+        begun = thread_time()
+        for number in range(2000):
+            rivals.of(ours(f"web-{number:04}"))
+        assert thread_time() - begun < 0.5
+        for number in range(11, 2000):
+            rivals.remove("default", f"web-{number:04}")
+        assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1 more")
+        rivals.remove("default", "web-0000")
+        assert rivals.of(ours("web-0003")) == (*named[1:3], *named[4:], "HorizontalPodAutoscaler/a")

@@ -1,6 +1,5 @@
 """The EndpointSlices of one Service: what is kept of them, and that no others are watched."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,18 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import endpoint_slices
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints, SliceEndpoint, SlicePort, WatchedSlice
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.clock import ShiftedClock
-from tests.support.waiting import until
-
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+from tests.support.apiclient import reflecting
+from tests.support.waiting import running, until
 
 
 def endpoint_slice(name: str, service: str, *endpoints: Any, namespace: str = "inference") -> Any:
@@ -39,19 +31,11 @@ def endpoint_slice(name: str, service: str, *endpoints: Any, namespace: str = "i
 
 @contextlib.asynccontextmanager
 async def watching(cluster: Cluster, changed: list[int]) -> AsyncIterator[ServiceEndpoints]:
-    monitoring, clock = Monitoring(), ShiftedClock()
-    configuration = credentials.ClientConfiguration(cluster.url)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        problems = ProblemLog(monitoring, clock)
-        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
+    async with reflecting(cluster.url) as context:
         cache = ServiceEndpoints(context, "inference", "gateway", lambda: changed.append(1))
-        task = asyncio.create_task(cache.run(), name="slices")
-        try:
+        async with running(cache.run()):
             yield cache
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            cache.abandon()
+        cache.abandon()
 
 
 def test_what_is_kept_of_a_slice() -> None:
@@ -85,45 +69,42 @@ def test_what_is_kept_of_a_slice() -> None:
     assert endpoint_slices.CODEC.decode(msgspec.json.encode(bare)) == WatchedSlice("n", "s", (), ())
 
 
-async def test_only_the_slices_of_the_service_are_watched() -> None:
+async def test_only_the_slices_of_the_service_are_watched(cluster: Cluster) -> None:
     changed: list[int] = []
-    async with Cluster() as cluster:
-        cluster.create(endpoint_slice("b", "gateway"))
-        cluster.create(endpoint_slice("x", "other"))
-        cluster.create(endpoint_slice("y", "gateway", namespace="other"))
-        async with watching(cluster, changed) as cache:
-            assert cache.unknown == "the first list has not arrived yet"
-            await until(lambda: not cache.unknown)
-            assert [each.name for each in cache.slices] == ["b"]
-            cluster.create(endpoint_slice("a", "gateway"))
-            await until(lambda: [each.name for each in cache.slices] == ["a", "b"])
-            cluster.delete("EndpointSlice", "b", "inference")
-            await until(lambda: [each.name for each in cache.slices] == ["a"])
-            assert len(changed) == 3
+    cluster.create(endpoint_slice("b", "gateway"))
+    cluster.create(endpoint_slice("x", "other"))
+    cluster.create(endpoint_slice("y", "gateway", namespace="other"))
+    async with watching(cluster, changed) as cache:
+        assert cache.unknown == "the first list has not arrived yet"
+        await until(lambda: not cache.unknown)
+        assert [each.name for each in cache.slices] == ["b"]
+        cluster.create(endpoint_slice("a", "gateway"))
+        await until(lambda: [each.name for each in cache.slices] == ["a", "b"])
+        cluster.delete("EndpointSlice", "b", "inference")
+        await until(lambda: [each.name for each in cache.slices] == ["a"])
+        assert len(changed) == 3
 
 
-async def test_more_endpoints_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_endpoints_than_are_kept(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     monkeypatch.setattr(endpoint_slices, "MOST_KEPT", 3)
     two = [{"addresses": [f"10.0.0.{number}"]} for number in range(2)]
-    async with Cluster() as cluster:
-        cluster.create(endpoint_slice("a", "gateway", *two))
-        cluster.create(endpoint_slice("b", "gateway", *two))
-        async with watching(cluster, []) as cache:
-            await until(lambda: not cache.unknown)
-            assert [(len(each.endpoints), each.cut) for each in cache.slices] == [(2, False), (0, True)]
-            cluster.patch("EndpointSlice", "a", {"endpoints": two[:1]}, namespace="inference")
-            cluster.patch("EndpointSlice", "b", {"endpoints": two}, namespace="inference")
-            cluster.patch("EndpointSlice", "b", {"metadata": {"labels": {"x": "y"}}}, namespace="inference")
-            await until(lambda: [len(each.endpoints) for each in cache.slices] == [1, 2])
-            cluster.delete("EndpointSlice", "a", "inference")
-            cluster.create(endpoint_slice("c", "gateway", two[0]))
-            await until(lambda: [each.name for each in cache.slices] == ["b", "c"])
-            assert not any(each.cut for each in cache.slices)
+    cluster.create(endpoint_slice("a", "gateway", *two))
+    cluster.create(endpoint_slice("b", "gateway", *two))
+    async with watching(cluster, []) as cache:
+        await until(lambda: not cache.unknown)
+        assert [(len(each.endpoints), each.cut) for each in cache.slices] == [(2, False), (0, True)]
+        cluster.patch("EndpointSlice", "a", {"endpoints": two[:1]}, namespace="inference")
+        cluster.patch("EndpointSlice", "b", {"endpoints": two}, namespace="inference")
+        cluster.patch("EndpointSlice", "b", {"metadata": {"labels": {"x": "y"}}}, namespace="inference")
+        await until(lambda: [len(each.endpoints) for each in cache.slices] == [1, 2])
+        cluster.delete("EndpointSlice", "a", "inference")
+        cluster.create(endpoint_slice("c", "gateway", two[0]))
+        await until(lambda: [each.name for each in cache.slices] == ["b", "c"])
+        assert not any(each.cut for each in cache.slices)
 
 
-async def test_a_list_that_is_refused_says_so() -> None:
-    async with Cluster() as cluster:
-        cluster.forbid("list", "endpointslices")
-        async with watching(cluster, []) as cache:
-            await until(lambda: "forbidden" in cache.unknown)
-            assert cache.slices == ()
+async def test_a_list_that_is_refused_says_so(cluster: Cluster) -> None:
+    cluster.forbid("list", "endpointslices")
+    async with watching(cluster, []) as cache:
+        await until(lambda: "forbidden" in cache.unknown)
+        assert cache.slices == ()

@@ -95,8 +95,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def size(self) -> None:
-        assert len(self.store) == len(self.objects)
-        listed = {(namespace, name) for namespace, names in self.store.listing() for name in names}
+        assert self.store.count("") == len(self.objects)
+        listed = {(namespace, name) for namespace, names in self.store.listing("") for name in names}
         assert listed == set(self.objects)
 
 

@@ -3,68 +3,36 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 from msgspec import structs
 
 from adapter import errors
 from adapter.compose.clock import SystemClock
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import label_index
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods, ReflectorStatus
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import BUILTIN, APIResource
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.model.resources import APIResource
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import PODS, QUICK, pod, reflecting, resource
 from tests.support.processor import limited
 from tests.support.waiting import other_work, running, until
 
-
-def resource(text: str) -> APIResource:
-    found = BUILTIN.lookup(text)
-    assert found is not None
-    return found
-
-
-PODS = resource("pods")
 NODES = resource("nodes")
 WEB = parse_selector("app=web")
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, first_list=1.0)
-
-
-def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "main"}]},
-    }
 
 
 class Cache:
     """A lister on a cluster, with its own self-metrics and faults."""
 
-    def __init__(
-        self,
-        client: kubernetes.KubernetesClient,
-        kinds: Sequence[APIResource],
-        periods: ReflectorPeriods,
-        fields: str,
-    ) -> None:
-        self.monitoring = Monitoring()
-        clock = SystemClock()
-        self.faults = ProblemLog(self.monitoring, clock)
-        self.lister = ObjectLister(
-            ReflectorContext(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
-            fields=fields,
-        )
+    def __init__(self, context: ReflectorContext, kinds: Sequence[APIResource], fields: str) -> None:
+        self.monitoring = context.monitoring
+        self.faults = context.problems
+        self.lister = ObjectLister(context, fields=fields)
         self.lister.start(kinds)
 
     async def names(
@@ -93,15 +61,20 @@ async def caching(
     cluster: Cluster,
     *kinds: APIResource,
     periods: ReflectorPeriods = QUICK,
-    timeout: float = 1.0,  # noqa: ASYNC109 - the client's
     fields: str = "",
 ) -> AsyncIterator[Cache]:
-    configuration = credentials.ClientConfiguration(cluster.url)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=timeout) as client:
-        cache = Cache(client, kinds, periods, fields)
+    async with reflecting(cluster.url, SystemClock(), periods) as context:
+        cache = Cache(context, kinds, fields)
         async with running(cache.lister.run()):
             await until(lambda: cache.lister._group is not None)
             yield cache
+
+
+@pytest.fixture
+async def cache(cluster: Cluster) -> AsyncIterator[Cache]:
+    """Return a lister of which no kind is started."""
+    async with caching(cluster) as cache:
+        yield cache
 
 
 def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
@@ -111,98 +84,92 @@ def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
 # -- what it shows -------------------------------------------------------------------------------------------
 
 
-async def test_names_come_from_the_cache() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("b", app="web"))
-        cluster.create(pod("a", app="web", tier="x"))
-        cluster.create(pod("c", app="db"))
-        cluster.create(pod("a", "default-2", app="web"))
-        cluster.create({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}})
-        async with caching(cluster, PODS) as cache:
-            assert await cache.names("default", "app=web") == ["a", "b"]
-            assert await cache.names("default", "app=web,!tier") == ["b"]
-            assert await cache.names("default") == ["a", "b", "c"]
-            assert await cache.names(None, "app=web") == ["a", "a", "b"]
-            assert await cache.names("nowhere") == []
-            await until(lambda: verbs(cluster) == ["list", "watch"])
-            pods = GroupResource("", "pods")
-            assert cache.status()._replace(age=0) == ReflectorStatus(pods, True, "watch", 0, False, "", 4)
-            assert cache.count("fastpath_informer_synced", resource="pods") == 1
-            assert await cache.names(None, "", NODES) == ["n1"]
-            assert await cache.names("", "", NODES) == ["n1"]
-            assert verbs(cluster) == ["list", "watch"], "questions cost the API server nothing"
+async def test_names_come_from_the_cache(cluster: Cluster) -> None:
+    cluster.create(pod("b", app="web"))
+    cluster.create(pod("a", app="web", tier="x"))
+    cluster.create(pod("c", app="db"))
+    cluster.create(pod("a", "default-2", app="web"))
+    cluster.create({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}})
+    async with caching(cluster, PODS) as cache:
+        assert await cache.names("default", "app=web") == ["a", "b"]
+        assert await cache.names("default", "app=web,!tier") == ["b"]
+        assert await cache.names("default") == ["a", "b", "c"]
+        assert await cache.names(None, "app=web") == ["a", "a", "b"]
+        assert await cache.names("nowhere") == []
+        await until(lambda: verbs(cluster) == ["list", "watch"])
+        pods = GroupResource("", "pods")
+        assert cache.status()._replace(age=0) == ReflectorStatus(pods, True, "watch", 0, False, "", 4)
+        assert cache.count("fastpath_informer_synced", resource="pods") == 1
+        assert await cache.names(None, "", NODES) == ["n1"]
+        assert await cache.names("", "", NODES) == ["n1"]
+        assert verbs(cluster) == ["list", "watch"], "questions cost the API server nothing"
 
 
-async def test_objects_with_their_labels() -> None:
-    async with Cluster() as cluster:
-        for each in (
-            pod("b", app="web"),
-            pod("a", app="web", tier="x"),
-            pod("c"),
-            pod("a", "default-2", app="web"),
-        ):
-            cluster.create(each)
-        async with caching(cluster, PODS) as cache:
-            assert cache.lister.count(NODES) == 0
-            assert await cache.lister.select(PODS, "default", WEB) == (
-                LabeledObject("default", "a", {"app": "web", "tier": "x"}),
-                LabeledObject("default", "b", {"app": "web"}),
-            )
-            # by namespace and name, which is not the order of the API server's lists
-            everywhere = await cache.lister.select(PODS, None, EVERYTHING)
-            assert [(each.namespace, each.name) for each in everywhere] == [
-                ("default", "a"),
-                ("default", "b"),
-                ("default", "c"),
-                ("default-2", "a"),
-            ]
-            assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
-            assert await cache.lister.find(PODS, "default", "b") == LabeledObject(
-                "default", "b", {"app": "web"}
-            )
-            assert await cache.lister.find(PODS, "default", "d") is None
-            assert await cache.lister.find(PODS, "nowhere", "b") is None
-            assert cache.lister.count(PODS) == 4
+async def test_objects_with_their_labels(cluster: Cluster) -> None:
+    for each in (
+        pod("b", app="web"),
+        pod("a", app="web", tier="x"),
+        pod("c"),
+        pod("a", "default-2", app="web"),
+    ):
+        cluster.create(each)
+    async with caching(cluster, PODS) as cache:
+        assert cache.lister.count(NODES) == 0
+        assert await cache.lister.select(PODS, "default", WEB) == (
+            LabeledObject("default", "a", {"app": "web", "tier": "x"}),
+            LabeledObject("default", "b", {"app": "web"}),
+        )
+        # by namespace and name, which is not the order of the API server's lists
+        everywhere = await cache.lister.select(PODS, None, EVERYTHING)
+        assert [(each.namespace, each.name) for each in everywhere] == [
+            ("default", "a"),
+            ("default", "b"),
+            ("default", "c"),
+            ("default-2", "a"),
+        ]
+        assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
+        assert await cache.lister.find(PODS, "default", "b") == LabeledObject("default", "b", {"app": "web"})
+        assert await cache.lister.find(PODS, "default", "d") is None
+        assert await cache.lister.find(PODS, "nowhere", "b") is None
+        assert cache.lister.count(PODS) == 4
 
 
-async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
-    async with Cluster() as cluster:
-        running = {"status": {"phase": "Running"}}
-        cluster.create(pod("a") | running)
-        cluster.create(pod("b") | {"status": {"phase": "Pending"}})
-        async with caching(cluster, PODS, fields="status.phase=Running") as cache:
-            assert await cache.names() == ["a"]
-            await until(lambda: verbs(cluster) == ["list", "watch"])
-            cluster.patch("Pod", "b", running)
-            await cache.until_names("a", "b")
-            cluster.patch("Pod", "a", {"status": {"phase": "Succeeded"}})
-            await cache.until_names("b")
-            assert await cache.lister.find(PODS, "default", "a") is None
-            assert [
-                request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"
-            ] == [
-                "status.phase=Running",
-                "status.phase=Running",
-            ]
-            assert cache.count("fastpath_informer_objects", resource="pods[status.phase=Running]") == 1
+async def test_only_objects_that_match_the_fields_are_mirrored(cluster: Cluster) -> None:
+    running = {"status": {"phase": "Running"}}
+    cluster.create(pod("a") | running)
+    cluster.create(pod("b") | {"status": {"phase": "Pending"}})
+    async with caching(cluster, PODS, fields="status.phase=Running") as cache:
+        assert await cache.names() == ["a"]
+        await until(lambda: verbs(cluster) == ["list", "watch"])
+        cluster.patch("Pod", "b", running)
+        await cache.until_names("a", "b")
+        cluster.patch("Pod", "a", {"status": {"phase": "Succeeded"}})
+        await cache.until_names("b")
+        assert await cache.lister.find(PODS, "default", "a") is None
+        assert [
+            request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"
+        ] == [
+            "status.phase=Running",
+            "status.phase=Running",
+        ]
+        assert cache.count("fastpath_informer_objects", resource="pods[status.phase=Running]") == 1
 
 
-async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_answer_leaves_room_for_other_work(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
     monkeypatch.setattr(label_index, "_STEP", 10)
-    async with Cluster() as cluster:
-        for number in range(100):
-            cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
-        async with caching(cluster, PODS) as cache:
-            await cache.names("nowhere")
-            async with other_work() as turns:
-                assert await cache.names("default", "app=web") == [
-                    f"pod-{number:03}" for number in range(100)
-                ]
-            assert turns.count >= 10
+    for number in range(100):
+        cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
+    async with caching(cluster, PODS) as cache:
+        await cache.names("nowhere")
+        async with other_work() as turns:
+            assert await cache.names("default", "app=web") == [f"pod-{number:03}" for number in range(100)]
+        assert turns.count >= 10
 
 
-async def test_changes_arrive() -> None:
-    async with Cluster() as cluster, caching(cluster, PODS) as cache:
+async def test_changes_arrive(cluster: Cluster) -> None:
+    async with caching(cluster, PODS) as cache:
         await until(lambda: cluster.open_watches)
         cluster.create(pod("a", app="web"))
         await cache.until_names("a", selector="app=web")
@@ -219,40 +186,38 @@ async def test_changes_arrive() -> None:
         assert cache.count("fastpath_informer_objects", resource="pods") == 1
 
 
-async def test_a_kind_that_appears_later() -> None:
+async def test_a_kind_that_appears_later(cache: Cache, cluster: Cluster) -> None:
     widgets = APIResource(
         "example.com", "v1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
     )
-    async with Cluster() as cluster, caching(cluster) as cache:
-        with pytest.raises(errors.KubernetesError) as raised:
-            await cache.names("default", "", widgets)
-        assert raised.value.status == 404
-        cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
-        cluster.create(
-            {
-                "kind": "Widget",
-                "apiVersion": "example.com/v1",
-                "metadata": {"name": "w", "labels": {"a": "b"}},
-            }
-        )
-        await until(lambda: cache.status().synced)
-        assert await cache.names("default", "a=b", widgets) == ["w"]
+    with pytest.raises(errors.KubernetesError) as raised:
+        await cache.names("default", "", widgets)
+    assert raised.value.status == 404
+    cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
+    cluster.create(
+        {
+            "kind": "Widget",
+            "apiVersion": "example.com/v1",
+            "metadata": {"name": "w", "labels": {"a": "b"}},
+        }
+    )
+    await until(lambda: cache.status().synced)
+    assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
-async def test_another_version_of_a_kind_starts_again() -> None:
+async def test_another_version_of_a_kind_starts_again(cluster: Cluster) -> None:
     old = APIResource(
         "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
     )
-    async with Cluster() as cluster:
-        cluster.add_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
-        async with caching(cluster, old) as cache:
-            assert await cache.names("default", "", old) == []
-            cluster.remove_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
-            cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
-            cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
-            assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
-            assert len(cache.lister.status()) == 1
-            assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
+    cluster.add_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+    async with caching(cluster, old) as cache:
+        assert await cache.names("default", "", old) == []
+        cluster.remove_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+        cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
+        cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
+        assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
+        assert len(cache.lister.status()) == 1
+        assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
 
 
 # -- the watch and its ends ----------------------------------------------------------------------------------
@@ -279,125 +244,94 @@ async def test_a_forgotten_version_is_listed_again(*, as_status: bool) -> None:
         assert cache.count("fastpath_informer_relists_total", resource="pods") == 2
 
 
-async def test_silence_past_the_limit_reconnects() -> None:
-    periods = ReflectorPeriods(silence=0.1, backoff=0.01, short_watch=0.02)
-    async with Cluster(bookmark_interval=0.02) as cluster, caching(cluster, PODS, periods=periods) as cache:
-        await until(lambda: cluster.open_watches)
-        await asyncio.sleep(0.2)
-        assert verbs(cluster).count("watch") == 1, "bookmarks keep a watch alive"
-        cluster.freeze_watches()
-        await until(lambda: verbs(cluster).count("watch") == 2)
-        cluster.thaw_watches()
-        cluster.create(pod("a"))
-        await cache.until_names("a")
-        assert verbs(cluster).count("list") == 1
-        assert cache.count("fastpath_informer_errors_total", resource="pods", reason="Timeout") == 1
-
-
-async def test_a_watch_that_ends_by_itself_is_no_fault() -> None:
-    periods = ReflectorPeriods(watch=1.0, short_watch=0.02)
-    async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
-        await until(lambda: verbs(cluster).count("watch") == 2)
-        cluster.create(pod("a"))
-        await cache.until_names("a")
-        assert verbs(cluster).count("list") == 1
-        assert cache.status().last_error == ""
-        assert "fastpath_informer_errors_total{" not in cache.monitoring.exposition()
-
-
 # -- refusals ------------------------------------------------------------------------------------------------
 
 
-async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> None:
-    async with Cluster() as cluster:
-        cluster.forbid("watch", "pods")
-        cluster.create(pod("a", app="web"))
-        async with caching(cluster, PODS) as cache:
-            await until(lambda: cache.lister.status() and cache.status().mode == "list")
-            assert await cache.names("default", "app=web") == ["a"]
-            assert cache.status().synced
-            assert cache.faults.active() == {("watch", "pods"): cache.faults.active()["watch", "pods"]}
-            assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
-            await until(lambda: verbs(cluster) == ["list", "watch", "list"])
-            await asyncio.sleep(0.15)
-            assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
-            cluster.create(pod("b", app="web"))
-            assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
-            assert cache.status().last_error == ""
+async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for(cluster: Cluster) -> None:
+    cluster.forbid("watch", "pods")
+    cluster.create(pod("a", app="web"))
+    async with caching(cluster, PODS) as cache:
+        await until(lambda: cache.lister.status() and cache.status().mode == "list")
+        assert await cache.names("default", "app=web") == ["a"]
+        assert cache.status().synced
+        assert cache.faults.active() == {("watch", "pods"): cache.faults.active()["watch", "pods"]}
+        assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
+        await until(lambda: verbs(cluster) == ["list", "watch", "list"])
+        await asyncio.sleep(0.15)
+        assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
+        cluster.create(pod("b", app="web"))
+        assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
+        assert cache.status().last_error == ""
 
 
-async def test_a_kind_without_watch_is_listed() -> None:
-    async with Cluster() as cluster, caching(cluster) as cache:
-        cluster.create(pod("a"))
-        kind = structs.replace(PODS, verbs=frozenset({"list"}))
-        assert await cache.names("default", "", kind) == ["a"]
-        assert cache.status().mode == "list"
-        cluster.delete("Pod", "a")
-        await cache.until_names(what=kind)
-        assert "watch" not in verbs(cluster)
-        assert cache.faults.active() == {}
+async def test_a_kind_without_watch_is_listed(cache: Cache, cluster: Cluster) -> None:
+    cluster.create(pod("a"))
+    kind = structs.replace(PODS, verbs=frozenset({"list"}))
+    assert await cache.names("default", "", kind) == ["a"]
+    assert cache.status().mode == "list"
+    cluster.delete("Pod", "a")
+    await cache.until_names(what=kind)
+    assert "watch" not in verbs(cluster)
+    assert cache.faults.active() == {}
 
 
-async def test_where_watching_becomes_allowed_it_is_watched() -> None:
+async def test_where_watching_becomes_allowed_it_is_watched(cluster: Cluster) -> None:
     periods = ReflectorPeriods(relist=0.02, watch_again=0.05, short_watch=0.02)
-    async with Cluster() as cluster:
-        cluster.forbid("watch", "pods")
-        async with caching(cluster, PODS, periods=periods) as cache:
-            await until(lambda: cache.lister.status() and cache.status().mode == "list")
-            cluster.allow("watch", "pods")
-            async with limited(1.5):
-                while cache.status().mode == "list" or not cluster.open_watches:
-                    await cache.names()
-                    await asyncio.sleep(0.01)
-            await until(lambda: not cache.faults.active())
-            cluster.create(pod("a"))
-            await cache.until_names("a")
+    cluster.forbid("watch", "pods")
+    async with caching(cluster, PODS, periods=periods) as cache:
+        await until(lambda: cache.lister.status() and cache.status().mode == "list")
+        cluster.allow("watch", "pods")
+        async with limited(1.5):
+            while cache.status().mode == "list" or not cluster.open_watches:
+                await cache.names()
+                await asyncio.sleep(0.01)
+        await until(lambda: not cache.faults.active())
+        cluster.create(pod("a"))
+        await cache.until_names("a")
 
 
-async def test_a_forbidden_list_names_verb_and_resource() -> None:
-    async with Cluster() as cluster:
-        cluster.forbid("list", "pods")
-        async with caching(cluster, PODS, NODES) as cache:
-            for _ in range(2):
-                with pytest.raises(
-                    errors.KubernetesError, match="cannot list pods: 403 Forbidden: pods is forbidden"
-                ):
-                    await cache.names()
-            await until(lambda: cache.lister.unsynced() == ())
-            assert await cache.names(None, "", NODES) == []
-            cluster.create(pod("a"))
-            cluster.allow("list", "pods")
-            await until(lambda: all(status.synced for status in cache.lister.status()))
-            assert await cache.names() == ["a"]
-            await until(lambda: not cache.faults.active())
+async def test_a_forbidden_list_names_verb_and_resource(cluster: Cluster) -> None:
+    cluster.forbid("list", "pods")
+    async with caching(cluster, PODS, NODES) as cache:
+        for _ in range(2):
+            with pytest.raises(
+                errors.KubernetesError, match="cannot list pods: 403 Forbidden: pods is forbidden"
+            ):
+                await cache.names()
+        await until(lambda: cache.lister.unsynced() == ())
+        assert await cache.names(None, "", NODES) == []
+        cluster.create(pod("a"))
+        cluster.allow("list", "pods")
+        await until(lambda: all(status.synced for status in cache.lister.status()))
+        assert await cache.names() == ["a"]
+        await until(lambda: not cache.faults.active())
 
 
 # -- an API server that is away ------------------------------------------------------------------------------
 
 
-async def test_down_at_the_start() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("a"))
-        await cluster.down()
-        async with caching(cluster, PODS) as cache:
-            for _ in range(2):
-                with pytest.raises(
-                    errors.NotSyncedError, match=r"pods: the first list has not arrived yet: .*Unreachable"
-                ):
-                    await cache.names()
-            assert cache.lister.unsynced() == (GroupResource("", "pods"),)
-            assert cache.status()[:5] == (GroupResource("", "pods"), False, "watch", None, True)
-            assert cache.count("fastpath_informer_synced", resource="pods") == 0
-            await cluster.up()
-            await cache.until_names("a")
-            assert cache.lister.unsynced() == ()
-            assert cache.count("fastpath_informer_synced", resource="pods") == 1
-            await until(lambda: not cache.faults.active())
+async def test_down_at_the_start(cluster: Cluster) -> None:
+    cluster.create(pod("a"))
+    await cluster.down()
+    async with caching(cluster, PODS) as cache:
+        for _ in range(2):
+            with pytest.raises(
+                errors.NotSyncedError, match=r"pods: the first list has not arrived yet: .*Unreachable"
+            ):
+                await cache.names()
+        assert cache.lister.unsynced() == (GroupResource("", "pods"),)
+        assert cache.status()[:5] == (GroupResource("", "pods"), False, "watch", None, True)
+        assert cache.count("fastpath_informer_synced", resource="pods") == 0
+        await cluster.up()
+        await cache.until_names("a")
+        assert cache.lister.unsynced() == ()
+        assert cache.count("fastpath_informer_synced", resource="pods") == 1
+        await until(lambda: not cache.faults.active())
 
 
-async def test_a_kind_that_was_requested_delays_no_other() -> None:
+async def test_a_kind_that_was_requested_delays_no_other(cluster: Cluster) -> None:
     """Readiness waits for the kinds of `start` alone, else one question could make the adapter unready."""
-    async with Cluster() as cluster, caching(cluster, PODS) as cache:
+    async with caching(cluster, PODS) as cache:
         await cache.until_names()
         await cluster.down()
         with pytest.raises(errors.NotSyncedError):
@@ -408,9 +342,9 @@ async def test_a_kind_that_was_requested_delays_no_other() -> None:
 
 
 @pytest.mark.parametrize("refuse", [True, False], ids=["connection refused", "503"])
-async def test_down_later(*, refuse: bool) -> None:
+async def test_down_later(cluster: Cluster, *, refuse: bool) -> None:
     periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
-    async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
+    async with caching(cluster, PODS, periods=periods) as cache:
         await until(lambda: cluster.open_watches)
         cluster.create(pod("a", app="web"))
         await cache.until_names("a")
@@ -429,54 +363,42 @@ async def test_down_later(*, refuse: bool) -> None:
         assert verbs(cluster).count("list") == 1, "the version was still good"
 
 
-async def test_the_first_list_takes_too_long() -> None:
-    async with Cluster() as cluster:
-        cluster.delay(0.3, "list", "pods")
-        async with caching(cluster, PODS, periods=ReflectorPeriods(first_list=0.05)) as cache:
-            with pytest.raises(errors.NotSyncedError, match=r"pods: the first list has not arrived yet$"):
-                await cache.names()
-            await until(lambda: cache.status().synced)
-
-
-async def test_first_callers_share_the_first_list_and_may_leave() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("a"))
-        cluster.delay(0.05, "list", "pods")
-        async with caching(cluster) as cache:
-            callers = [asyncio.create_task(cache.names(), name=f"caller {number}") for number in range(5)]
-            await asyncio.sleep(0.01)
-            callers[0].cancel()
-            answers = await asyncio.gather(*callers, return_exceptions=True)
-            assert isinstance(answers[0], asyncio.CancelledError)
-            assert answers[1:] == [["a"]] * 4
-            await until(lambda: cluster.open_watches)
-            assert verbs(cluster) == ["list", "watch"]
+async def test_first_callers_share_the_first_list_and_may_leave(cache: Cache, cluster: Cluster) -> None:
+    cluster.create(pod("a"))
+    cluster.delay(0.05, "list", "pods")
+    callers = [asyncio.create_task(cache.names(), name=f"caller {number}") for number in range(5)]
+    await asyncio.sleep(0.01)
+    callers[0].cancel()
+    answers = await asyncio.gather(*callers, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == [["a"]] * 4
+    await until(lambda: cluster.open_watches)
+    assert verbs(cluster) == ["list", "watch"]
 
 
 # -- who owns what -------------------------------------------------------------------------------------------
 
 
-async def test_a_lister_that_does_not_run_knows_nothing() -> None:
-    async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._context)
-        with pytest.raises(errors.NotSyncedError, match="not running"):
-            await other.names(PODS, None, EVERYTHING)
+async def test_a_lister_that_does_not_run_knows_nothing(cache: Cache) -> None:
+    other = ObjectLister(cache.lister._context)
+    with pytest.raises(errors.NotSyncedError, match="not running"):
+        await other.names(PODS, None, EVERYTHING)
 
 
-async def test_kinds_named_before_it_runs_are_started_with_it() -> None:
-    async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._context)
-        other.start([PODS])
-        async with running(other.run()):
-            await until(other.status)
-            assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
+async def test_kinds_named_before_it_runs_are_started_with_it(cache: Cache) -> None:
+    other = ObjectLister(cache.lister._context)
+    other.start([PODS])
+    async with running(other.run()):
+        await until(other.status)
+        assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
 
 
-async def test_a_reflector_that_breaks_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._context)
-        other.start([PODS])
-        monkeypatch.setattr(Reflector, "_list", None)
-        with pytest.raises(ExceptionGroup) as raised:
-            await other.run()
-        assert raised.group_contains(TypeError)
+async def test_a_reflector_that_breaks_is_not_passed_over(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ObjectLister(cache.lister._context)
+    other.start([PODS])
+    monkeypatch.setattr(Reflector, "_list", None)
+    with pytest.raises(ExceptionGroup) as raised:
+        await other.run()
+    assert raised.group_contains(TypeError)

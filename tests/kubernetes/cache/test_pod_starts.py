@@ -5,7 +5,6 @@ A line of a file in ``tests/data/ready-times`` is a PodList, as ``kubectl get po
 
 import copy
 import json
-import random
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,12 +26,9 @@ from adapter.kubernetes.cache.pod_starts import (
     StartingPods,
 )
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.model.label_selectors import parse_selector
 from adapter.model.ready_times import LeftOut, Outcome, Percentiles, PodStart, ReadyLedger, ReadyTimes
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
+from tests.support.apiclient import unconnected
 
 JSON = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "ready-times"
@@ -43,10 +39,7 @@ class Watched:
     """A cache that is fed lists by hand, and the ledger of the pods ``app=web`` of the namespace shop."""
 
     def __init__(self) -> None:
-        monitoring, clock = Monitoring(), FakeClock()
-        client: Any = None  # never asked
-        context = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
-        self.cache = PodCache(context)
+        self.cache = PodCache(unconnected())
         self.ledger = ReadyLedger()
         self.told = 0
         self.follow(self.ledger.note)
@@ -60,7 +53,7 @@ class Watched:
     def list(self, pods: Sequence[JSON]) -> None:
         """Take a list: pods that are not in it are gone."""
         listed = {pod["metadata"]["name"] for pod in pods}
-        for namespace, names in list(self.cache.listing()):
+        for namespace, names in list(self.cache.listing("")):
             for name in set(names) - listed:
                 self.cache.remove(namespace, name)
         self.put(*pods)

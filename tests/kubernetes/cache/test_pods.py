@@ -8,7 +8,6 @@ import contextlib
 import functools
 import gc
 import itertools
-import random
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -20,8 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adapter import errors
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import pod_codec, pod_selections
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
@@ -35,12 +32,12 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import QUICK, reflecting, unconnected
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import other_work, running, until
 
 JSON = dict[str, Any]
 WEB = parse_selector("app=web")
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 CONTAINERS = [
     {
         "name": "main",
@@ -84,14 +81,8 @@ async def watching(
     periods: ReflectorPeriods = QUICK,
     clock: ShiftedClock | None = None,
 ) -> AsyncIterator[PodCache]:
-    monitoring = Monitoring()
-    clock = clock or ShiftedClock()
-    configuration = credentials.ClientConfiguration(cluster.url)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        around = ReflectorContext(
-            client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=periods
-        )
-        watch = PodCache(around, namespaces)
+    async with reflecting(cluster.url, clock, periods) as context:
+        watch = PodCache(context, namespaces)
         async with running(watch.run()):
             yield watch
 
@@ -102,14 +93,15 @@ def names(pods: Sequence[WatchedPod]) -> list[str]:
 
 def alone(clock: FakeClock | None = None) -> PodCache:
     """Return a watch that a test feeds by hand."""
-    monitoring = Monitoring()
-    clock = clock or FakeClock()
-    # never asked
-    around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]
-    watch = PodCache(around)
+    watch = PodCache(unconnected(clock))
     watch.reflectors[0].synced = True
     list(watch.listed(""))
     return watch
+
+
+@pytest.fixture
+def watch() -> PodCache:
+    return alone()
 
 
 def put(watch: PodCache, *documents: JSON) -> None:
@@ -125,39 +117,38 @@ def ignored() -> None:
 # -- what is kept --------------------------------------------------------------------------------------------
 
 
-async def test_pods_of_a_cluster() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("b", app="web"))
-        cluster.create(pod("a", app="web", ready=False))
-        cluster.create(pod("c", app="db"))
-        cluster.create(pod("a", "other", app="web"))
-        async with watching(cluster) as watch:
-            with pytest.raises(errors.NotSyncedError, match="pods: the first list has not arrived yet"):
-                watch.select("default", WEB)
-            await until(lambda: watch.synced)
-            assert names(watch.select("default", WEB)) == ["a", "b"]
-            assert names(watch.select("default", EVERYTHING)) == ["a", "b", "c"]
-            assert watch.select("nowhere", EVERYTHING) == ()
-            assert len(watch) == 4
-            found = watch.find("other", "a")
-            assert found is not None
-            assert (found.namespace, found.ip, found.host_network, found.scrapable) == (
-                "other",
-                "10.1.2.3",
-                False,
-                True,
-            )
-            assert found.ports == {"http": 8080, "metrics": 9090}
-            assert watch.find("other", "b") is None
-            assert watch.find("nowhere", "b") is None
-            cluster.create(pod("d", app="web"))
-            cluster.delete("pods", "a")
-            await until(lambda: names(watch.select("default", WEB)) == ["b", "d"])
-            cluster.patch("pods", "b", {"status": {"phase": "Succeeded"}})
-            await until(lambda: (watch.find("default", "b") or found).phase == "Succeeded")
-            assert [request.verb for request in cluster.requests] == ["list", "watch"]
-            assert watch.status()[0].objects == 4
-            assert watch.stale() == ""
+async def test_pods_of_a_cluster(cluster: Cluster) -> None:
+    cluster.create(pod("b", app="web"))
+    cluster.create(pod("a", app="web", ready=False))
+    cluster.create(pod("c", app="db"))
+    cluster.create(pod("a", "other", app="web"))
+    async with watching(cluster) as watch:
+        with pytest.raises(errors.NotSyncedError, match="pods: the first list has not arrived yet"):
+            watch.select("default", WEB)
+        await until(lambda: watch.synced)
+        assert names(watch.select("default", WEB)) == ["a", "b"]
+        assert names(watch.select("default", EVERYTHING)) == ["a", "b", "c"]
+        assert watch.select("nowhere", EVERYTHING) == ()
+        assert watch.count("") == 4
+        found = watch.find("other", "a")
+        assert found is not None
+        assert (found.namespace, found.ip, found.host_network, found.scrapable) == (
+            "other",
+            "10.1.2.3",
+            False,
+            True,
+        )
+        assert found.ports == {"http": 8080, "metrics": 9090}
+        assert watch.find("other", "b") is None
+        assert watch.find("nowhere", "b") is None
+        cluster.create(pod("d", app="web"))
+        cluster.delete("pods", "a")
+        await until(lambda: names(watch.select("default", WEB)) == ["b", "d"])
+        cluster.patch("pods", "b", {"status": {"phase": "Succeeded"}})
+        await until(lambda: (watch.find("default", "b") or found).phase == "Succeeded")
+        assert [request.verb for request in cluster.requests] == ["list", "watch"]
+        assert watch.status()[0].objects == 4
+        assert watch.stale() == ""
 
 
 @pytest.mark.parametrize(
@@ -181,11 +172,10 @@ async def test_pods_of_a_cluster() -> None:
     ],
     ids=["whole", "pending", "nothing known", "terminating", "requests", "no containers", "no transition"],
 )
-def test_the_facts_are_those_of_the_model(change: JSON) -> None:
+def test_the_facts_are_those_of_the_model(watch: PodCache, change: JSON) -> None:
     document = pod("p", app="web") | change
     if (status := document["status"]).get("podIP", "") is None:
         del status["podIP"]
-    watch = alone()
     put(watch, document)
     (found,) = watch.select("default", EVERYTHING)
     decoded = msgspec.convert(document, models.Pod, dec_hook=decode_scalar)
@@ -196,13 +186,12 @@ def test_the_facts_are_those_of_the_model(change: JSON) -> None:
     assert found.host_network is bool(document["spec"].get("hostNetwork"))
 
 
-def test_what_cannot_be_read_is_absent() -> None:
+def test_what_cannot_be_read_is_absent(watch: PodCache) -> None:
     document = pod("p")
     document["spec"] = {
         "containers": [{"name": "m", "resources": {"requests": {"cpu": "much", "memory": "1Gi"}}}]
     }
     document["status"]["startTime"] = "yesterday"
-    watch = alone()
     put(watch, document)
     (found,) = watch.select("default", EVERYTHING)
     assert found.started is None
@@ -213,11 +202,7 @@ def test_what_cannot_be_read_is_absent() -> None:
     }
 
 
-def test_a_pod_of_a_test_needs_no_spec() -> None:
-    assert WatchedPod("a", namespace="x").ports == {}
-
-
-def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> None:
+def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended(watch: PodCache) -> None:
     document = pod("a")
     document["spec"] = {
         "containers": [
@@ -239,14 +224,12 @@ def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> N
             },
         ],
     }
-    watch = alone()
     put(watch, document)
     (found,) = watch.select("default", EVERYTHING)
     assert found.ports == {"metrics": 8080, "mesh": 15020}
 
 
-def test_a_pod_may_come_to_be_unlike_the_others() -> None:
-    watch = alone()
+def test_a_pod_may_come_to_be_unlike_the_others(watch: PodCache) -> None:
     put(watch, pod("a"), pod("b"))
     changed = pod("b") | {"spec": {"containers": CONTAINERS[:1]}}
     put(watch, changed)
@@ -259,8 +242,7 @@ def test_a_pod_may_come_to_be_unlike_the_others() -> None:
     assert [spec.users for spec in watch._specs.values()] == [2]
 
 
-def test_alike_pods_share_what_is_alike() -> None:
-    watch = alone()
+def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
     put(watch, pod("a", app="web"), pod("b", app="web"), pod("c", "other", app="web"))
     first, second = watch.select("default", WEB)
     assert first.spec is second.spec
@@ -276,37 +258,35 @@ def test_alike_pods_share_what_is_alike() -> None:
 # -- what selectors find -------------------------------------------------------------------------------------
 
 
-async def test_a_subscription_receives_its_pods_alone() -> None:
-    async with Cluster() as cluster:
-        cluster.create(pod("a", app="web"))
-        async with watching(cluster) as watch:
-            told: list[str] = []
-            web = watch.follow("default", WEB, "default/web", lambda: told.append("web"))
-            watch.follow("default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
-            with pytest.raises(errors.NotSyncedError):
-                _ = web.pods
-            with pytest.raises(errors.NotSyncedError):
-                _ = web.ready
-            await until(lambda: told == ["web", "db"])
-            assert (names(web.pods), web.ready) == (["a"], 1)
-            assert web.pods is web.pods
-            cluster.create(pod("b", app="web", ready=False))
-            await until(lambda: told == ["web", "db", "web"])
-            assert (names(web.pods), web.ready) == (["a", "b"], 1)
-            cluster.patch("pods", "b", {"metadata": {"annotations": {"x": "y"}}})
-            cluster.patch("pods", "b", {"metadata": {"labels": {"app": "db"}}})
-            await until(lambda: len(told) == 5)
-            assert sorted(told[3:]) == ["db", "web"]
-            web.close()
-            web.close()
-            cluster.delete("pods", "a")
-            cluster.create(pod("c", app="db"))
-            await until(lambda: len(told) == 6)
-            assert told[5] == "db"
+async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
+    cluster.create(pod("a", app="web"))
+    async with watching(cluster) as watch:
+        told: list[str] = []
+        web = watch.follow("default", WEB, "default/web", lambda: told.append("web"))
+        watch.follow("default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
+        with pytest.raises(errors.NotSyncedError):
+            _ = web.pods
+        with pytest.raises(errors.NotSyncedError):
+            _ = web.ready
+        await until(lambda: told == ["web", "db"])
+        assert (names(web.pods), web.ready) == (["a"], 1)
+        assert web.pods is web.pods
+        cluster.create(pod("b", app="web", ready=False))
+        await until(lambda: told == ["web", "db", "web"])
+        assert (names(web.pods), web.ready) == (["a", "b"], 1)
+        cluster.patch("pods", "b", {"metadata": {"annotations": {"x": "y"}}})
+        cluster.patch("pods", "b", {"metadata": {"labels": {"app": "db"}}})
+        await until(lambda: len(told) == 5)
+        assert sorted(told[3:]) == ["db", "web"]
+        web.close()
+        web.close()
+        cluster.delete("pods", "a")
+        cluster.create(pod("c", app="db"))
+        await until(lambda: len(told) == 6)
+        assert told[5] == "db"
 
 
-def test_who_selects_the_same_pods() -> None:
-    watch = alone()
+def test_who_selects_the_same_pods(watch: PodCache) -> None:
     web = watch.follow("default", WEB, "default/web", ignored)
     tier = watch.follow("default", parse_selector("tier in (front,back)"), "default/tier", ignored)
     again = watch.follow("default", WEB, "default/again", ignored)
@@ -322,8 +302,7 @@ def test_who_selects_the_same_pods() -> None:
     assert (web.selected_by, tier.selected_by) == (("default/web",), ())
 
 
-def test_a_callback_may_close_what_it_likes() -> None:
-    watch = alone()
+def test_a_callback_may_close_what_it_likes(watch: PodCache) -> None:
     kept: list[PodSubscription] = []
 
     def close() -> None:
@@ -337,8 +316,7 @@ def test_a_callback_may_close_what_it_likes() -> None:
     assert watch._spaces == {}
 
 
-def test_selectors_that_come_and_go_leave_nothing() -> None:
-    watch = alone()
+def test_selectors_that_come_and_go_leave_nothing(watch: PodCache) -> None:
     watch.follow("default", WEB, "default/web", ignored)
     before = dict(watch._spaces["default"]._by_label)
     for number in range(10):
@@ -585,83 +563,79 @@ def test_what_is_not_recent_is_forgotten() -> None:
     assert became_ready(watch) == {}
 
 
-async def test_after_a_new_list_the_past_is_unknown() -> None:
+async def test_after_a_new_list_the_past_is_unknown(cluster: Cluster) -> None:
     clock = ShiftedClock()
-    async with Cluster() as cluster:
-        cluster.create(pod("a", app="web"))
-        async with watching(cluster, clock=clock) as watch:
-            web = watch.follow("default", WEB, "default/web", ignored)
-            await until(lambda: watch.synced and cluster.open_watches)
-            assert web.min_ready(0) == 1
-            assert web.min_ready(30 * SECOND) is None
-            clock.advance(60)
-            assert web.min_ready(30 * SECOND) == 1
-            cluster.cut_watches()
-            cluster.create(pod("b", app="web"))
-            await until(lambda: len(web.pods) == 2)
-            assert web.min_ready(30 * SECOND) == 1, "a watch that went on where it ended missed nothing"
-            await until(lambda: cluster.open_watches)
-            cluster.freeze_watches()
-            cluster.create(pod("c", app="web"))
-            cluster.compact()
-            cluster.cut_watches()
-            cluster.thaw_watches()
-            await until(lambda: [request.verb for request in cluster.requests].count("list") == 2)
-            await until(lambda: len(web.pods) == 3)
-            assert web.min_ready(30 * SECOND) is None
-            assert web.ready == 3
+    cluster.create(pod("a", app="web"))
+    async with watching(cluster, clock=clock) as watch:
+        web = watch.follow("default", WEB, "default/web", ignored)
+        await until(lambda: watch.synced and cluster.open_watches)
+        assert web.min_ready(0) == 1
+        assert web.min_ready(30 * SECOND) is None
+        clock.advance(60)
+        assert web.min_ready(30 * SECOND) == 1
+        cluster.cut_watches()
+        cluster.create(pod("b", app="web"))
+        await until(lambda: len(web.pods) == 2)
+        assert web.min_ready(30 * SECOND) == 1, "a watch that went on where it ended missed nothing"
+        await until(lambda: cluster.open_watches)
+        cluster.freeze_watches()
+        cluster.create(pod("c", app="web"))
+        cluster.compact()
+        cluster.cut_watches()
+        cluster.thaw_watches()
+        await until(lambda: [request.verb for request in cluster.requests].count("list") == 2)
+        await until(lambda: len(web.pods) == 3)
+        assert web.min_ready(30 * SECOND) is None
+        assert web.ready == 3
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 
-async def test_a_watch_that_fails_is_out_of_date_at_once() -> None:
+async def test_a_watch_that_fails_is_out_of_date_at_once(cluster: Cluster) -> None:
     periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=180)
-    async with Cluster() as cluster:
-        cluster.create(pod("a", app="web"))
-        async with watching(cluster, periods=periods) as watch:
-            assert watch.stale() == "no list of pods yet"
-            await until(lambda: watch.synced and cluster.open_watches and not watch.stale())
-            await cluster.down()
-            await until(lambda: "cannot watch pods" in watch.stale())
-            assert names(watch.select("default", WEB)) == ["a"], "pods stay while the API server is away"
-            await cluster.up()
-            await until(lambda: not watch.stale())
+    cluster.create(pod("a", app="web"))
+    async with watching(cluster, periods=periods) as watch:
+        assert watch.stale() == "no list of pods yet"
+        await until(lambda: watch.synced and cluster.open_watches and not watch.stale())
+        await cluster.down()
+        await until(lambda: "cannot watch pods" in watch.stale())
+        assert names(watch.select("default", WEB)) == ["a"], "pods stay while the API server is away"
+        await cluster.up()
+        await until(lambda: not watch.stale())
 
 
-async def test_rights_in_some_namespaces_only() -> None:
-    async with Cluster() as cluster:
-        for namespace in ("one", "two", "three"):
-            cluster.create(pod("a", namespace, app="web"))
-        cluster.forbid("*", "pods", "")
-        cluster.forbid("*", "pods", "three")
-        async with watching(cluster, ("one", "two")) as watch:
-            await until(lambda: watch.synced)
-            assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two", "three")] == [
-                ["a"],
-                ["a"],
-                [],
-            ]
-            assert [status.objects for status in watch.status()] == [1, 1]
-            cluster.delete("pods", "a", "one")
-            cluster.compact()
-            cluster.cut_watches()
-            await until(lambda: watch.select("one", WEB) == ())
-            assert names(watch.select("two", WEB)) == ["a"], (
-                "the list of one namespace takes nothing from another"
-            )
-        async with watching(cluster) as watch:
-            await until(lambda: watch.status()[0].last_error)
-            with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
-                watch.select("one", WEB)
+async def test_rights_in_some_namespaces_only(cluster: Cluster) -> None:
+    for namespace in ("one", "two", "three"):
+        cluster.create(pod("a", namespace, app="web"))
+    cluster.forbid("*", "pods", "")
+    cluster.forbid("*", "pods", "three")
+    async with watching(cluster, ("one", "two")) as watch:
+        await until(lambda: watch.synced)
+        assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two", "three")] == [
+            ["a"],
+            ["a"],
+            [],
+        ]
+        assert [status.objects for status in watch.status()] == [1, 1]
+        cluster.delete("pods", "a", "one")
+        cluster.compact()
+        cluster.cut_watches()
+        await until(lambda: watch.select("one", WEB) == ())
+        assert names(watch.select("two", WEB)) == ["a"], (
+            "the list of one namespace takes nothing from another"
+        )
+    async with watching(cluster) as watch:
+        await until(lambda: watch.status()[0].last_error)
+        with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
+            watch.select("one", WEB)
 
 
 # -- what it costs -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(20)
-def test_pods_are_out_of_the_garbage_collectors_sight() -> None:
-    watch = alone()
+def test_pods_are_out_of_the_garbage_collectors_sight(watch: PodCache) -> None:
     put(watch, pod("warm", app="web"))
     gc.collect()
     before = len(gc.get_objects())
@@ -675,8 +649,7 @@ def test_pods_are_out_of_the_garbage_collectors_sight() -> None:
     assert len(gc.get_objects()) - before < 50
 
 
-def test_a_pod_that_says_nothing_new_changes_nothing() -> None:
-    watch = alone()
+def test_a_pod_that_says_nothing_new_changes_nothing(watch: PodCache) -> None:
     put(watch, pod("a", app="web"))
     told: list[int] = []
     web = watch.follow("default", WEB, "default/web", lambda: told.append(1))
@@ -686,8 +659,7 @@ def test_a_pod_that_says_nothing_new_changes_nothing() -> None:
     assert told == []
 
 
-def test_many_are_notified_in_steps() -> None:
-    watch = alone()
+def test_many_are_notified_in_steps(watch: PodCache) -> None:
     watch._announced = False
     told: list[int] = []
     for number in range(1200):
@@ -716,7 +688,7 @@ class _Flood:
         self.begin = asyncio.Event()
         self.told = asyncio.Event()
 
-    async def list_objects(self, _form: Any, _resource: Any, deliver: Any, **_: Any) -> str:
+    async def list_objects(self, _source: Any, deliver: Any, **_: Any) -> str:
         deliver(self._before)
         return "1"
 
@@ -807,7 +779,7 @@ def _greedy(number: int, resources: int) -> bytes:
 
 def _read_spec(text: bytes) -> pod_codec.SharedSpec:
     written = pod_codec.POD_CODEC.decode(text).spec
-    return pod_codec.share(written, pod_codec.key_of(written))
+    return pod_codec.share(written, pod_codec.build_key(written))
 
 
 def test_of_a_container_that_requests_very_many_resources_cpu_and_memory_are_kept() -> None:
@@ -844,6 +816,6 @@ def test_pods_that_are_gone_leave_no_more_than_the_room_for_requests() -> None:
 def test_specs_are_the_same_by_their_text_however_long_it_is() -> None:
     one, same, other = (pod_codec.POD_CODEC.decode(_greedy(number, 500)).spec for number in (1, 1, 2))
 
-    assert pod_codec.key_of(one) == pod_codec.key_of(same)
-    assert pod_codec.key_of(one) != pod_codec.key_of(other)
-    assert len(pod_codec.key_of(one)) == 32
+    assert pod_codec.build_key(one) == pod_codec.build_key(same)
+    assert pod_codec.build_key(one) != pod_codec.build_key(other)
+    assert len(pod_codec.build_key(one)) == 32

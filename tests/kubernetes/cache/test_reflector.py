@@ -11,10 +11,12 @@ import pytest
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import MetadataStore, TypedStore, in_steps
-from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, Unreadable, WatchEvent
-from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.kubernetes.cache.lister import MetadataCache
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.store import ObjectCache, in_steps
+from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
@@ -60,13 +62,9 @@ class Script:
 
     async def list_objects(
         self,
-        codec: ObjectCodec[Any],
-        resource: APIResource,
+        source: ListWatch[Any],
         deliver: Callable[[list[Any]], None],
         *,
-        namespace: str,
-        selector: LabelSelector,
-        fields: str,
         resource_version: str,
         lose: Callable[[Unreadable], None],
     ) -> str:
@@ -79,12 +77,8 @@ class Script:
     @contextlib.asynccontextmanager
     async def watch_objects(
         self,
-        codec: ObjectCodec[Any],
-        resource: APIResource,
+        source: ListWatch[Any],
         *,
-        namespace: str,
-        selector: LabelSelector,
-        fields: str,
         resource_version: str,
         duration: float,
         silence: float,
@@ -116,9 +110,8 @@ def build(
     """Return a reflector of the names of pods, and the index that it fills."""
     sleep: Callable[[float], Awaitable[None]] = script.sleep
     context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)  # type: ignore[arg-type]
-    index = LabelIndex()
-    source = ListWatch(PARTIAL_METADATA, PODS)
-    return Reflector(source, MetadataStore(index), context, "pods", on_demand=True), index
+    cache = MetadataCache(ListWatch(PARTIAL_METADATA, PODS), context)
+    return cache.reflectors[0], cache.index
 
 
 async def play(
@@ -251,7 +244,7 @@ async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it()
 
 async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
     class Breaking(Script):
-        async def list_objects(self, _codec: Any, _resource: Any, deliver: Any, **_options: Any) -> str:  # type: ignore[override]
+        async def list_objects(self, _source: Any, deliver: Any, **_options: Any) -> str:  # type: ignore[override]
             deliver([PartialMetadata("b", "default", {"app": "web"})])
             raise failure(0)
 
@@ -294,12 +287,9 @@ async def test_a_failure_of_one_object_keeps_no_other_from_the_store() -> None:
             raise ZeroDivisionError
         seen.append(name)
 
-    reflector: Reflector[PartialMetadata] = Reflector(
-        ListWatch(PARTIAL_METADATA, PODS),
-        TypedStore(changed),
-        ReflectorContext(Script(clock), clock, monitoring, problems, lambda: 0.0),  # type: ignore[arg-type]
-        "pods",
-    )
+    context = ReflectorContext(Script(clock), clock, monitoring, problems, lambda: 0.0)  # type: ignore[arg-type]
+    cache: ObjectCache[PartialMetadata] = ObjectCache(context, changed, listed=lambda: iter(()))
+    reflector = Reflector(ListWatch(PARTIAL_METADATA, PODS), cache, context, "pods")
     for kind, name in [("ADDED", "bad"), ("ADDED", "good"), ("DELETED", "bad"), ("DELETED", "good")]:
         reflector._apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
     assert seen == ["good", "good"]

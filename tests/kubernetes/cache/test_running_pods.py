@@ -1,7 +1,5 @@
 """The cache of pods in the place of an object lister: all pods by label, and the running ones."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -11,19 +9,13 @@ from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, Running
 from adapter.kubernetes.cache.pods import PODS, PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.label_selectors import EVERYTHING, parse_selector
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
+from tests.support.apiclient import unconnected
 from tests.support.waiting import other_work
 
 
 @pytest.fixture
 def context() -> ReflectorContext:
-    monitoring, clock = Monitoring(), FakeClock()
-    problems = ProblemLog(monitoring, clock)
-    client: Any = None  # nothing runs
-    periods = ReflectorPeriods(first_list=0.01)
-    return ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=periods)
+    return unconnected(periods=ReflectorPeriods(first_list=0.01))
 
 
 @pytest.fixture

@@ -6,23 +6,20 @@ What a GET of the scale would say, without one, and what stands in where watchin
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from adapter.autoscaler.decide import decision
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import scale_codec, scale_kinds
-from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache import scale_codec, scale_targets
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_codec import ObservedScale, ReplicaPaths
-from adapter.kubernetes.cache.scale_kinds import TargetName
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -32,11 +29,11 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from tests.support.apiclient import QUICK, answering, connected
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
 
 JSON = dict[str, Any]
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
 WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
 NOT_YET = Unfound("the scale is not yet known", known=False)
@@ -56,7 +53,7 @@ class Pauses:
 class Watched:
     """ScaleTargets on a cluster."""
 
-    def __init__(self, client: kubernetes.KubernetesClient, namespaces: Sequence[str]) -> None:
+    def __init__(self, client: KubernetesClient, namespaces: Sequence[str]) -> None:
         self.clock = ShiftedClock()
         self.pauses = Pauses()
         monitoring = Monitoring()
@@ -66,13 +63,17 @@ class Watched:
         )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
         self.targets = ScaleTargets(client, around, self.catalogue, namespaces)
+        self._followed: dict[CrossVersionObjectReference, TargetSubscription] = {}
+
+    def follow(
+        self, reference: CrossVersionObjectReference, changed: Callable[[], None] = lambda: None
+    ) -> TargetSubscription:
+        followed = self._followed[reference] = self.targets.follow("default", reference, changed)
+        return followed
 
     def find(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return a target, which is followed from now on unless it is already."""
-        key = TargetName("default", reference.api_version, reference.kind, reference.name)
-        if key not in self.targets._entries:
-            self.targets.follow("default", reference, lambda: None)
-        return self.targets.resolve(self.targets._entries[key])
+        """Return a target, which is followed from now on."""
+        return (self._followed.get(reference) or self.follow(reference)).find()
 
     def web(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
         found = self.find(reference)
@@ -94,11 +95,16 @@ class Watched:
 async def watching(
     cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = ""
 ) -> AsyncIterator[Watched]:
-    configuration = credentials.ClientConfiguration(url or cluster.url)
-    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+    async with connected(url or cluster.url) as client:
         watched = Watched(client, namespaces)
         async with running(watched.targets.run()):
             yield watched
+
+
+@pytest.fixture
+async def watched(cluster: Cluster) -> AsyncIterator[Watched]:
+    async with watching(cluster) as watched:
+        yield watched
 
 
 def asked(cluster: Cluster) -> list[str]:
@@ -137,9 +143,9 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
 )  # fmt: skip
 async def test_what_is_kept_is_what_the_scale_says(
-    api_version: str, kind: str, plural: str, selector: JSON
+    api_version: str, kind: str, plural: str, selector: JSON, cluster: Cluster
 ) -> None:
-    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+    async with aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
         body = {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}}
         cluster.create(
             body | {"spec": {"replicas": 3, "selector": selector}, "status": {"replicas": 2}}, manager="helm"
@@ -153,76 +159,72 @@ async def test_what_is_kept_is_what_the_scale_says(
         assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
 
-async def test_changes_are_delivered() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web", replicas=2), manager="helm")
-        cluster.create(deployment("other", replicas=2))
-        told: list[ScaleTarget | Unfound] = []
-        followed = watched.targets.follow("default", WEB, lambda: told.append(followed.find()))
-        assert followed.find() == NOT_YET
-        await until(lambda: told)
-        assert watched.web() == told[0]
-        cluster.scale("deployments", "web", 5, manager="kubectl")
-        await until(lambda: len(told) == 2)
-        assert (watched.web().replicas, watched.web().manager) == (5, "kubectl")
-        cluster.patch("deployments", "web", {"status": {"replicas": 4}})
-        await until(lambda: len(told) == 3)
-        assert watched.web().status_replicas == 4
-        version = watched.web().resource_version
-        cluster.patch("deployments", "web", {"metadata": {"annotations": {"a": "b"}}})
-        cluster.scale("deployments", "other", 7, manager="kubectl")
-        await until(lambda: watched.web().resource_version != version)
-        cluster.delete("deployments", "web")
-        await until(lambda: len(told) == 4)
-        assert told[3] == Unfound('deployments.apps "web" not found')
-        cluster.create(deployment("web", replicas=1))
-        await until(lambda: len(told) == 5)
-        followed.close()
-        followed.close()
-        await until(lambda: not cluster.open_watches)
-        assert asked(cluster).count("list deployments") == 1
+async def test_changes_are_delivered(cluster: Cluster, watched: Watched) -> None:
+    cluster.create(deployment("web", replicas=2), manager="helm")
+    cluster.create(deployment("other", replicas=2))
+    told: list[ScaleTarget | Unfound] = []
+    followed = watched.follow(WEB, lambda: told.append(followed.find()))
+    assert followed.find() == NOT_YET
+    await until(lambda: told)
+    assert watched.web() == told[0]
+    cluster.scale("deployments", "web", 5, manager="kubectl")
+    await until(lambda: len(told) == 2)
+    assert (watched.web().replicas, watched.web().manager) == (5, "kubectl")
+    cluster.patch("deployments", "web", {"status": {"replicas": 4}})
+    await until(lambda: len(told) == 3)
+    assert watched.web().status_replicas == 4
+    version = watched.web().resource_version
+    cluster.patch("deployments", "web", {"metadata": {"annotations": {"a": "b"}}})
+    cluster.scale("deployments", "other", 7, manager="kubectl")
+    await until(lambda: watched.web().resource_version != version)
+    cluster.delete("deployments", "web")
+    await until(lambda: len(told) == 4)
+    assert told[3] == Unfound('deployments.apps "web" not found')
+    cluster.create(deployment("web", replicas=1))
+    await until(lambda: len(told) == 5)
+    followed.close()
+    followed.close()
+    await until(lambda: not cluster.open_watches)
+    assert asked(cluster).count("list deployments") == 1
 
 
-async def test_only_kinds_that_are_targets_are_watched() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web"))
-        first = watched.targets.follow("default", WEB, lambda: None)
-        second = watched.targets.follow(
-            "default", CrossVersionObjectReference("deployment", "x", "apps/v1beta1"), lambda: None
-        )
-        await until(lambda: cluster.open_watches)
-        assert second.find() == Unfound('deployments.apps "x" not found')
-        third = watched.targets.follow(
-            "default", CrossVersionObjectReference("StatefulSet", "x", "apps/v1"), lambda: None
-        )
-        await until(lambda: cluster.open_watches == 2)
-        assert len(watched.targets.status()) == 2
-        first.close()
-        assert second.find() == Unfound('deployments.apps "x" not found')
-        second.close()
-        await until(lambda: cluster.open_watches == 1)
-        third.close()
-        await until(lambda: cluster.open_watches == 0)
-        assert watched.targets.status() == ()
+async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched: Watched) -> None:
+    cluster.create(deployment("web"))
+    first = watched.targets.follow("default", WEB, lambda: None)
+    second = watched.targets.follow(
+        "default", CrossVersionObjectReference("deployment", "x", "apps/v1beta1"), lambda: None
+    )
+    await until(lambda: cluster.open_watches)
+    assert second.find() == Unfound('deployments.apps "x" not found')
+    third = watched.targets.follow(
+        "default", CrossVersionObjectReference("StatefulSet", "x", "apps/v1"), lambda: None
+    )
+    await until(lambda: cluster.open_watches == 2)
+    assert len(watched.targets.status()) == 2
+    first.close()
+    assert second.find() == Unfound('deployments.apps "x" not found')
+    second.close()
+    await until(lambda: cluster.open_watches == 1)
+    third.close()
+    await until(lambda: cluster.open_watches == 0)
+    assert watched.targets.status() == ()
 
 
-async def test_followed_before_it_runs() -> None:
-    async with Cluster() as cluster:
-        cluster.create(deployment("web"))
-        configuration = credentials.ClientConfiguration(cluster.url)
-        async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-            watched = Watched(client, ("",))
-            assert watched.find(WEB) == NOT_YET
-            assert watched.find(WIDGET) == NOT_YET
-            async with running(watched.targets.run()):
-                await watched.until_found()
+async def test_followed_before_it_runs(cluster: Cluster) -> None:
+    cluster.create(deployment("web"))
+    async with connected(cluster.url) as client:
+        watched = Watched(client, ("",))
+        assert watched.find(WEB) == NOT_YET
+        assert watched.find(WIDGET) == NOT_YET
+        async with running(watched.targets.run()):
+            await watched.until_found()
 
 
 # -- custom kinds --------------------------------------------------------------------------------------------
 
 
-async def test_a_custom_kind_is_watched_by_its_paths() -> None:
-    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+async def test_a_custom_kind_is_watched_by_its_paths(cluster: Cluster) -> None:
+    async with aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
         put_widgets(
             cluster,
             spec_replicas=".spec.size.wanted",
@@ -248,51 +250,50 @@ async def test_a_custom_kind_is_watched_by_its_paths() -> None:
 
 
 @pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
-async def test_a_name_leads_nowhere_else(name: str) -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        cluster.forbid("get", "customresourcedefinitions")
-        cluster.create(
-            widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
-            | {"metadata": {"name": "w", "namespace": "other"}}
-        )
-        reference = CrossVersionObjectReference("Widget", name, "example.com/v1")
-        assert "invalid resource name" in await watched.until_refused(reference)
-        await asyncio.sleep(0.05)
-        assert "get widgets/scale" not in asked(cluster)
+async def test_a_name_leads_nowhere_else(name: str, cluster: Cluster, watched: Watched) -> None:
+    put_widgets(cluster)
+    cluster.forbid("get", "customresourcedefinitions")
+    cluster.create(
+        widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
+        | {"metadata": {"name": "w", "namespace": "other"}}
+    )
+    reference = CrossVersionObjectReference("Widget", name, "example.com/v1")
+    assert "invalid resource name" in await watched.until_refused(reference)
+    await asyncio.sleep(0.05)
+    assert "get widgets/scale" not in asked(cluster)
 
 
-async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        cluster.forbid("get", "customresourcedefinitions")
-        cluster.create(widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"}))
-        told: list[int] = []
-        followed = watched.targets.follow("default", WIDGET, lambda: told.append(1))
-        found = await watched.until_found(WIDGET)
-        assert found[:3] == (2, 1, "app=w")
-        count = len(told)
-        cluster.scale("widgets", "w", 3, manager="me")
-        await until(lambda: len(told) == count + 1)
-        assert watched.web(WIDGET).replicas == 3
-        assert {scale_kinds.POLL_SECONDS, scale_kinds.DEFINITION_SECONDS} <= set(watched.pauses.taken)
-        assert "watch widgets" not in asked(cluster)
-        cluster.fail(503, "get", "widgets/scale", times=6)
-        for _ in range(20):
-            await asyncio.sleep(0.005)
-            assert watched.web(WIDGET).replicas == 3, "what was read stays"
-        cluster.delete("widgets", "w")
-        assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
-        followed.close()
+async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled(
+    cluster: Cluster, watched: Watched
+) -> None:
+    put_widgets(cluster)
+    cluster.forbid("get", "customresourcedefinitions")
+    cluster.create(widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"}))
+    told: list[int] = []
+    followed = watched.follow(WIDGET, lambda: told.append(1))
+    found = await watched.until_found(WIDGET)
+    assert found[:3] == (2, 1, "app=w")
+    count = len(told)
+    cluster.scale("widgets", "w", 3, manager="me")
+    await until(lambda: len(told) == count + 1)
+    assert watched.web(WIDGET).replicas == 3
+    assert {scale_targets.POLL_SECONDS, scale_targets.DEFINITION_SECONDS} <= set(watched.pauses.taken)
+    assert "watch widgets" not in asked(cluster)
+    cluster.fail(503, "get", "widgets/scale", times=6)
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+        assert watched.web(WIDGET).replicas == 3, "what was read stays"
+    cluster.delete("widgets", "w")
+    assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
+    followed.close()
 
 
-async def test_a_kind_without_a_scale() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))
-        cluster.create(widget({}))
-        message = await watched.until_refused(WIDGET)
-        assert "404" in message
-        assert "page not found" in message
+async def test_a_kind_without_a_scale(cluster: Cluster, watched: Watched) -> None:
+    cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))
+    cluster.create(widget({}))
+    message = await watched.until_refused(WIDGET)
+    assert "404" in message
+    assert "page not found" in message
 
 
 @pytest.mark.parametrize(
@@ -321,69 +322,64 @@ def test_paths_of_definitions(written: tuple[str, str, str], paths: ReplicaPaths
     assert scale_codec.parse_paths(*written) == paths
 
 
-async def test_paths_that_cannot_be_read_make_it_polled() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        made = cluster.get("crd", "widgets.example.com")
-        made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
-        cluster.update(made)
-        cluster.create(widget({"replicas": 2}))
-        assert (await watched.until_found(WIDGET)).replicas == 2
-        assert "get widgets/scale" in asked(cluster)
+async def test_paths_that_cannot_be_read_make_it_polled(cluster: Cluster, watched: Watched) -> None:
+    put_widgets(cluster)
+    made = cluster.get("crd", "widgets.example.com")
+    made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
+    cluster.update(made)
+    cluster.create(widget({"replicas": 2}))
+    assert (await watched.until_found(WIDGET)).replicas == 2
+    assert "get widgets/scale" in asked(cluster)
 
 
-async def test_a_definition_that_could_not_be_read_is_read_again() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        cluster.create(widget({"replicas": 2}))
-        cluster.fail(503, "get", "customresourcedefinitions", times=3)
-        assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
-        await until(lambda: watched.web(WIDGET).manager == "sandbox")
-        assert scale_kinds.RETRY_SECONDS in watched.pauses.taken
+async def test_a_definition_that_could_not_be_read_is_read_again(cluster: Cluster, watched: Watched) -> None:
+    put_widgets(cluster)
+    cluster.create(widget({"replicas": 2}))
+    cluster.fail(503, "get", "customresourcedefinitions", times=3)
+    assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
+    await until(lambda: watched.web(WIDGET).manager == "sandbox")
+    assert scale_targets.RETRY_SECONDS in watched.pauses.taken
 
 
-async def test_a_kind_that_is_served_in_another_version() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        made = cluster.get("crd", "widgets.example.com")
-        cluster.create(widget({"replicas": 2}))
-        assert (await watched.until_found(WIDGET)).path.startswith("/apis/example.com/v1/")
-        made["spec"]["versions"][0]["name"] = "v2"
-        cluster.update(made)
-        cluster.cut_watches()
-        await watched.catalogue.refresh(force=True)
-        await until(lambda: isinstance(watched.find(WIDGET), ScaleTarget))
-        assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
-        assert len(watched.targets.status()) == 1
+async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watched: Watched) -> None:
+    put_widgets(cluster)
+    made = cluster.get("crd", "widgets.example.com")
+    cluster.create(widget({"replicas": 2}))
+    assert (await watched.until_found(WIDGET)).path.startswith("/apis/example.com/v1/")
+    made["spec"]["versions"][0]["name"] = "v2"
+    cluster.update(made)
+    cluster.cut_watches()
+    await watched.catalogue.refresh(force=True)
+    await until(lambda: isinstance(watched.find(WIDGET), ScaleTarget))
+    assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
+    assert len(watched.targets.status()) == 1
 
 
 # -- references that lead nowhere ----------------------------------------------------------------------------
 
 
-async def test_a_kind_that_is_not_served_at_first() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        told: list[int] = []
-        watched.targets.follow("default", WIDGET, lambda: told.append(1))
-        assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
-        assert told
-        put_widgets(cluster)
-        cluster.create(widget({"replicas": 2}))
-        assert watched.find(WIDGET).__class__ is Unfound
-        watched.clock.advance(scale_kinds.RETRY_SECONDS)
-        assert (await watched.until_found(WIDGET)).replicas == 2
+async def test_a_kind_that_is_not_served_at_first(cluster: Cluster, watched: Watched) -> None:
+    told: list[int] = []
+    watched.follow(WIDGET, lambda: told.append(1))
+    assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
+    assert told
+    put_widgets(cluster)
+    cluster.create(widget({"replicas": 2}))
+    assert watched.find(WIDGET).__class__ is Unfound
+    watched.clock.advance(scale_targets.RETRY_SECONDS)
+    assert (await watched.until_found(WIDGET)).replicas == 2
 
 
-async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        await cluster.down()
-        assert watched.find(WIDGET) == NOT_YET
-        await until(lambda: scale_kinds.RETRY_SECONDS in watched.pauses.taken)
-        assert watched.find(WIDGET) == NOT_YET
-        await cluster.up()
-        put_widgets(cluster)
-        cluster.create(widget({"replicas": 2}))
-        watched.clock.advance(60)
-        assert (await watched.until_found(WIDGET)).replicas == 2
+async def test_while_kinds_cannot_be_read_nothing_is_known(cluster: Cluster, watched: Watched) -> None:
+    await cluster.down()
+    assert watched.find(WIDGET) == NOT_YET
+    await until(lambda: scale_targets.RETRY_SECONDS in watched.pauses.taken)
+    assert watched.find(WIDGET) == NOT_YET
+    await cluster.up()
+    put_widgets(cluster)
+    cluster.create(widget({"replicas": 2}))
+    watched.clock.advance(60)
+    assert (await watched.until_found(WIDGET)).replicas == 2
 
 
 @pytest.mark.parametrize(
@@ -405,48 +401,38 @@ async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
         ),
     ],
 )
-async def test_errors_in_upstreams_words(reference: CrossVersionObjectReference, message: str) -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web"))
-        assert await watched.until_refused(reference) == message
+async def test_errors_in_upstreams_words(
+    reference: CrossVersionObjectReference, message: str, cluster: Cluster, watched: Watched
+) -> None:
+    cluster.create(deployment("web"))
+    assert await watched.until_refused(reference) == message
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 
-async def test_where_a_kind_may_not_be_watched_it_is_listed() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.forbid("watch", "deployments")
-        cluster.create(deployment("web", replicas=2))
-        assert (await watched.until_found()).replicas == 2
-        cluster.scale("deployments", "web", 6, manager="me")
-        await until(lambda: watched.web().replicas == 6)
-        assert asked(cluster).count("watch deployments") == 1
-        assert "get deployments/scale" not in asked(cluster)
+async def test_where_a_kind_may_not_be_listed_its_scales_are_read(cluster: Cluster, watched: Watched) -> None:
+    cluster.forbid("list", "deployments")
+    cluster.create(deployment("web", replicas=2))
+    await watched.until_found()
+    assert "get deployments/scale" in asked(cluster)
+    assert (await watched.until_found())[:3] == (2, 0, "app=web")
+    cluster.scale("deployments", "web", 6, manager="me")
+    await until(lambda: watched.web().replicas == 6)
 
 
-async def test_where_a_kind_may_not_be_listed_its_scales_are_read() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.forbid("list", "deployments")
-        cluster.create(deployment("web", replicas=2))
-        await watched.until_found()
-        assert "get deployments/scale" in asked(cluster)
-        assert (await watched.until_found())[:3] == (2, 0, "app=web")
-        cluster.scale("deployments", "web", 6, manager="me")
-        await until(lambda: watched.web().replicas == 6)
-
-
-async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.forbid("watch", "deployments")
-        cluster.forbid("list", "statefulsets")
-        stateful = CrossVersionObjectReference("StatefulSet", "web", "apps/v1")
-        followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, stateful)]
-        await until(lambda: {fault for fault, _ in watched.faults.active()} == {"watch", "informer"})
-        for each in followed:
-            each.close()
-        await asyncio.sleep(0.05)
-        assert not watched.faults.active()
+async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target(
+    cluster: Cluster, watched: Watched
+) -> None:
+    cluster.forbid("watch", "deployments")
+    cluster.forbid("list", "statefulsets")
+    stateful = CrossVersionObjectReference("StatefulSet", "web", "apps/v1")
+    followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, stateful)]
+    await until(lambda: {fault for fault, _ in watched.faults.active()} == {"watch", "informer"})
+    for each in followed:
+        each.close()
+    await asyncio.sleep(0.05)
+    assert not watched.faults.active()
 
 
 @contextlib.asynccontextmanager
@@ -468,10 +454,8 @@ async def listing(cluster: Cluster, plural: str, items: str, events: str) -> Asy
             kind = found.headers["Content-Type"]
             return web.Response(status=found.status, body=await found.read(), headers={"Content-Type": kind})
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    async with TestServer(app) as server:
-        yield str(server.make_url("")).rstrip("/")
+    async with answering(answer) as url:
+        yield url
 
 
 def deep_widget(name: str, replicas: int) -> str:
@@ -481,7 +465,7 @@ def deep_widget(name: str, replicas: int) -> str:
     return f'{{"apiVersion":"example.com/v1","metadata":{metadata},"spec":{spec},"z":{deep}}}'
 
 
-async def test_a_deeply_nested_object_costs_no_other_its_target() -> None:
+async def test_a_deeply_nested_object_costs_no_other_its_target(cluster: Cluster) -> None:
     plain = json.dumps(widget({"replicas": 3}) | {"metadata": {"name": "w", "namespace": "default"}})
     items = ",".join([deep_widget("deep", 7), plain])
     events = "".join(
@@ -489,11 +473,7 @@ async def test_a_deeply_nested_object_costs_no_other_its_target() -> None:
         for item in (deep_widget("deep", 8), plain.replace('"replicas": 3', '"replicas": 4'))
     )
     deep = CrossVersionObjectReference("Widget", "deep", "example.com/v1")
-    async with (
-        Cluster() as cluster,
-        listing(cluster, "widgets", items, events) as url,
-        watching(cluster, url=url) as watched,
-    ):
+    async with listing(cluster, "widgets", items, events) as url, watching(cluster, url=url) as watched:
         put_widgets(cluster)
         await watched.until_found(WIDGET)
         await until(lambda: watched.web(WIDGET).replicas == 4)
@@ -502,7 +482,9 @@ async def test_a_deeply_nested_object_costs_no_other_its_target() -> None:
         assert not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()]
 
 
-async def test_a_target_that_cannot_be_read_has_its_scale_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_target_that_cannot_be_read_has_its_scale_read(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, watched: Watched
+) -> None:
     broken = {"bad"}
     form = scale_codec.built_in()
 
@@ -512,51 +494,48 @@ async def test_a_target_that_cannot_be_read_has_its_scale_read(monkeypatch: pyte
             raise ZeroDivisionError
         return kept
 
-    monkeypatch.setitem(scale_kinds._BUILT_IN, ("apps", "deployments"), ObjectCodec(msgspec.Raw, keep))
+    monkeypatch.setitem(scale_targets._BUILT_IN, ("apps", "deployments"), ObjectCodec(msgspec.Raw, keep))
     bad = CrossVersionObjectReference("Deployment", "bad", "apps/v1")
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("bad", replicas=2))
-        cluster.create(deployment("web", replicas=3))
-        followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, bad)]
-        assert (await watched.until_found()).replicas == 3
-        assert (await watched.until_found(bad)).replicas == 2
-        assert list(watched.faults.active()) == [("object", "deployments.apps (scaler) default/bad")]
-        cluster.scale("deployments", "web", 4, manager="me")
-        await until(lambda: watched.web().replicas == 4)
-        broken.clear()
-        cluster.scale("deployments", "bad", 5, manager="me")
-        await until(lambda: watched.web(bad).replicas == 5)
-        assert not watched.faults.active()
-        await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
-        for each in followed:
-            each.close()
+    cluster.create(deployment("bad", replicas=2))
+    cluster.create(deployment("web", replicas=3))
+    followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, bad)]
+    assert (await watched.until_found()).replicas == 3
+    assert (await watched.until_found(bad)).replicas == 2
+    assert list(watched.faults.active()) == [("object", "deployments.apps (scaler) default/bad")]
+    cluster.scale("deployments", "web", 4, manager="me")
+    await until(lambda: watched.web().replicas == 4)
+    broken.clear()
+    cluster.scale("deployments", "bad", 5, manager="me")
+    await until(lambda: watched.web(bad).replicas == 5)
+    assert not watched.faults.active()
+    await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
+    for each in followed:
+        each.close()
 
 
-async def test_rights_that_come_later() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.forbid("*", "deployments")
-        cluster.create(deployment("web", replicas=2))
-        await watched.until_found()
-        cluster.allow("*", "deployments")
-        await until(lambda: watched.web().manager == "sandbox")
-        assert cluster.open_watches
-        await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
+async def test_rights_that_come_later(cluster: Cluster, watched: Watched) -> None:
+    cluster.forbid("*", "deployments")
+    cluster.create(deployment("web", replicas=2))
+    await watched.until_found()
+    cluster.allow("*", "deployments")
+    await until(lambda: watched.web().manager == "sandbox")
+    assert cluster.open_watches
+    await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
 
 
-async def test_a_scale_that_may_not_be_read_either() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.forbid("*", "deployments")
-        cluster.forbid("*", "deployments/scale")
-        cluster.create(deployment("web"))
-        assert await watched.until_refused() == (
-            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource '
-            '"deployments/scale" in API group '
-            '"apps" in the namespace "default"'
-        )
+async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: Watched) -> None:
+    cluster.forbid("*", "deployments")
+    cluster.forbid("*", "deployments/scale")
+    cluster.create(deployment("web"))
+    assert await watched.until_refused() == (
+        'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource '
+        '"deployments/scale" in API group '
+        '"apps" in the namespace "default"'
+    )
 
 
-async def test_rights_in_one_namespace_only() -> None:
-    async with Cluster() as cluster, watching(cluster, ("default",)) as watched:
+async def test_rights_in_one_namespace_only(cluster: Cluster) -> None:
+    async with watching(cluster, ("default",)) as watched:
         cluster.forbid("*", "deployments", "")
         cluster.create(deployment("web", replicas=2))
         cluster.create(deployment("web", "other", replicas=3))
@@ -625,45 +604,42 @@ def test_a_selector_that_cannot_be_is_none() -> None:
     assert scale_codec.built_in().decode(json.dumps(document).encode()).selector == ""
 
 
-async def test_two_references_to_one_target() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(deployment("web", replicas=2))
-        told: list[str] = []
-        first = watched.targets.follow("default", WEB, lambda: told.append("first"))
-        other = watched.targets.follow("default", WEB, lambda: told.append("other"))
-        older = CrossVersionObjectReference("deployment", "web", "apps/v1beta2")
-        second = watched.targets.follow("default", older, lambda: told.append("second"))
-        await until(lambda: sorted(told) == ["first", "other", "second"])
-        assert first.find() == second.find()
-        other.close()
-        second.close()
-        told.clear()
-        cluster.scale("deployments", "web", 3, manager="me")
-        await until(lambda: told == ["first"])
-        first.close()
+async def test_two_references_to_one_target(cluster: Cluster, watched: Watched) -> None:
+    cluster.create(deployment("web", replicas=2))
+    told: list[str] = []
+    first = watched.targets.follow("default", WEB, lambda: told.append("first"))
+    other = watched.targets.follow("default", WEB, lambda: told.append("other"))
+    older = CrossVersionObjectReference("deployment", "web", "apps/v1beta2")
+    second = watched.targets.follow("default", older, lambda: told.append("second"))
+    await until(lambda: sorted(told) == ["first", "other", "second"])
+    assert first.find() == second.find()
+    other.close()
+    second.close()
+    told.clear()
+    cluster.scale("deployments", "web", 3, manager="me")
+    await until(lambda: told == ["first"])
+    first.close()
 
 
-async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
-    async with Cluster() as cluster, watching(cluster) as watched:
-        followed = watched.targets.follow("default", WIDGET, lambda: None)
-        await watched.until_refused(WIDGET)
-        watched.targets.follow(
-            "default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None
-        )
-        followed.close()
-        await until(lambda: len(watched.targets._kinds._missed) == 2)
+async def test_a_reference_to_nothing_that_is_followed_no_more(watched: Watched) -> None:
+    followed = watched.targets.follow("default", WIDGET, lambda: None)
+    await watched.until_refused(WIDGET)
+    watched.targets.follow(
+        "default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None
+    )
+    followed.close()
+    await until(lambda: len(watched.targets._missed) == 2)
 
 
-async def test_answers_that_are_none() -> None:
-    async def garbage(path: str) -> kubernetes.ResponseBody:
-        return kubernetes.ResponseBody("application/json", b"[]")
+async def test_answers_that_are_none(cluster: Cluster, watched: Watched) -> None:
+    async def garbage(path: str) -> ResponseBody:
+        return ResponseBody("application/json", b"[]")
 
-    async with Cluster() as cluster, watching(cluster) as watched:
-        put_widgets(cluster)
-        await watched.catalogue.refresh()
-        watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
-        await until(lambda: "is not a Scale object" in getattr(watched.find(WIDGET), "message", ""))
-        assert not getattr(watched.find(WIDGET), "known", True)
+    put_widgets(cluster)
+    await watched.catalogue.refresh()
+    watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
+    await until(lambda: "is not a Scale object" in getattr(watched.find(WIDGET), "message", ""))
+    assert not getattr(watched.find(WIDGET), "known", True)
 
 
 # --- large selectors ----------------------------------------------------------------------------------------

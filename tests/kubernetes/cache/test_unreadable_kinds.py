@@ -7,8 +7,7 @@ import pytest
 
 from adapter.kubernetes.cache import autoscalers, endpoint_slices, pod_codec, schedules
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.unreadable import MOST_NAMED, UnreadableObjects
+from adapter.kubernetes.cache.reflector_reports import MOST_NAMED, ReflectorReports
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost, documents
 from adapter.model.label_selectors import parse_selector
@@ -17,6 +16,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.kubernetes.cache.test_autoscalers import document, hpa, opposing, ours, watching
+from tests.support.apiclient import unconnected
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
@@ -55,9 +55,9 @@ def boosted_hpa(name: str, target: str = "web") -> JSON:
     return made
 
 
-async def test_an_hpa_that_cannot_be_read_is_known_by_its_target(broken: set[str]) -> None:
+async def test_an_hpa_that_cannot_be_read_is_known_by_its_target(broken: set[str], cluster: Cluster) -> None:
     broken.add("bad")
-    async with Cluster() as cluster, opposing(cluster) as rivals:
+    async with opposing(cluster) as rivals:
         cluster.create(boosted_hpa("bad"))
         cluster.create(hpa("good", target="api"))
         await until(lambda: rivals.of(ours("a")) == ("HorizontalPodAutoscaler/bad",))
@@ -74,24 +74,25 @@ async def test_an_hpa_that_cannot_be_read_is_known_by_its_target(broken: set[str
         await until(lambda: len(rivals.of(ours("b", target="api")) or ()) == 2)
 
 
-async def test_an_autoscaler_that_cannot_be_read_is_kept_with_its_fault(broken: set[str]) -> None:
+async def test_an_autoscaler_that_cannot_be_read_is_kept_with_its_fault(
+    broken: set[str], cluster: Cluster
+) -> None:
     broken.add("bad")
-    async with Cluster() as cluster:
-        cluster.create(FASTPATH_AUTOSCALERS)
-        cluster.create(document("bad"))
-        cluster.create(document("good"))
-        async with watching(cluster) as found:
-            await until(lambda: found.synced)
-            bad, good = found.find("default", "bad"), found.find("default", "good")
-            assert bad is not None
-            assert good is not None
-            assert (bad.autoscaler, good.autoscaler is None) == (None, False)
-            assert "ZeroDivisionError" in str(bad.faults[0])
-            cluster.create(document("later"))
-            await until(lambda: found.find("default", "later") is not None)
-            broken.clear()
-            cluster.patch("fpa", "bad", {"spec": {"maxReplicas": 5}})
-            await until(lambda: getattr(found.find("default", "bad"), "autoscaler", None) is not None)
+    cluster.create(FASTPATH_AUTOSCALERS)
+    cluster.create(document("bad"))
+    cluster.create(document("good"))
+    async with watching(cluster) as found:
+        await until(lambda: found.synced)
+        bad, good = found.find("default", "bad"), found.find("default", "good")
+        assert bad is not None
+        assert good is not None
+        assert (bad.autoscaler, good.autoscaler is None) == (None, False)
+        assert "ZeroDivisionError" in str(bad.faults[0])
+        cluster.create(document("later"))
+        await until(lambda: found.find("default", "later") is not None)
+        broken.clear()
+        cluster.patch("fpa", "bad", {"spec": {"maxReplicas": 5}})
+        await until(lambda: getattr(found.find("default", "bad"), "autoscaler", None) is not None)
 
 
 def test_of_an_hpa_without_a_target_the_last_state_counts() -> None:
@@ -116,9 +117,7 @@ def test_a_slice_that_cannot_be_read_has_endpoints_that_are_unknown() -> None:
 
 
 def pods() -> PodCache:
-    nothing: Any = None
-    clock, monitoring = FakeClock(), Monitoring()
-    cache = PodCache(ReflectorContext(nothing, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0))
+    cache = PodCache(unconnected())
     for reflector in cache.reflectors:
         reflector.synced = True
     return cache
@@ -161,26 +160,25 @@ def test_a_pod_without_readable_labels_is_there() -> None:
 
 
 def test_each_object_is_reported_once_and_some_by_name() -> None:
-    monitoring, clock = Monitoring(), FakeClock()
-    problems = ProblemLog(monitoring, clock)
-    counted: list[str] = []
-    objects = UnreadableObjects(problems, "things", counted.append)
+    monitoring = Monitoring()
+    problems = ProblemLog(monitoring, FakeClock())
+    reports = ReflectorReports(monitoring, problems, "things")
     for number in range(MOST_NAMED + 5):
-        objects.report("default", f"t{number}", "ValueError: no")
-        objects.report("default", f"t{number}", "ValueError: no")
-    assert counted == ["Unreadable"] * 2 * (MOST_NAMED + 5)
+        first = reports.report_unreadable("default", f"t{number}", "ValueError: no")
+        assert (first, reports.report_unreadable("default", f"t{number}", "ValueError: no")) == (
+            number < MOST_NAMED,
+            False,
+        )
+    labels = {"resource": "things", "reason": "Unreadable"}
+    count = monitoring.registry.get_sample_value("fastpath_informer_errors_total", labels)
+    assert count == 2 * (MOST_NAMED + 5)
     assert len(problems.active()) == MOST_NAMED + 1
     assert problems.active()["object", "things default/t0"] == "ValueError: no"
     assert problems.active()["object", "things"] == f"more than {MOST_NAMED} objects cannot be read"
-    objects.forget("default", "unknown")
-    objects.forget("default", "t0")
+    reports.resolve_unreadable("default", "unknown")
+    reports.resolve_unreadable("default", "t0")
     assert len(problems.active()) == MOST_NAMED
-    objects.close()
+    reports.close()
     assert not problems.active()
-
-
-def test_a_cluster_scoped_object_has_no_namespace() -> None:
-    monitoring, clock = Monitoring(), FakeClock()
-    problems = ProblemLog(monitoring, clock)
-    UnreadableObjects(problems, "nodes", lambda _: None).report("", "n1", "no")
-    assert list(problems.active()) == [("object", "nodes n1")]
+    reports.report_unreadable("", "n1", "no")
+    assert list(problems.active()) == [("object", "things n1")], "a cluster-scoped object has no namespace"
