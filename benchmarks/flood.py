@@ -41,20 +41,22 @@ class Cluster:
             case "/flood":
                 self._flood.set()
                 return web.Response()
-            case "/api":
-                return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
-            case "/apis":
-                return web.json_response({"kind": "APIGroupList", "groups": []})
-            case "/api/v1":
+            case "/api" | "/apis" as path:
                 verbs = ["get", "list", "watch"]
                 kinds = [("pods", "Pod", True), ("nodes", "Node", False), ("namespaces", "Namespace", False)]
                 listed = [
-                    {"name": name, "kind": kind, "namespaced": inside, "verbs": verbs}
+                    {
+                        "resource": name,
+                        "responseKind": {"kind": kind},
+                        "scope": "Namespaced" if inside else "Cluster",
+                        "verbs": verbs,
+                    }
                     for name, kind, inside in kinds
                 ]
-                return web.json_response(
-                    {"kind": "APIResourceList", "groupVersion": "v1", "resources": listed}
-                )
+                core = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": listed}]}
+                form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+                body = json.dumps({"items": [core] if path == "/api" else []}).encode()
+                return web.Response(body=body, headers={"Content-Type": form})
             case "/api/v1/pods":
                 return await self._send_pods(request)
         if request.method == "POST":  # a review

@@ -1,20 +1,19 @@
 """Reads the API server's discovery documents into a catalogue: on a timer, and again after a miss.
 
-Aggregated discovery (``apidiscovery.k8s.io``) is preferred; servers without it answer with the legacy
-documents. Groups of aggregated API servers often cannot be read. Such a group loses at most its own
-resources, and not even those if they were known before.
+Aggregated discovery (``apidiscovery.k8s.io``) has all resources in two documents, from Kubernetes 1.27 on.
+Groups of aggregated API servers often cannot be read. Such a group loses at most its own resources, and not
+even those if they were known before.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.client import ResponseBody
-from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.transport import JSON
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
@@ -26,11 +25,16 @@ _ACCEPT = ",".join(
     [
         f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         f"{JSON};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        JSON,
+        JSON,  # what an older server sends, and is then refused for
     ]
 )
-_PARALLEL = 8
-_FIRST_DISTANCE = 1.0  # seconds between two readings before the first success: no request can be answered yet
+
+_INTERVAL = 600.0
+"""Seconds between two readings."""
+_DISTANCE = 10.0
+"""Least seconds between two attempts: after a miss, the resources are read again."""
+_FIRST_DISTANCE = 1.0
+"""The same before the first success: no request can be answered yet."""
 
 METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
 """Groups whose resources are metrics, ours among them. They describe no objects, so no label may resolve
@@ -40,14 +44,8 @@ to them.
 _log = logging.getLogger(__name__)
 
 
-class CatalogueClient(Protocol):
-    """The call of `KubernetesClient` that reads documents."""
-
-    def get(self, path: str, *, accept: str = JSON) -> Awaitable[ResponseBody]: ...
-
-
 class Discovery(NamedTuple):
-    """The resources of a cluster, and the failures by group and version (or group)."""
+    """The resources of a cluster, and the failures by group and version."""
 
     catalogue: Catalogue
     failed: Mapping[str, str]
@@ -65,28 +63,13 @@ class _ResponseKind(msgspec.Struct, frozen=True):
 
 
 class _AggregatedResource(msgspec.Struct, frozen=True, rename="camel"):
+    """A resource. Its kind is "" if the entry only has sub-resources."""
+
     resource: str
     response_kind: _ResponseKind | None = None
     scope: str = ""
     singular_resource: str = ""
     verbs: list[str] | None = None
-
-    @property
-    def kind(self) -> str:
-        """The kind of its objects, "" if the entry only has sub-resources."""
-        return self.response_kind.kind if self.response_kind else ""
-
-    def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        return APIResource(
-            group,
-            version,
-            self.resource,
-            self.singular_resource or self.kind.lower(),  # client-go's default
-            self.kind,
-            self.scope == "Namespaced",
-            frozenset(self.verbs or ()),
-            preferred,
-        )
 
 
 class _AggregatedVersion(msgspec.Struct, frozen=True):
@@ -104,147 +87,55 @@ class _AggregatedList(msgspec.Struct, frozen=True):
     items: list[_AggregatedGroup] | None = None
 
 
-class _LegacyVersions(msgspec.Struct, frozen=True):
-    versions: list[str] | None = None
-
-
-class _LegacyVersion(msgspec.Struct, frozen=True):
-    version: str = ""
-
-
-class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    versions: list[_LegacyVersion] | None = None
-    preferred_version: _LegacyVersion = _LegacyVersion()
-
-
-class _LegacyGroups(msgspec.Struct, frozen=True):
-    groups: list[_LegacyGroup] | None = None
-
-
-class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    kind: str
-    namespaced: bool = False
-    singular_name: str = ""
-    verbs: list[str] | None = None
-
-    def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        return APIResource(
-            group,
-            version,
-            self.name,
-            self.singular_name or self.kind.lower(),
-            self.kind,
-            self.namespaced,
-            frozenset(self.verbs or ()),
-            preferred,
-        )
-
-
-class _LegacyResources(msgspec.Struct, frozen=True):
-    resources: list[_LegacyResource] | None = None
-
-
-_T = TypeVar("_T")
-
-
-def _decode(path: str, body: ResponseBody, type_: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body.content, type=type_)
-    except UNREADABLE as error:
-        raise errors.KubernetesError(0, "Decode", f"cannot get {path}: Decode: {error}") from error
-
-
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-async def fetch_discovery(client: CatalogueClient, known: Catalogue | None = None) -> Discovery:
+async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = None) -> Discovery:
     """Read the resources of the cluster. Those of `known` replace group versions that cannot be read.
 
-    Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
-    without these.
+    Raises `errors.KubernetesError` if ``/api`` or ``/apis`` cannot be read: nothing resolves without these.
     """
-    reading = _Reading(client, known or Catalogue(()))
-    core = await reading.read_core()
-    return Discovery(Catalogue([*core, *await reading.read_groups()]), reading.failed)
-
-
-async def fetch_catalogue(client: CatalogueClient, known: Catalogue | None = None) -> Catalogue:
-    return (await fetch_discovery(client, known)).catalogue
-
-
-class _Reading:
-    def __init__(self, client: CatalogueClient, known: Catalogue) -> None:
-        self._client = client
-        self._known = known
-        self.failed: dict[str, str] = {}
-
-    async def read_core(self) -> list[APIResource]:
-        body = await self._client.get("/api", accept=_ACCEPT)
-        if _AGGREGATED in body.content_type:
-            return self._build_resources(_decode("/api", body, _AggregatedList))
-        versions = _decode("/api", body, _LegacyVersions).versions or []
-        return [
-            resource
-            for index, version in enumerate(versions)
-            for resource in await self._read_version("", version, preferred=index == 0)
-        ]
-
-    async def read_groups(self) -> list[APIResource]:
-        body = await self._client.get("/apis", accept=_ACCEPT)
-        if _AGGREGATED in body.content_type:
-            return self._build_resources(_decode("/apis", body, _AggregatedList))
-        groups = _decode("/apis", body, _LegacyGroups).groups or []
-        slots = asyncio.Semaphore(_PARALLEL)
-
-        async def read(group: str, version: str, preferred: str) -> list[APIResource]:
-            async with slots:
-                try:
-                    return await self._read_version(group, version, preferred=version == preferred)
-                except errors.KubernetesError as error:
-                    return self._stand_in(group, version, str(error))
-
-        async with asyncio.TaskGroup() as tasks:
-            reads = [
-                tasks.create_task(
-                    read(group.name, version.version, group.preferred_version.version),
-                    name=f"discovery of {group.name}/{version.version}",
-                )
-                for group in groups
-                if group.name not in METRIC_GROUPS
-                for version in group.versions or ()
-            ]
-        return [resource for task in reads for resource in task.result()]
-
-    async def _read_version(self, group: str, version: str, *, preferred: bool) -> list[APIResource]:
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        items = _decode(path, await self._client.get(path), _LegacyResources).resources or ()
-        return [entry.build(group, version, preferred=preferred) for entry in items if "/" not in entry.name]
-
-    def _build_resources(self, document: _AggregatedList) -> list[APIResource]:
-        """Return the resources of an aggregated document, which lists versions in order of preference."""
-        resources: list[APIResource] = []
-        for group in document.items or ():
-            name = group.metadata.name
-            if name in METRIC_GROUPS:
-                continue
-            for index, version in enumerate(group.versions or ()):
-                if version.freshness == "Stale" and not version.resources:
-                    resources += self._stand_in(name, version.version, "its API server does not answer")
-                    continue
+    groups = [*await _fetch_groups(client, "/api"), *await _fetch_groups(client, "/apis")]
+    resources: list[APIResource] = []
+    failed: dict[str, str] = {}
+    for group in groups:
+        name = group.metadata.name
+        if name in METRIC_GROUPS:
+            continue
+        for index, version in enumerate(group.versions or ()):  # in order of preference
+            if version.freshness == "Stale" and not version.resources:
+                failed[f"{name}/{version.version}"] = "its API server does not answer"
                 resources += [
-                    entry.build(name, version.version, preferred=index == 0)
-                    for entry in version.resources or ()
-                    if entry.kind
+                    old for old in known or () if (old.group, old.version) == (name, version.version)
                 ]
-        return resources
+                continue
+            resources += [
+                APIResource(
+                    name,
+                    version.version,
+                    entry.resource,
+                    entry.singular_resource or entry.response_kind.kind.lower(),  # client-go's default
+                    entry.response_kind.kind,
+                    entry.scope == "Namespaced",
+                    frozenset(entry.verbs or ()),
+                    preferred=index == 0,
+                )
+                for entry in version.resources or ()
+                if entry.response_kind is not None and entry.response_kind.kind
+            ]
+    return Discovery(Catalogue(resources), failed)
 
-    def _stand_in(self, group: str, version: str, sentence: str) -> list[APIResource]:
-        self.failed[f"{group}/{version}"] = sentence
-        return [
-            resource for resource in self._known if (resource.group, resource.version) == (group, version)
-        ]
+
+async def _fetch_groups(client: KubernetesClient, path: str) -> list[_AggregatedGroup]:
+    body = await client.get(path, accept=_ACCEPT)
+    if _AGGREGATED not in body.content_type:
+        message = f"cannot get {path}: Kubernetes 1.27 or newer is needed, which has aggregated discovery"
+        raise errors.KubernetesError(0, "Decode", message)
+    return body.decode(_AggregatedList, f"get {path}").items or []
+
+
+async def fetch_catalogue(client: KubernetesClient, known: Catalogue | None = None) -> Catalogue:
+    return (await fetch_discovery(client, known)).catalogue
 
 
 # -- the catalogue in force ----------------------------------------------------------------------------------
@@ -253,26 +144,21 @@ class _Reading:
 class CatalogueSource:
     """The current catalogue. Concurrent callers share one reading.
 
-    `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of
-    the last attempt.
+    `run` reads every 10 minutes; after a miss it is read again, but not within 10 s of the last attempt.
     """
 
     def __init__(
         self,
-        client: CatalogueClient,
+        client: KubernetesClient,
         clock: Clock,
         problems: ProblemLog,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        interval: float = 600.0,
-        distance: float = 10.0,
     ) -> None:
         self._client = client
         self._clock = clock
         self._problems = problems
         self._sleep = sleep
-        self._interval = interval
-        self._distance = distance
         self._current: Catalogue | None = None
         self._lock = asyncio.Lock()
         self._attempted: float | None = None
@@ -291,24 +177,21 @@ class CatalogueSource:
         return self._current
 
     async def refresh(self, *, force: bool = False) -> Catalogue:
-        """Read the resources again unless that was tried within `distance` seconds; return the catalogue.
+        """Read the resources again unless that was just tried; return the catalogue.
 
         `force` reads in any case. A caller that comes during a reading shares its result. Raises
         `errors.KubernetesError` if the reading fails and `errors.NotSyncedError` if it is not due and none
         has succeeded; the old catalogue stays.
         """
         readings = self._readings
+        distance = _DISTANCE if self.synced else _FIRST_DISTANCE
         async with self._lock:
             if readings != self._readings:
                 if self._error is not None:
                     raise errors.KubernetesError(self._error.status, self._error.reason, str(self._error))
-            elif force or self._is_due():
+            elif force or self._attempted is None or self._clock.monotonic() - self._attempted >= distance:
                 await self._read()
         return self.current()
-
-    def _is_due(self) -> bool:
-        distance = self._distance if self.synced else min(self._distance, _FIRST_DISTANCE)
-        return self._attempted is None or self._clock.monotonic() - self._attempted >= distance
 
     async def _read(self) -> None:
         """Read once. A cancelled reading does not count: a caller that waits for it starts another."""
@@ -322,7 +205,11 @@ class CatalogueSource:
             raise
         self._record_reading(None)
         self._problems.resolve("api-discovery")
-        self._report_failures(discovery.failed)
+        for problem, subject in list(self._problems.active()):
+            if problem == "api-group" and subject not in discovery.failed:
+                self._problems.resolve(problem, subject=subject)
+        for group_version, sentence in discovery.failed.items():
+            self._problems.report("api-group", "an API group cannot be read", sentence, subject=group_version)
         if discovery.catalogue != self._current:
             _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
         self._current = discovery.catalogue
@@ -332,19 +219,12 @@ class CatalogueSource:
         self._readings += 1
         self._attempted = self._clock.monotonic()
 
-    def _report_failures(self, failed: Mapping[str, str]) -> None:
-        for problem, subject in list(self._problems.active()):
-            if problem == "api-group" and subject not in failed:
-                self._problems.resolve(problem, subject=subject)
-        for group_version, sentence in failed.items():
-            self._problems.report("api-group", "an API group cannot be read", sentence, subject=group_version)
-
     async def run(self) -> None:
-        """Read now, then every `interval` seconds, sooner again after a failure; until cancelled."""
+        """Read now and at intervals, sooner again after a failure; until cancelled."""
         while True:
-            pause = self._interval
+            pause = _INTERVAL
             try:
                 await self.refresh(force=not self.synced)
             except errors.SourceError:
-                pause = min(self._interval, self._distance)
+                pause = _DISTANCE
             await self._sleep(pause)

@@ -1,8 +1,6 @@
 """Discovery documents to catalogue, and the catalogue in force."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -10,9 +8,6 @@ import pytest
 from msgspec import structs
 
 from adapter import errors
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
-from adapter.kubernetes import discovery as apidiscovery
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
@@ -20,6 +15,7 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import connected
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"
@@ -31,16 +27,7 @@ async def no_pause(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-@contextlib.asynccontextmanager
-async def connected(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.ClientConfiguration(cluster.url)
-    async with await kubernetes.connect(
-        configuration, sleep=no_pause, random=lambda: 0.0, timeout=1.0
-    ) as client:
-        yield client
-
-
-class Documents:
+class Documents(KubernetesClient):
     """A server of documents by path; what is an error is raised. Counts what is asked."""
 
     def __init__(self, documents: dict[str, Any], content_type: str = "application/json") -> None:
@@ -94,9 +81,8 @@ def named(catalogue: Catalogue) -> list[str]:
 # -- against the cluster -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
-async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
-    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
+async def test_catalogue_of_a_cluster() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
         cluster.add_kind(WIDGETS)
         catalogue = await fetch_catalogue(client)
         requests = [request.path for request in cluster.requests]
@@ -114,25 +100,24 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
     assert (scalers.version, scalers.preferred) == ("v2", True)
     assert catalogue.lookup("widget") is not None
     assert not [resource for resource in catalogue if "/" in resource.plural]
-    assert (len(requests) == 2) is aggregated
+    assert requests == ["/api", "/apis"]
 
 
-@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
-async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
-    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
-        cluster.add_kind(WIDGETS)
-        whole = await fetch_catalogue(client)
-        cluster.faults.stale.add(("example.com", "v1"))
-        part = await fetch_discovery(client)
-        assert set(part.failed) == {"example.com/v1"}
-        assert part.catalogue.lookup("widget") is None
-        assert len(part.catalogue) == len(whole) - 1
-        assert await fetch_catalogue(client, whole) == whole
+async def test_a_group_that_does_not_answer_costs_only_itself(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
+    cluster.add_kind(WIDGETS)
+    whole = await fetch_catalogue(client)
+    cluster.faults.stale.add(("example.com", "v1"))
+    part = await fetch_discovery(client)
+    assert set(part.failed) == {"example.com/v1"}
+    assert part.catalogue.lookup("widget") is None
+    assert len(part.catalogue) == len(whole) - 1
+    assert await fetch_catalogue(client, whole) == whole
 
 
 async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
-    configuration = credentials.ClientConfiguration(f"http://127.0.0.1:{unused_tcp_port}")
-    async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0) as client:
+    async with connected(f"http://127.0.0.1:{unused_tcp_port}", no_pause) as client:
         with pytest.raises(errors.KubernetesError):
             await fetch_catalogue(client)
 
@@ -173,39 +158,10 @@ async def test_a_stale_group_with_resources_is_taken_as_it_is() -> None:
     assert discovery.catalogue.lookup("job", "a.io") is not None
 
 
-LEGACY = {
-    "/api": {"kind": "APIVersions", "versions": ["v1"]},
-    "/api/v1": {
-        "resources": [
-            {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "verbs": ["list"]},
-            {"name": "pods/status", "singularName": "", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
-            {"name": "nodes", "singularName": "", "kind": "Node", "namespaced": False},
-        ]
-    },
-    "/apis": {
-        "groups": [
-            {
-                "name": "a.io",
-                "versions": [{"version": "v2"}, {"version": "v1"}],
-                "preferredVersion": {"version": "v1"},
-            },
-            {"name": "custom.metrics.k8s.io", "versions": [{"version": "v1beta1"}]},
-            {"name": "b.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}},
-        ]
-    },
-    "/apis/a.io/v1": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
-    "/apis/a.io/v2": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
-    "/apis/b.io/v1": {"resources": None},
-}
-
-
-async def test_legacy_documents() -> None:
-    server = Documents(LEGACY)
-    discovery = await fetch_discovery(server)
-    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs", "a.io/v2 jobs"]
-    nodes = discovery.catalogue.lookup("node")
-    assert nodes is not None, "the singular name is the kind in lower case where the server gives none"
-    assert "/apis/custom.metrics.k8s.io/v1beta1" not in server.asked
+async def test_a_server_without_aggregated_discovery_is_too_old() -> None:
+    async with Cluster(aggregated_discovery=False) as cluster, connected(cluster.url) as client:
+        with pytest.raises(errors.KubernetesError, match=r"Kubernetes 1\.27 or newer is needed"):
+            await fetch_catalogue(client)
 
 
 @pytest.mark.parametrize(
@@ -213,20 +169,15 @@ async def test_legacy_documents() -> None:
     [
         ("/api", errors.KubernetesError(403, "Forbidden", "no")),
         ("/apis", errors.KubernetesError(503, "ServiceUnavailable", "no")),
-        ("/api/v1", errors.KubernetesError(503, "ServiceUnavailable", "no")),
         ("/api", b"<html>"),
-        ("/apis", {"groups": 5}),
+        ("/apis", {"items": 5}),
     ],
 )
 async def test_without_these_nothing_resolves(path: str, document: Any) -> None:
+    server = aggregated()
+    server.documents[path] = document
     with pytest.raises(errors.KubernetesError):
-        await fetch_discovery(Documents(LEGACY | {path: document}))
-
-
-async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
-    discovery = await fetch_discovery(Documents(LEGACY | {"/apis/a.io/v2": b"<html>"}))
-    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs"]
-    assert list(discovery.failed) == ["a.io/v2"]
+        await fetch_discovery(server)
 
 
 # -- the catalogue in force ----------------------------------------------------------------------------------
@@ -247,7 +198,7 @@ async def test_the_catalogue_is_unknown_before_the_first_reading(
 
 async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
-    source = CatalogueSource(server, clock, faults, distance=10.0)
+    source = CatalogueSource(server, clock, faults)
     assert (await source.refresh()).lookup("widget") is None
     server.documents["/apis"] = {"items": [group("example.com", v1=[entry("widgets", "Widget")])]}
     clock.advance(9.9)
@@ -262,7 +213,7 @@ async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: Pr
 async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/api"] = errors.KubernetesError(0, "Unreachable", "away")
-    source = CatalogueSource(server, clock, faults, distance=10.0)
+    source = CatalogueSource(server, clock, faults)
     with pytest.raises(errors.KubernetesError):
         await source.refresh()
     server.documents["/api"] = CORE
@@ -349,13 +300,9 @@ async def test_the_timer(clock: FakeClock, faults: ProblemLog) -> None:
         if len(pauses) == 3:
             raise asyncio.CancelledError
 
-    source = CatalogueSource(server, clock, faults, sleep=sleep, interval=600.0, distance=10.0)
+    source = CatalogueSource(server, clock, faults, sleep=sleep)
     with pytest.raises(asyncio.CancelledError):
         await source.run()
     assert pauses == [10.0, 600.0, 600.0]
     assert server.asked == ["/api", "/apis"] * 3
     assert source.synced
-
-
-def test_metric_groups_are_ours() -> None:
-    assert {"custom.metrics.k8s.io", "external.metrics.k8s.io"} == apidiscovery.METRIC_GROUPS
