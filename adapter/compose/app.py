@@ -20,9 +20,9 @@ from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import credentials
+from adapter.kubernetes.apiservices import RegistrationWatch
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.registration_watch import RegistrationWatch
 from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider

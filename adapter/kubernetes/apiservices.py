@@ -1,22 +1,31 @@
-"""Reads APIServices and permissions. Nothing in the cluster is changed.
+"""Reads APIServices and permissions, and watches whether the APIServices of this process lead to it.
 
-An object or permission that we may not read is reported as unknown (None); every other failure raises.
+Nothing in the cluster is changed. An object that does not exist, or a permission that we may not ask about,
+is None; every other failure raises.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model import apiservices
 from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+
+_log = logging.getLogger(__name__)
 
 _APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 
-_T = TypeVar("_T")
+PERIOD = 60.0
+_FORBIDDEN_PERIOD = 600.0
+"""Seconds between two updates. It is longer without the right, to keep refused requests out of audit logs."""
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
@@ -81,22 +90,31 @@ class Subject(NamedTuple):
 
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return the registration of the APIService `name`, None if it does not exist."""
+    """Return the registration of the APIService `name`, None if it does not exist.
+
+    Its labels are those of its Service too; these only help to name the owner, and may be unreadable.
+    """
     plain = await fetch_plain_registration(client, name)
     if plain is None or plain.service is None:
         return plain
-    return plain._replace(labels={**await _fetch_labels(client, plain.service), **plain.labels})
+    path = f"/api/v1/namespaces/{plain.service.namespace}/services/{plain.service.name}"
+    try:
+        service = (await client.get(path)).decode(_LabelledService, f"get {path}")
+    except KubernetesError:
+        return plain
+    return plain._replace(labels={**(service.metadata.labels or {}), **plain.labels})
 
 
 async def fetch_plain_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name` without the labels of its Service."""
+    path = f"{_APISERVICES}/{name}"
     try:
-        apiservice = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
+        apiservice = (await client.get(path)).decode(_APIService, f"get {path}")
     except KubernetesError as error:
         if error.status == 404:
             return None
         raise
-    service = apiservice.spec.service
+    spec, service = apiservice.spec, apiservice.spec.service
     condition = next(
         (condition for condition in apiservice.status.conditions or () if condition.type == "Available"),
         _APIServiceCondition("", ""),
@@ -109,12 +127,12 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
     )
     return Registration(
         ServiceReference(service.namespace, service.name, service.port) if service is not None else None,
-        _trust(apiservice.spec),
+        Trust.NONE if spec.insecure_skip_tls_verify else Trust.BUNDLE if spec.ca_bundle else Trust.SYSTEM,
         condition.status,
         condition.reason,
         apiservice.metadata.labels or {},
         release,
-        apiservice.spec.version_priority,
+        spec.version_priority,
         " ".join(condition.message.split()),
     )
 
@@ -131,7 +149,8 @@ async def is_allowed(
         spec |= {"user": subject.user, "groups": list(subject.groups)}
     document: Mapping[str, object] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     try:
-        verdict = _decode(await client.create(f"{_REVIEWS}/{kind.lower()}s", document), _Review).status
+        body = await client.create(f"{_REVIEWS}/{kind.lower()}s", document)
+        verdict = body.decode(_Review, f"create {kind}").status
     except KubernetesError as error:
         if error.status == 403:
             return None
@@ -139,25 +158,67 @@ async def is_allowed(
     return verdict.allowed and not verdict.denied
 
 
-async def _fetch_labels(client: KubernetesClient, service: ServiceReference) -> Mapping[str, str]:
-    """Return the labels of a Service, none if it cannot be read: they only help to name the owner."""
-    try:
-        body = await client.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
-        return _decode(body, _LabelledService).metadata.labels or {}
-    except KubernetesError:
-        return {}
+class RegistrationWatch:
+    """Looks once a minute at the APIServices of `groups`, and exposes whether they lead here.
 
+    An APIService is cluster-wide, and the last `kubectl apply` or `helm upgrade` of any adapter wins. The
+    pods of the other one stay healthy and get no requests, so nothing else shows it. Without the right to get
+    these APIServices by name the metric is absent. `names` returns the DNS names of the serving certificate
+    in use.
+    """
 
-def _trust(spec: _APIServiceSpec) -> Trust:
-    if spec.insecure_skip_tls_verify:
-        return Trust.NONE
-    return Trust.BUNDLE if spec.ca_bundle else Trust.SYSTEM
+    def __init__(
+        self,
+        client: KubernetesClient,
+        groups: Iterable[str],
+        namespace: str,
+        names: Callable[[], Iterable[str]],
+        monitoring: Monitoring,
+    ) -> None:
+        self._client = client
+        self._groups = [group for group in groups if group in apiservices.VERSIONS]
+        self._namespace = namespace
+        self._names = names
+        self._owned = monitoring.apiservice_owned
+        self._is_forbidden = False
 
+    async def run(self) -> None:
+        """Update until cancelled."""
+        while True:
+            await self.update()
+            await asyncio.sleep(_FORBIDDEN_PERIOD if self._is_forbidden else PERIOD)
 
-def _decode(body: ResponseBody, form: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(body.content, type=form)
-    except UNREADABLE as error:
-        raise KubernetesError(
-            0, "Decode", f"the response of the API server cannot be decoded: {error}"
-        ) from error
+    async def update(self) -> None:
+        """Update the metric. While the API server does not answer, it keeps its value."""
+        for group in self._groups:
+            try:
+                registered = {
+                    name: await fetch_plain_registration(self._client, name)
+                    for name in apiservices.names_of([group])
+                }
+            except KubernetesError as error:
+                if error.status != 403:
+                    continue
+                for name in apiservices.names_of(self._groups):
+                    self._owned.remove(name)
+                if not self._is_forbidden:
+                    self._is_forbidden = True
+                    message = "APIServices may not be read; whether they lead here is unknown"
+                    _log.info(message, extra=facts(error=error))
+                return
+            self._is_forbidden = False
+            self._expose(registered)
+
+    def _expose(self, registered: Mapping[str, Registration | None]) -> None:
+        """Expose the APIServices of one group; one that does not exist counts if the group has no other."""
+        names = frozenset(self._names())
+        first = next(iter(registered))
+        is_registered = any(registration is not None for registration in registered.values())
+        for name, registration in registered.items():
+            if registration is not None:
+                is_owned = apiservices.leads_here(registration, self._namespace, names)
+                self._owned.labels(name).set(is_owned)
+            elif is_registered or name != first:
+                self._owned.remove(name)
+            else:
+                self._owned.labels(name).set(0)

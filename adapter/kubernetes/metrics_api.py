@@ -6,7 +6,7 @@ where it is registered, else v1beta1.
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -28,6 +28,7 @@ from adapter.model.timestamps import Instant
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 _RESOURCE = "/apis/metrics.k8s.io"
+_PODS = "pods.metrics.k8s.io"
 RESOURCE_VERSIONS = ("v1", "v1beta1")
 _OLDEST = "v1beta1"
 
@@ -49,19 +50,16 @@ class TimedExternalValue(ExternalMetricValue, frozen=True):
     window: int | None = None
 
 
-class _CustomList(Struct, frozen=True):
-    items: tuple[TimedCustomValue, ...] | None = None
-
-
-class _ExternalList(Struct, frozen=True):
-    items: tuple[TimedExternalValue, ...] | None = None
-
-
-class _ResourceList(Struct, frozen=True):
-    items: tuple[PodMetrics, ...] | None = None
-
-
 _T = TypeVar("_T")
+
+
+class _ItemList(Struct, Generic[_T], frozen=True):
+    items: tuple[_T, ...] | None = None
+
+
+_CUSTOM_LIST = msgspec.json.Decoder(_ItemList[TimedCustomValue], dec_hook=decode_scalar)
+_EXTERNAL_LIST = msgspec.json.Decoder(_ItemList[TimedExternalValue], dec_hook=decode_scalar)
+_RESOURCE_LIST = msgspec.json.Decoder(_ItemList[PodMetrics], dec_hook=decode_scalar)
 
 
 class _Version(Struct, frozen=True):
@@ -155,8 +153,7 @@ class MetricsAPI:
         self, namespace: str, metric: str, selector: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
-        subject = "pods.custom.metrics.k8s.io *"
-        return (await self._get(path, selector, metric_selector, _CustomList, subject)).items or ()
+        return await self._get(path, selector, metric_selector, _CUSTOM_LIST, "pods.custom.metrics.k8s.io *")
 
     async def described(
         self, described: Described, metric: str, metric_selector: str
@@ -170,7 +167,7 @@ class MetricsAPI:
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
         parts = ("metrics", metric) if resource == "namespaces" else (resource, name)
         subject = "{}.custom.metrics.k8s.io {}".format(*parts)
-        return (await self._get(path, "", metric_selector, _CustomList, subject)).items or ()
+        return await self._get(path, "", metric_selector, _CUSTOM_LIST, subject)
 
     async def external(
         self, namespace: str, metric: str, metric_selector: str
@@ -178,32 +175,35 @@ class MetricsAPI:
         """Return the series of an external metric. Its name becomes lower case, as in the HPA controller."""
         path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
         subject = f"{metric}.external.metrics.k8s.io"
-        return (await self._get(path, metric_selector, "", _ExternalList, subject)).items or ()
+        return await self._get(path, metric_selector, "", _EXTERNAL_LIST, subject)
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        subject = "pods.metrics.k8s.io"
         version = await self._resource_version.current()
         if not version:
-            raise _in_upstreams_words(
-                errors.KubernetesError(404, "NotFound", "no version is registered"), subject
-            )
+            refusal = errors.KubernetesError(404, "NotFound", "no version is registered")
+            raise _in_upstreams_words(refusal, _PODS)
         try:
-            return await self._list_pods(version, namespace, selector, subject)
+            return await self._list_pods(version, namespace, selector)
         except errors.KubernetesError as error:
             if error.status != 404:
                 raise
             other = await self._resource_version.after_not_found(version)
             if other in {"", version}:
                 raise
-        return await self._list_pods(other, namespace, selector, subject)
+        return await self._list_pods(other, namespace, selector)
 
-    async def _list_pods(
-        self, version: str, namespace: str, selector: str, subject: str
-    ) -> Sequence[PodMetrics]:
+    async def _list_pods(self, version: str, namespace: str, selector: str) -> Sequence[PodMetrics]:
         path = f"{_RESOURCE}/{version}/namespaces/{_escaped(namespace)}/pods"
-        return (await self._get(path, selector, "", _ResourceList, subject)).items or ()
+        return await self._get(path, selector, "", _RESOURCE_LIST, _PODS)
 
-    async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], subject: str) -> _T:
+    async def _get(
+        self,
+        path: str,
+        selector: str,
+        metric_selector: str,
+        decoder: msgspec.json.Decoder[_ItemList[_T]],
+        subject: str,
+    ) -> Sequence[_T]:
         parameters = {"labelSelector": selector, "metricLabelSelector": metric_selector}
         query = urlencode({name: value for name, value in parameters.items() if value})
         try:
@@ -211,7 +211,7 @@ class MetricsAPI:
         except errors.KubernetesError as error:
             raise _in_upstreams_words(error, subject) from error
         try:
-            return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
+            return decoder.decode(body.content).items or ()
         except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(
                 0, "Decode", f"cannot get {path}: the response is not a list of values"

@@ -98,7 +98,7 @@ class ReviewClient:
         self,
         client: KubernetesClient,
         clock: Clock,
-        own_metrics: Monitoring,
+        monitoring: Monitoring,
         problems: ProblemLog,
         *,
         throttle: Throttle | None = None,
@@ -111,15 +111,15 @@ class ReviewClient:
             "TokenReview",
             TOKEN_PATH,
             msgspec.json.Decoder(_TokenReview),
-            own_metrics.token_reviews,
-            own_metrics.token_review_duration,
+            monitoring.token_reviews,
+            monitoring.token_review_duration,
         )
         self._access_kind = _ReviewKind(
             "SubjectAccessReview",
             ACCESS_PATH,
             msgspec.json.Decoder(_AccessReview),
-            own_metrics.access_reviews,
-            own_metrics.access_review_duration,
+            monitoring.access_reviews,
+            monitoring.access_review_duration,
         )
 
     async def review_token(self, token: str) -> User | None:

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.kubernetes import registration_watch
+from adapter.kubernetes import apiservices
 from adapter.server import tls
 from tests.e2e import aggregation
 from tests.e2e.aggregation import PATHS, Direct, Registered
@@ -328,7 +328,7 @@ async def test_the_adapter_notices_that_another_server_takes_an_apiservice(
 ) -> None:
     """The adapter has the rights of the manifests, and no flag names its Service."""
     monkeypatch.setenv("POD_NAMESPACE", aggregation.NAMESPACE)
-    monkeypatch.setattr(registration_watch, "PERIOD", 0.2)
+    monkeypatch.setattr(apiservices, "PERIOD", 0.2)
     cluster, backend = fronted
 
     def ours(**values: float) -> dict[str, float]:

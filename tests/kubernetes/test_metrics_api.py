@@ -145,6 +145,12 @@ async def asking(
         await server.close()
 
 
+@pytest.fixture
+async def aggregation(authority: Authority) -> AsyncIterator[Aggregation]:
+    async with asking(authority) as aggregation:
+        yield aggregation
+
+
 Ask = Callable[[MetricsAPI], Awaitable[Sequence[Any]]]
 
 QUESTIONS: dict[str, tuple[Ask, str, str]] = {
@@ -192,113 +198,110 @@ DESCRIBED = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/services"
 
 
 @EACH
-async def test_questions_go_as_the_native_controller_sends_them(authority: Authority, name: str) -> None:
+async def test_questions_go_as_the_native_controller_sends_them(aggregation: Aggregation, name: str) -> None:
     ask, target, _ = QUESTIONS[name]
-    async with asking(authority) as aggregation:
-        assert await ask(aggregation.api) == ()
-        # what a path or a query may hold both plainly and escaped is the same to every server
-        assert [unquote(asked) for asked in aggregation.adapter.asked] == [unquote(target)]
+    assert await ask(aggregation.api) == ()
+    # what a path or a query may hold both plainly and escaped is the same to every server
+    assert [unquote(asked) for asked in aggregation.adapter.asked] == [unquote(target)]
 
 
 @pytest.mark.parametrize(
     "name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"]
 )
-async def test_the_name_of_an_object_stays_one_segment_of_the_path(authority: Authority, name: str) -> None:
-    async with asking(authority) as aggregation:
-        assert await aggregation.api.described(Described("services", "shop", name), "hits", "") == ()
-        (asked,) = aggregation.adapter.asked
-        assert not {"?", "#"} & set(asked)
-        assert unquote(asked) == f"{DESCRIBED}/{name}/hits"
+async def test_the_name_of_an_object_stays_one_segment_of_the_path(
+    aggregation: Aggregation, name: str
+) -> None:
+    assert await aggregation.api.described(Described("services", "shop", name), "hits", "") == ()
+    (asked,) = aggregation.adapter.asked
+    assert not {"?", "#"} & set(asked)
+    assert unquote(asked) == f"{DESCRIBED}/{name}/hits"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../pods/x", "a%2Fb"])
-async def test_a_name_that_leads_elsewhere_is_not_asked_for(authority: Authority, name: str) -> None:
-    async with asking(authority) as aggregation:
-        with pytest.raises(KubernetesError, match="invalid resource name"):
-            await aggregation.api.described(Described("services", "shop", name), "hits", "")
-        assert aggregation.adapter.asked == []
+async def test_a_name_that_leads_elsewhere_is_not_asked_for(aggregation: Aggregation, name: str) -> None:
+    with pytest.raises(KubernetesError, match="invalid resource name"):
+        await aggregation.api.described(Described("services", "shop", name), "hits", "")
+    assert aggregation.adapter.asked == []
 
 
 @EACH
 @pytest.mark.parametrize("body", [{"items": []}, {"items": None}, {}], ids=["empty", "null", "left out"])
-async def test_an_empty_answer_is_no_value_and_no_error(authority: Authority, name: str, body: Any) -> None:
-    async with asking(authority) as aggregation:
-        aggregation.adapter.body = body
-        assert await QUESTIONS[name][0](aggregation.api) == ()
+async def test_an_empty_answer_is_no_value_and_no_error(
+    aggregation: Aggregation, name: str, body: Any
+) -> None:
+    aggregation.adapter.body = body
+    assert await QUESTIONS[name][0](aggregation.api) == ()
 
 
-async def test_custom_values(authority: Authority) -> None:
-    async with asking(authority) as aggregation:
-        described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
-        named = {"metric": {"name": "load", "selector": None}}
-        aggregation.adapter.body = {
-            "kind": "MetricValueList",
-            "apiVersion": "custom.metrics.k8s.io/v1beta2",
-            "metadata": {},
-            "items": [
-                {
-                    "describedObject": described,
-                    **named,
-                    "timestamp": TIME,
-                    "windowSeconds": 60,
-                    "value": "1500m",
-                },
-                {"describedObject": described | {"name": "web-1"}, **named, "timestamp": None, "value": "0"},
-            ],
-        }
-        first, second = await aggregation.api.pods("shop", "load", "", "")
+async def test_custom_values(aggregation: Aggregation) -> None:
+    described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
+    named = {"metric": {"name": "load", "selector": None}}
+    aggregation.adapter.body = {
+        "kind": "MetricValueList",
+        "apiVersion": "custom.metrics.k8s.io/v1beta2",
+        "metadata": {},
+        "items": [
+            {
+                "describedObject": described,
+                **named,
+                "timestamp": TIME,
+                "windowSeconds": 60,
+                "value": "1500m",
+            },
+            {"describedObject": described | {"name": "web-1"}, **named, "timestamp": None, "value": "0"},
+        ],
+    }
+    first, second = await aggregation.api.pods("shop", "load", "", "")
 
-        assert (first.described_object.name, first.value.milli) == ("web-0", 1500)
-        assert (first.timestamp, first.window_seconds) == (read_instant(TIME), 60)
-        assert (second.described_object.name, second.value.milli) == ("web-1", 0)
-        assert (second.timestamp, second.window_seconds) == (None, None)
-
-
-async def test_external_values(authority: Authority) -> None:
-    async with asking(authority) as aggregation:
-        aggregation.adapter.body = {
-            "items": [
-                {
-                    "metricName": "queue",
-                    "metricLabels": {"a": "b"},
-                    "timestamp": TIME,
-                    "window": 30,
-                    "value": "2k",
-                },
-                {"metricName": "queue", "metricLabels": None, "timestamp": TIME, "value": "-1"},
-            ]
-        }
-        first, second = await aggregation.api.external("shop", "queue", "")
-
-        assert (first.value.milli, first.window, first.timestamp) == (2_000_000, 30, read_instant(TIME))
-        assert (second.value.milli, second.window) == (-1000, None)
+    assert (first.described_object.name, first.value.milli) == ("web-0", 1500)
+    assert (first.timestamp, first.window_seconds) == (read_instant(TIME), 60)
+    assert (second.described_object.name, second.value.milli) == ("web-1", 0)
+    assert (second.timestamp, second.window_seconds) == (None, None)
 
 
-async def test_usages(authority: Authority) -> None:
-    async with asking(authority) as aggregation:
-        usage = {"cpu": "250m", "memory": "64Mi"}
-        aggregation.adapter.body = {
-            "items": [
-                {
-                    "metadata": {"name": "web-0", "namespace": "shop"},
-                    "timestamp": TIME,
-                    "window": "15.5s",
-                    "containers": [{"name": "app", "usage": usage}],
-                }
-            ]
-        }
-        (found,) = await aggregation.api.resource("shop", "app=web")
+async def test_external_values(aggregation: Aggregation) -> None:
+    aggregation.adapter.body = {
+        "items": [
+            {
+                "metricName": "queue",
+                "metricLabels": {"a": "b"},
+                "timestamp": TIME,
+                "window": 30,
+                "value": "2k",
+            },
+            {"metricName": "queue", "metricLabels": None, "timestamp": TIME, "value": "-1"},
+        ]
+    }
+    first, second = await aggregation.api.external("shop", "queue", "")
 
-        assert (found.metadata.name, found.timestamp, found.window) == (
-            "web-0",
-            read_instant(TIME),
-            31 * SECOND // 2,
-        )
-        (container,) = found.containers or ()
-        assert {name: quantity.milli for name, quantity in (container.usage or {}).items()} == {
-            "cpu": 250,
-            "memory": 2**26 * 1000,
-        }
+    assert (first.value.milli, first.window, first.timestamp) == (2_000_000, 30, read_instant(TIME))
+    assert (second.value.milli, second.window) == (-1000, None)
+
+
+async def test_usages(aggregation: Aggregation) -> None:
+    usage = {"cpu": "250m", "memory": "64Mi"}
+    aggregation.adapter.body = {
+        "items": [
+            {
+                "metadata": {"name": "web-0", "namespace": "shop"},
+                "timestamp": TIME,
+                "window": "15.5s",
+                "containers": [{"name": "app", "usage": usage}],
+            }
+        ]
+    }
+    (found,) = await aggregation.api.resource("shop", "app=web")
+
+    assert (found.metadata.name, found.timestamp, found.window) == (
+        "web-0",
+        read_instant(TIME),
+        31 * SECOND // 2,
+    )
+    (container,) = found.containers or ()
+    assert {name: quantity.milli for name, quantity in (container.usage or {}).items()} == {
+        "cpu": 250,
+        "memory": 2**26 * 1000,
+    }
 
 
 @EACH
@@ -316,15 +319,14 @@ async def test_usages(authority: Authority) -> None:
     ],
 )
 async def test_refusals_keep_the_words_of_the_other_side(
-    authority: Authority, name: str, code: int, reason: str, message: str
+    aggregation: Aggregation, name: str, code: int, reason: str, message: str
 ) -> None:
-    async with asking(authority) as aggregation:
-        aggregation.adapter.refuse(code, reason, message)
-        with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](aggregation.api)
+    aggregation.adapter.refuse(code, reason, message)
+    with pytest.raises(KubernetesError) as raised:
+        await QUESTIONS[name][0](aggregation.api)
 
-        assert (raised.value.status, raised.value.reason) == (code, reason)
-        assert str(raised.value) == message
+    assert (raised.value.status, raised.value.reason) == (code, reason)
+    assert str(raised.value) == message
 
 
 @EACH
@@ -353,15 +355,14 @@ async def test_a_group_that_is_not_served_is_not_found(authority: Authority, nam
     ],
 )
 async def test_an_answer_that_is_no_status_is_worded_by_its_code(
-    authority: Authority, code: int, body: bytes, words: str
+    aggregation: Aggregation, code: int, body: bytes, words: str
 ) -> None:
-    async with asking(authority) as aggregation:
-        aggregation.adapter.status, aggregation.adapter.body = code, body
-        with pytest.raises(KubernetesError) as raised:
-            await aggregation.api.external("shop", "queue", "")
+    aggregation.adapter.status, aggregation.adapter.body = code, body
+    with pytest.raises(KubernetesError) as raised:
+        await aggregation.api.external("shop", "queue", "")
 
-        assert raised.value.status == code
-        assert str(raised.value) == f"{words} (get queue.external.metrics.k8s.io)"
+    assert raised.value.status == code
+    assert str(raised.value) == f"{words} (get queue.external.metrics.k8s.io)"
 
 
 @EACH
@@ -402,14 +403,13 @@ WRONG = {
         if wrong != ("no quantity" if name == "resource" else "no usage")
     ],
 )
-async def test_an_answer_that_is_no_list_of_values(authority: Authority, name: str, body: bytes) -> None:
-    async with asking(authority) as aggregation:
-        aggregation.adapter.body = body
-        with pytest.raises(KubernetesError) as raised:
-            await QUESTIONS[name][0](aggregation.api)
+async def test_an_answer_that_is_no_list_of_values(aggregation: Aggregation, name: str, body: bytes) -> None:
+    aggregation.adapter.body = body
+    with pytest.raises(KubernetesError) as raised:
+        await QUESTIONS[name][0](aggregation.api)
 
-        assert (raised.value.status, raised.value.reason) == (0, "Decode")
-        assert "the response is not a list of values" in str(raised.value)
+    assert (raised.value.status, raised.value.reason) == (0, "Decode")
+    assert "the response is not a list of values" in str(raised.value)
 
 
 # -- the version of metrics.k8s.io --------------------------------------------------------------------------

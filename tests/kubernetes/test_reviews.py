@@ -1,5 +1,6 @@
 """Reviews over real HTTP: what is sent, what an answer means, when it is asked again."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -7,9 +8,7 @@ import pytest
 from aiohttp import web
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import reviews, transport
-from adapter.kubernetes.credentials import ClientConfiguration
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.reviews import ReviewClient, Throttle
 from adapter.model.identity import AccessVerdict, User
 from adapter.telemetry.metrics import Monitoring
@@ -17,6 +16,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict as Access
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.apiclient import connected
 from tests.support.clock import FakeClock
 from tests.support.scripted import Scripted
 
@@ -26,7 +26,7 @@ SPEC = {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}
 class ObservedReviews:
     """A review client against some URL, whose pauses are noted and not slept."""
 
-    def __init__(self, client: kubernetes.KubernetesClient, clock: FakeClock, paused: list[float]) -> None:
+    def __init__(self, client: KubernetesClient, clock: FakeClock, paused: list[float]) -> None:
         self.paused = paused
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, clock)
@@ -36,28 +36,27 @@ class ObservedReviews:
         return self.monitoring.registry.get_sample_value(name, {"code": code})
 
 
-async def open_reviews(url: str, clock: FakeClock) -> ObservedReviews:
+@contextlib.asynccontextmanager
+async def open_reviews(url: str, clock: FakeClock) -> AsyncIterator[ObservedReviews]:
     paused: list[float] = []
 
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
-    client = await kubernetes.connect(ClientConfiguration(url), sleep=pause, random=lambda: 0.5)
-    return ObservedReviews(client, clock, paused)
+    async with connected(url, pause, random=0.5) as client:
+        yield ObservedReviews(client, clock, paused)
 
 
 @pytest.fixture
 async def asking(cluster: Cluster, clock: FakeClock) -> AsyncIterator[ObservedReviews]:
-    opened = await open_reviews(cluster.url, clock)
-    yield opened
-    await opened.reviews._client.close()
+    async with open_reviews(cluster.url, clock) as opened:
+        yield opened
 
 
 @pytest.fixture
 async def asking_scripted(scripted: Scripted, clock: FakeClock) -> AsyncIterator[ObservedReviews]:
-    opened = await open_reviews(scripted.url, clock)
-    yield opened
-    await opened.reviews._client.close()
+    async with open_reviews(scripted.url, clock) as opened:
+        yield opened
 
 
 async def test_a_token_review(cluster: Cluster, asking: ObservedReviews) -> None:
@@ -305,17 +304,11 @@ async def test_a_burst_and_then_a_rate() -> None:
 
 async def test_reviews_take_their_turn(cluster: Cluster, clock: FakeClock) -> None:
     turns = Turns(rate=10, burst=1)
-    client = await kubernetes.connect(ClientConfiguration(cluster.url), random=lambda: 0.0)
     monitoring = Monitoring()
-    async with client:
+    async with connected(cluster.url) as client:
         asking = ReviewClient(
             client, clock, monitoring, ProblemLog(monitoring, clock), throttle=turns.throttle
         )
         for _ in range(3):
             await asking.review_access(SPEC)
     assert turns.waits == [0.1, 0.1]
-
-
-def test_upstreams_limits() -> None:
-    assert (reviews.RATE, reviews.BURST) == (200, 400)
-    assert (transport.REVIEW_SECONDS, transport.REVIEW_PAUSES) == (10.0, (0.5, 0.75, 1.125, 1.6875))
