@@ -15,7 +15,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded, may_have_been_applied
+from adapter.kubernetes.write.writer import WriteKind, Writer, may_have_been_applied
 from adapter.model.autoscaling.floor import LABEL
 
 AGAIN = 5
@@ -191,4 +191,4 @@ class OwnConfigMap:
 def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:
     """Tell whether a write may succeed if it is made from what is stored by now."""
     is_gone = error.status == 404 and bool(stored.version)
-    return is_gone or error.status == 409 or is_overloaded(error) or error.reason == transport.RESET
+    return is_gone or error.status in {409, 429} or error.reason == transport.RESET

@@ -113,7 +113,7 @@ class Correlator:
 
     def _aggregate(self, event: EventRecord) -> tuple[EventRecord, _Key]:
         """Return the event, or the combined one that replaces it, and the key under which it is counted."""
-        likeness = (*_identity_of(event), event.reason)
+        likeness = (*_identity(event), event.reason)
         group = self._groups.get(likeness)
         if group is None or event.last - group.last > ALIKE_SECONDS:
             group = _EventGroup()
@@ -126,7 +126,7 @@ class Correlator:
         return replace(event, message=COMBINED + event.message, first=event.last, count=1), likeness
 
     def _may_pass(self, event: EventRecord) -> bool:
-        key, now = _identity_of(event), event.last
+        key, now = _identity(event), event.last
         bucket = self._buckets.get(key) or _Bucket(BURST, now)
         bucket.tokens = min(BURST, bucket.tokens + max(0.0, now - bucket.counted) * REFILL)
         bucket.counted = now
@@ -137,7 +137,7 @@ class Correlator:
         return True
 
 
-def _identity_of(event: EventRecord) -> _Key:
+def _identity(event: EventRecord) -> _Key:
     """Return the involved object without its version, and the type of the event."""
     return (*event.regarding._replace(resource_version=""), event.type)
 
@@ -171,29 +171,28 @@ class EventRecorder:
         monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._waiting)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
-        """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
+        """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut.
+
+        If the queue is full, the latest event of the largest namespace is dropped, or this one if its
+        namespace would then be the largest.
+        """
+        namespace = regarding.namespace
         if self._waiting() >= QUEUED:
             self._drop("queue")
-            if not self._make_room(regarding.namespace):
+            ((largest, count),) = self._counts.most_common(1)
+            if count <= self._counts[namespace] + 1:
                 return
+            *_, latest = (item for item in self._queue if item[0] == largest)
+            self._remove(*latest)
         text = message[:_MESSAGE_LENGTH]
         self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
         owner = (regarding.kind, regarding.name, regarding.uid)
-        self._queue.add(regarding.namespace, owner, first_record(regarding, kind, reason, text, self._stamp))
-        self._counts[regarding.namespace] += 1
+        self._queue.add(namespace, owner, first_record(regarding, kind, reason, text, self._stamp))
+        self._counts[namespace] += 1
         self._wake.set()
 
     def _waiting(self) -> int:
         return self._counts.total() + (self._next is not None)
-
-    def _make_room(self, namespace: str) -> bool:
-        """Remove the latest event of the largest namespace, unless `namespace` would then be the largest."""
-        ((largest, count),) = self._counts.most_common(1)
-        if count <= self._counts[namespace] + 1:
-            return False
-        *_, latest = (item for item in self._queue if item[0] == largest)
-        self._remove(*latest)
-        return True
 
     def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
         self._queue.discard(namespace, owner, event)
@@ -250,7 +249,10 @@ class EventRecorder:
                 return
             except errors.KubernetesError as error:
                 if error.status and error.status != 429 and error.status < 500:
-                    self._give_up(error)
+                    # An event that exists, or a terminating namespace, is not a problem.
+                    if error.status not in {404, 409} and "because it is being terminated" not in str(error):
+                        self._problems.report(FAULT, "an event was refused", str(error))
+                    self._drop("refused")
                     return
                 self._problems.report(FAULT, "an event could not be written", str(error))
             else:
@@ -274,15 +276,6 @@ class EventRecorder:
             else:
                 return
         await self._writer.send(WriteKind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
-
-    def _give_up(self, error: errors.KubernetesError) -> None:
-        """Drop an event that the API server refuses.
-
-        An existing one, or a terminating namespace, is not a problem.
-        """
-        if error.status not in {404, 409} and "because it is being terminated" not in str(error):
-            self._problems.report(FAULT, "an event was refused", str(error))
-        self._drop("refused")
 
     def _drop(self, reason: str) -> None:
         self._monitoring.events_dropped.labels(reason).inc()

@@ -14,7 +14,7 @@ from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded
+from adapter.kubernetes.write.writer import WriteKind, Writer
 
 
 class ScaleState(NamedTuple):
@@ -61,7 +61,7 @@ def is_superseded(error: errors.KubernetesError) -> bool:
     So it is after a conflict, when the server asks to come later (429), and when the connection broke: then
     the scale shows whether the write was applied.
     """
-    return error.status == 409 or is_overloaded(error) or error.reason == transport.RESET
+    return error.status in {409, 429} or error.reason == transport.RESET
 
 
 def may_be_ours(error: errors.KubernetesError) -> bool:

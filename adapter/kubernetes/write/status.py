@@ -7,8 +7,6 @@ delays the status of another by one turn.
 """
 
 import asyncio
-import heapq
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.codec import UNREADABLE
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -74,10 +71,7 @@ def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class _StatusEntry:
-    """The state of one object. `due` is monotonic.
-
-    `place` is its current entry in a queue, 0 for none; its other entries are void.
-    """
+    """The state of one object. `due` is monotonic; `timer` waits for it, and then the entry for its turn."""
 
     uid: str
     written: HorizontalPodAutoscalerStatus
@@ -85,7 +79,8 @@ class _StatusEntry:
     written_at: float = -math.inf
     due: float = 0.0
     urgent: bool = False
-    place: int = 0
+    queued: bool = False
+    timer: asyncio.TimerHandle | None = None
     busy: bool = False
     failures: int = 0
 
@@ -109,10 +104,9 @@ class StatusWriter:
         self._problems = problems
         self._failed = failed
         self._entries: dict[tuple[str, str], _StatusEntry] = {}
-        self._queues: tuple[list[tuple[float, int, tuple[str, str]]], ...] = ([], [])
-        self._turns: tuple[Turns[int], ...] = (Turns(), Turns())
+        self._urgent: Turns[str] = Turns()
+        self._others: Turns[str] = Turns()
         """The entries that are due."""
-        self._places = itertools.count(1)
         self._wake = asyncio.Event()
         monitoring.write_queue.labels(WriteKind.STATUS.label).set_function(self._count_due)
 
@@ -125,6 +119,7 @@ class StatusWriter:
         key, now = (update.namespace, update.name), self._clock.monotonic()
         entry = self._entries.get(key)
         if entry is None or entry.uid != update.uid:
+            self._unqueue(key)
             entry = self._entries[key] = _StatusEntry(update.uid, seen or _NO_STATUS, written_at=now)
         elif not entry.busy and now - entry.written_at > PERIOD:
             entry.written = seen or _NO_STATUS
@@ -133,6 +128,7 @@ class StatusWriter:
             self._plan(key, entry)
 
     def forget(self, namespace: str, name: str) -> None:
+        self._unqueue((namespace, name))
         self._entries.pop((namespace, name), None)
         self._problems.resolve(FAULT, subject=f"{namespace}/{name}")
 
@@ -141,9 +137,11 @@ class StatusWriter:
         gate = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._wait_for_due()
+                while not self._urgent and not self._others:
+                    self._wake.clear()
+                    await self._wake.wait()
                 await gate.acquire()
-                if not await self._turn():
+                if not await self._acquire():
                     gate.release()
                     continue
                 key = self._take()
@@ -157,7 +155,7 @@ class StatusWriter:
         """Write the urgent statuses within `seconds`, at the orderly end of a term. The rest is dropped."""
         try:
             async with asyncio.timeout(seconds):
-                while self._has_urgent() and await self._turn():
+                while self._has_urgent() and await self._acquire():
                     key = self._take()
                     if key is not None:
                         await self._write(key, self._entries[key])
@@ -167,6 +165,7 @@ class StatusWriter:
             return
         finally:
             for key in self._entries:
+                self._unqueue(key)
                 self._problems.resolve(FAULT, subject="/".join(key))
 
     # -- the queue -------------------------------------------------------------------------------------------
@@ -175,72 +174,57 @@ class StatusWriter:
         """Queue an entry for the time at which it is due."""
         wanted, now = entry.wanted, self._clock.monotonic()
         if wanted is None or conditions.same_status(entry.written, wanted.status):
-            entry.wanted, entry.place = None, 0
+            self._unqueue(key)
+            entry.wanted = None
             return
         pause = min(RETRY_LIMIT, RETRY * 2 ** min(entry.failures - 1, _DOUBLINGS)) if entry.failures else 0.0
         urgent = is_urgent(entry.written, wanted.status)
         due = now + pause if urgent else max(now + pause, entry.written_at + PERIOD)
-        if entry.place and urgent == entry.urgent and due >= entry.due:
-            return  # queued already
-        entry.urgent, entry.due, entry.place = urgent, due, next(self._places)
-        heapq.heappush(self._queues[0 if urgent else 1], (due, entry.place, key))
+        if entry.queued and urgent == entry.urgent and due >= entry.due:
+            return
+        self._unqueue(key)
+        entry.urgent, entry.due, entry.queued = urgent, due, True
+        if due <= now:
+            self._become_due(key, entry)
+        else:
+            entry.timer = asyncio.get_running_loop().call_later(due - now, self._become_due, key, entry)
+
+    def _become_due(self, key: tuple[str, str], entry: _StatusEntry) -> None:
+        entry.timer = None
+        self._turns(entry).add(*key, key[1])
         self._wake.set()
 
-    def _first(self, queue: list[tuple[float, int, tuple[str, str]]]) -> float | None:
-        """Return when the first entry of a queue is due, None if it is empty; drops void entries."""
-        while queue:
-            due, place, key = queue[0]
-            entry = self._entries.get(key)
-            if entry is not None and entry.place == place and not entry.busy:
-                return due
-            heapq.heappop(queue)
-        return None
+    def _turns(self, entry: _StatusEntry) -> Turns[str]:
+        return self._urgent if entry.urgent else self._others
 
-    def _gather(self) -> None:
-        now = self._clock.monotonic()
-        for queue, turns in zip(self._queues, self._turns, strict=True):
-            while (due := self._first(queue)) is not None and due <= now:
-                _, place, (namespace, name) = heapq.heappop(queue)
-                turns.add(namespace, name, place)
+    def _unqueue(self, key: tuple[str, str]) -> None:
+        entry = self._entries.get(key)
+        if entry is None or not entry.queued:
+            return
+        entry.queued = False
+        if entry.timer is None:
+            self._turns(entry).discard(*key, key[1])
+        else:
+            entry.timer.cancel()
+            entry.timer = None
 
     def _take(self) -> tuple[str, str] | None:
         """Take the next due entry, urgent ones first, and mark it busy."""
-        self._gather()
-        for turns in self._turns:
-            while turns:
-                namespace, name, place = turns.next()
-                key = namespace, str(name)
-                turns.discard(*key, place)
-                entry = self._entries.get(key)
-                if entry is not None and entry.place == place and not entry.busy:
-                    entry.busy, entry.place = True, 0
-                    return key
-        return None
+        turns = self._urgent or self._others
+        if not turns:
+            return None
+        namespace, _, name = turns.next()
+        key = namespace, name
+        self._unqueue(key)
+        self._entries[key].busy = True
+        return key
 
     def _has_urgent(self) -> bool:
         """Whether an urgent status is queued, due or not."""
-        return bool(self._turns[0]) or self._first(self._queues[0]) is not None
+        return any(entry.queued and entry.urgent for entry in self._entries.values())
 
-    async def _wait_for_due(self) -> None:
-        while True:
-            self._wake.clear()
-            self._gather()
-            if any(self._turns):
-                return
-            due = min(
-                (due for queue in self._queues if (due := self._first(queue)) is not None), default=math.inf
-            )
-            wait = due - self._clock.monotonic()
-            if wait <= 0:
-                return
-            try:
-                async with asyncio.timeout(None if math.isinf(wait) else wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
-    async def _turn(self) -> bool:
-        """Wait for the turn of a status; False if the fence is closed now."""
+    async def _acquire(self) -> bool:
+        """Wait for the slot of a write; False if the fence is closed now."""
         try:
             await self._writer.acquire(WriteKind.STATUS)
         except errors.NotLeadingError:
@@ -305,22 +289,13 @@ class StatusWriter:
                     raise
             else:
                 return
-            version = await self._fetch_version(update)
+            path = update.path
+            metadata = (await self._writer.client.get(path)).decode(_IdentifiedObject, f"get {path}").metadata
+            if metadata.uid != update.uid:
+                message = f"cannot get {path}: another object has this name now"
+                raise errors.KubernetesError(0, _OTHER_OBJECT, message)
+            version = metadata.resource_version
             await self._writer.acquire(WriteKind.STATUS)
-
-    async def _fetch_version(self, update: StatusUpdate) -> str:
-        answer = await self._writer.client.get(update.path)
-        try:
-            metadata = _OBJECT.decode(answer.content).metadata
-        except UNREADABLE as error:
-            raise errors.KubernetesError(
-                0, "Decode", f"cannot get {update.path}: the response is not an object ({error})"
-            ) from error
-        if metadata.uid != update.uid:
-            raise errors.KubernetesError(
-                0, _OTHER_OBJECT, f"cannot get {update.path}: another object has this name now"
-            )
-        return metadata.resource_version
 
 
 class _ObjectIdentity(msgspec.Struct, rename="camel"):
@@ -330,9 +305,6 @@ class _ObjectIdentity(msgspec.Struct, rename="camel"):
 
 class _IdentifiedObject(msgspec.Struct):
     metadata: _ObjectIdentity
-
-
-_OBJECT = msgspec.json.Decoder(_IdentifiedObject)
 
 
 def _operations(update: StatusUpdate, version: str) -> list[dict[str, object]]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.fence import Fence
+from adapter.kubernetes.lease import Fence
 from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
@@ -204,11 +204,6 @@ class Writer:
 
     def _count(self, kind: WriteKind, outcome: str) -> None:
         self._monitoring.writes.labels(kind.label, outcome).inc()
-
-
-def is_overloaded(error: errors.KubernetesError) -> bool:
-    """Tell whether the API server rejected a request with 429, so that it may be repeated."""
-    return error.status == 429
 
 
 def may_have_been_applied(error: errors.KubernetesError) -> bool:

@@ -85,15 +85,7 @@ async def test_a_repeated_event_is_counted(office: Office) -> None:
     assert len(office.events()) == 1
 
 
-async def test_look_alikes_become_one(office: Office) -> None:
-    for number in range(14):
-        office.say(f"took {number}")
-    await until(lambda: len(office.events()) == 10 and max(event["count"] for event in office.events()) == 5)
-    (combined,) = (event for event in office.events() if event["count"] == 5)
-    assert combined["message"] == "(combined from similar events): took 13"
-
-
-async def test_a_flood_is_stopped(office: Office) -> None:
+async def test_what_the_correlator_holds_back_is_dropped(office: Office) -> None:
     for _ in range(40):
         office.say("again")
     await until(lambda: office.dropped("spam") == 15)
@@ -156,12 +148,11 @@ async def test_nothing_is_written_behind_a_shut_fence(office: Office) -> None:
     assert office.events() == []
 
 
-async def test_too_many_in_the_queue_are_dropped() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        for number in range(events.QUEUED + 3):
-            office.say(str(number))
-        assert office.dropped("queue") == 3
+async def test_too_many_in_the_queue_are_dropped(desk: Desk) -> None:
+    office = Office(desk)
+    for number in range(events.QUEUED + 3):
+        office.say(str(number))
+    assert office.dropped("queue") == 3
 
 
 async def test_a_long_text_is_cut(office: Office) -> None:
@@ -170,32 +161,30 @@ async def test_a_long_text_is_cut(office: Office) -> None:
     assert office.events()[0]["message"] == "x" * 1024
 
 
-async def test_the_orderly_end_writes_what_is_recorded() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        cluster.delay(0.1, "create", "events")
-        async with at_work(office):
-            office.say("one")
-            office.say("two")
-            await until(lambda: desk.asked("create", "events"))
-        await office.recorder.drain(1.0)
-        assert max((event["message"], event["count"]) for event in office.events()) == ("two", 1)
-        assert {event["message"] for event in office.events()} == {"one", "two"}
-
-
-async def test_the_orderly_end_is_bounded() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        cluster.fail(503, "create", "events", 100)
-        async with at_work(office):
-            office.say("one")
-            await until(desk.faults.active)
-        cluster.delay(10, "create", "events")
+async def test_the_orderly_end_writes_what_is_recorded(cluster: Cluster, desk: Desk) -> None:
+    office = Office(desk)
+    cluster.delay(0.1, "create", "events")
+    async with at_work(office):
+        office.say("one")
         office.say("two")
-        async with asyncio.timeout(0.5):
-            await office.recorder.drain(0.05)
-        assert office.dropped("fenced") == 2
-        assert not desk.faults.active(), "with the term its faults are over"
+        await until(lambda: desk.asked("create", "events"))
+    await office.recorder.drain(1.0)
+    assert max((event["message"], event["count"]) for event in office.events()) == ("two", 1)
+    assert {event["message"] for event in office.events()} == {"one", "two"}
+
+
+async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
+    office = Office(desk)
+    cluster.fail(503, "create", "events", 100)
+    async with at_work(office):
+        office.say("one")
+        await until(desk.faults.active)
+    cluster.delay(10, "create", "events")
+    office.say("two")
+    async with asyncio.timeout(0.5):
+        await office.recorder.drain(0.05)
+    assert office.dropped("fenced") == 2
+    assert not desk.faults.active(), "with the term its faults are over"
 
 
 @pytest.mark.looptime

@@ -165,9 +165,7 @@ async def test_a_status_that_becomes_urgent_while_it_waits_goes_at_once(
 
 @pytest.mark.looptime
 async def test_after_a_write_small_changes_wait_a_period() -> None:
-    clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
-    # all it calls
-    writer = StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
+    counter, writer = counted()
     task = asyncio.create_task(writer.run())
     for status in (change(desired_replicas=3), change(desired_replicas=3, observed_generation=2)):
         writer.submit(StatusUpdate("default", "web", "uid", "default/web", "1", status, dict), CALM)
@@ -249,17 +247,9 @@ async def test_a_status_that_was_not_taken_stays_wanted(office: Office) -> None:
     assert [error.status for error in office.failed] == [500] * 3
 
 
-async def test_a_shut_fence_holds_statuses_back(office: Office) -> None:
-    office.desk.gate.passes = 0
-    office.submit(change(desired_replicas=3))
-    await asyncio.sleep(0.05)
-    assert office.patches == []
-    office.desk.gate.passes = None
-    await until(office.status)
-
-
-async def test_a_fence_that_shuts_on_the_way_holds_them_back_too(office: Office) -> None:
-    office.desk.gate.passes = 2
+@pytest.mark.parametrize("passes", [0, 2], ids=["for its slot", "on its way"])
+async def test_a_shut_fence_holds_statuses_back(office: Office, passes: int) -> None:
+    office.desk.gate.passes = passes
     office.submit(change(desired_replicas=3))
     await until(lambda: office.desk.writes("status", "fenced"))
     assert office.status() is None
@@ -298,44 +288,42 @@ async def test_hours_of_failures_are_no_end(office: Office) -> None:
     await until(lambda: office.status("api"))
 
 
-async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        office.make("web", "api")
-        acquire = desk.writer.acquire
+async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(desk: Desk) -> None:
+    office = Office(desk)
+    office.make("web", "api")
+    acquire = desk.writer.acquire
 
-        async def acquire_and_go(kind: WriteKind) -> None:
-            await acquire(kind)
-            # before the task that writes has taken its first step
-            asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
+    async def acquire_and_go(kind: WriteKind) -> None:
+        await acquire(kind)
+        # before the task that writes has taken its first step
+        asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
 
-        # the moment is what matters
-        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
-        async with running(office):
-            office.submit(change(desired_replicas=3))
-            await asyncio.sleep(0.02)
-            office.submit(change(desired_replicas=4), "api")
-            await until(lambda: office.patches)
-        assert office.status("api")["desiredReplicas"] == 4
+    # the moment is what matters
+    desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
+    async with running(office):
+        office.submit(change(desired_replicas=3))
+        await asyncio.sleep(0.02)
+        office.submit(change(desired_replicas=4), "api")
+        await until(lambda: office.patches)
+    assert office.status("api")["desiredReplicas"] == 4
 
 
-async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
     monkeypatch.setattr(statuswriter, "AT_ONCE", 1)  # of several under way together any may arrive first
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        names = [f"web-{number}" for number in range(12)]
-        office.make(*names, "urgent")
-        desk.budget.pause(60)
-        for name in names:
-            office.submit(change(observed_generation=1), name)
-        async with running(office):
-            await asyncio.sleep(0.02)
-            office.submit(change(desired_replicas=3), "urgent")
-            desk.budget._paused_until = [0.0] * len(WriteKind)
-            desk.budget._serve()
-            await until(lambda: len(office.patches) == 13)
-        assert office.patches[0] == "urgent"
+    office = Office(desk)
+    names = [f"web-{number}" for number in range(12)]
+    office.make(*names, "urgent")
+    desk.budget.pause(60)
+    for name in names:
+        office.submit(change(observed_generation=1), name)
+    async with running(office):
+        await asyncio.sleep(0.02)
+        office.submit(change(desired_replicas=3), "urgent")
+        desk.budget._paused_until = [0.0] * len(WriteKind)
+        desk.budget._serve()
+        await until(lambda: len(office.patches) == 13)
+    assert office.patches[0] == "urgent"
 
 
 class Counter:
@@ -351,14 +339,18 @@ class Counter:
         self.paths.append(path)
 
 
+def counted() -> tuple[Counter, StatusWriter]:
+    clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
+    # all it calls
+    return counter, StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize("urgent", [True, False])
 async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_another_by_one_turn(
     *, urgent: bool
 ) -> None:
-    clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
-    # all it calls
-    writer = StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
+    counter, writer = counted()
     status = change(desired_replicas=3) if urgent else change(observed_generation=1)
     keys = [("greedy", f"web{number}") for number in range(100)] + [("victim", "web")]
     for namespace, name in keys:
@@ -382,41 +374,38 @@ async def test_the_queue_is_a_metric(office: Office) -> None:
     await until(lambda: office.desk.sample("fastpath_write_queue_length", type="status") == 0)
 
 
-async def test_the_orderly_end_writes_what_is_urgent() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        office.make("web", "api")
-        cluster.delay(0.1, "patch")
-        async with running(office):
-            office.submit(change(desired_replicas=3))
-            office.submit(change(observed_generation=3), "api")
-            await until(lambda: office.patches)
-        await office.writer.drain(1.0)
-        await until(office.status)
-        assert office.status()["desiredReplicas"] == 3
-        assert office.status("api") is None
-
-
-async def test_the_orderly_end_is_bounded() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        office.make("web")
-        cluster.delay(10, "patch")
+async def test_the_orderly_end_writes_what_is_urgent(cluster: Cluster, desk: Desk) -> None:
+    office = Office(desk)
+    office.make("web", "api")
+    cluster.delay(0.1, "patch")
+    async with running(office):
         office.submit(change(desired_replicas=3))
-        async with asyncio.timeout(0.5):
-            await office.writer.drain(0.05)
+        office.submit(change(observed_generation=3), "api")
+        await until(lambda: office.patches)
+    await office.writer.drain(1.0)
+    await until(office.status)
+    assert office.status()["desiredReplicas"] == 3
+    assert office.status("api") is None
 
 
-async def test_an_unreadable_object_is_a_failure() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        office = Office(desk)
-        office.make("web")
-        cluster.fail(409, "patch", "horizontalpodautoscalers/status")
-        cluster.forbid("get", "horizontalpodautoscalers/status")
-        office.submit(change(desired_replicas=3))
-        await office.writer.drain(0.2)
-        assert [error.status for error in office.failed[:1]] == [403]
-        assert not office.desk.faults.active(), "with the term its faults are over"
+async def test_the_orderly_end_is_bounded(cluster: Cluster, desk: Desk) -> None:
+    office = Office(desk)
+    office.make("web")
+    cluster.delay(10, "patch")
+    office.submit(change(desired_replicas=3))
+    async with asyncio.timeout(0.5):
+        await office.writer.drain(0.05)
+
+
+async def test_an_unreadable_object_is_a_failure(cluster: Cluster, desk: Desk) -> None:
+    office = Office(desk)
+    office.make("web")
+    cluster.fail(409, "patch", "horizontalpodautoscalers/status")
+    cluster.forbid("get", "horizontalpodautoscalers/status")
+    office.submit(change(desired_replicas=3))
+    await office.writer.drain(0.2)
+    assert [error.status for error in office.failed[:1]] == [403]
+    assert not office.desk.faults.active(), "with the term its faults are over"
 
 
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(

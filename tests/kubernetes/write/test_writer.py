@@ -1,7 +1,6 @@
 """The one door: what every write has in common."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,17 +9,15 @@ from adapter.kubernetes.write import writer
 from adapter.kubernetes.write.writer import WriteKind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.support.writing import Desk, desk_on
+from tests.support.writing import Desk
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 BODY = b'{"metadata": {"name": "web"}, "spec": {"replicas": 3}}'
 
 
-@pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        cluster.create(deployment("web"))
-        yield desk
+@pytest.fixture(autouse=True)
+def web(cluster: Cluster) -> None:
+    cluster.create(deployment("web"))
 
 
 async def test_the_field_manager_and_the_time_limit_are_sent(desk: Desk) -> None:
@@ -79,38 +76,27 @@ async def test_a_cancelled_write_is_counted_as_failed(desk: Desk) -> None:
     assert desk.writes("scale", "failed") == 1
 
 
-async def test_a_pause_the_server_asks_for_events_is_made_by_events() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
+@pytest.mark.parametrize("kind", [WriteKind.SCALE, WriteKind.EVENT])
+async def test_a_pause_that_the_server_asks_for_is_made_by_this_kind_and_those_below(
+    desk: Desk, kind: WriteKind
+) -> None:
+    class Busy:
+        async def write(self, *_: object, **__: object) -> None:
+            raise KubernetesError(429, "TooManyRequests", "later", retry_after=60)
 
-        class Busy:
-            async def write(self, *_: object, **__: object) -> None:
-                raise KubernetesError(429, "TooManyRequests", "too many events", retry_after=5)
-
-        desk.writer.client = Busy()  # type: ignore[assignment]  # an API server that limits events
-        with pytest.raises(KubernetesError):
-            await desk.writer.send(WriteKind.EVENT, "POST", PATH, BODY)
-        async with asyncio.timeout(0.5):
-            await desk.writer.acquire(WriteKind.SCALE)
-            await desk.writer.acquire(WriteKind.STATUS)
-
-
-async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
-    async with Cluster() as cluster, desk_on(cluster) as desk:
-        error = KubernetesError(429, "TooManyRequests", "later", retry_after=60)
-
-        class Busy:
-            async def write(self, *_: object, **__: object) -> None:
-                raise error
-
-        desk.writer.client = Busy()  # type: ignore[assignment]  # an API server that limits all requests
-        with pytest.raises(KubernetesError):
-            await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY)
-        turn = asyncio.create_task(desk.writer.acquire(WriteKind.EVENT))
-        await asyncio.sleep(0.05)
-        assert not turn.done()
-        desk.budget._paused_until = [0.0] * len(WriteKind)
-        desk.budget._serve()
-        await turn
+    desk.writer.client = Busy()  # type: ignore[assignment]  # an API server that limits requests
+    with pytest.raises(KubernetesError):
+        await desk.writer.send(kind, "POST", PATH, BODY)
+    async with asyncio.timeout(0.5):
+        for other in WriteKind:
+            if other < kind:
+                await desk.writer.acquire(other)
+    turn = asyncio.create_task(desk.writer.acquire(WriteKind.EVENT))
+    await asyncio.sleep(0.05)
+    assert not turn.done()
+    desk.budget._paused_until = [0.0] * len(WriteKind)
+    desk.budget._serve()
+    await turn
 
 
 @pytest.mark.parametrize(
