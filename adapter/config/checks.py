@@ -29,7 +29,6 @@ def not_negative(number: float) -> str:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return the check of a text that has to be one of a few words."""
     expected = f"expected {', '.join(words[:-1])} or {words[-1]}"
     return lambda text: "" if text in words else expected
 
@@ -42,9 +41,13 @@ def rules_paths(paths: tuple[str, ...]) -> str:
     return "" if all(paths) else "expected the path of a rules file, or of a folder of them"
 
 
+def is_label(name: str) -> bool:
+    """Whether a text is a DNS label, as the names of namespaces, Services and ports are."""
+    return _LABEL.fullmatch(name) is not None
+
+
 def label(name: str) -> str:
-    good = _LABEL.fullmatch(name)
-    return "" if good else "expected a name of lower-case letters, digits and dashes, at most 63"
+    return "" if is_label(name) else "expected a name of lower-case letters, digits and dashes, at most 63"
 
 
 def is_url(text: str) -> bool:

@@ -18,10 +18,13 @@ from adapter.config.yaml import reader
 from adapter.errors import Fault
 
 _serving = partial(option, group="Serving")
-_serving_file = partial(_serving, FlagType.TEXT, "", metavar="file")
+_serving_text = partial(_serving, FlagType.TEXT)
+_serving_file = partial(_serving_text, "", metavar="file")
+_serving_list = partial(_serving, FlagType.LIST, "")
 _serving_switch = partial(_serving, FlagType.BOOL, "false")
 _security = partial(option, group="Authentication and authorization")
 _security_file = partial(_security, FlagType.TEXT, "", metavar="file")
+_security_list = partial(_security, FlagType.LIST)
 _security_switch = partial(_security, FlagType.BOOL, "false")
 _ttl = partial(_security, FlagType.DURATION, "10s", check=checks.not_negative)
 
@@ -76,7 +79,6 @@ def openssl_cipher_list(names: Iterable[str]) -> str:
 
 
 def _open_paths(paths: tuple[str, ...]) -> str:
-    """Check paths of the server that need no authorization."""
     if any("*" in path[:-1] for path in paths):
         return "expected a * at the end of a path only"
     return "" if all(paths) else "expected paths such as /healthz, none of them empty"
@@ -97,7 +99,6 @@ def _served_groups(groups: tuple[str, ...]) -> str:
 
 
 def _cipher_suites(names: tuple[str, ...]) -> str:
-    """Check Go's names of cipher suites."""
     unknown = [name for name in names if name not in _OPENSSL_NAMES]
     if not unknown:
         return ""
@@ -115,17 +116,13 @@ def _tls_version(version: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(CommandOptions):
-    """The HTTPS server of the metrics APIs."""
-
     bind_address: str = _serving(
         FlagType.ADDRESS,
         "0.0.0.0",  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
         "IP address to listen on; 0.0.0.0 and :: stand for all addresses of the machine.",
     )
     secure_port: int = _serving(FlagType.PORT, "443", "Port to serve HTTPS on; 0 takes any free one.")
-    serve_groups: tuple[str, ...] = _serving(
-        FlagType.LIST,
-        "",
+    serve_groups: tuple[str, ...] = _serving_list(
         "API groups that are served even if no rule needs them: custom.metrics.k8s.io, "
         "external.metrics.k8s.io, metrics.k8s.io.",
         metavar="groups",
@@ -133,25 +130,21 @@ class ServingOptions(CommandOptions):
     )
     serve_v1_preview: bool = _serving_switch(
         "Serve custom.metrics.k8s.io/v1 and external.metrics.k8s.io/v1 too, with the kinds of v1beta2 and "
-        "v1beta1. Kubernetes has not settled these versions: names and fields may change.",
+        "v1beta1. Kubernetes has not settled these versions: names and fields may change."
     )
-    cert_dir: str = _serving(
-        FlagType.TEXT,
+    cert_dir: str = _serving_text(
         "apiserver.local.config/certificates",
         "Folder for the self-signed serving certificate and key, generated if none are given.",
         metavar="folder",
     )
     tls_cert_file: str = _serving_file("Serving certificate with its chain; read again when it changes.")
     tls_private_key_file: str = _serving_file("Key of the serving certificate.")
-    tls_cipher_suites: tuple[str, ...] = _serving(
-        FlagType.LIST,
-        "",
+    tls_cipher_suites: tuple[str, ...] = _serving_list(
         "Cipher suites for TLS 1.2 by Go's names; those of TLS 1.3 are always on.",
         metavar="suites",
         check=_cipher_suites,
     )
-    tls_min_version: str = _serving(
-        FlagType.TEXT,
+    tls_min_version: str = _serving_text(
         "",
         "Lowest TLS version: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13; without it TLS 1.2.",
         metavar="version",
@@ -191,7 +184,7 @@ class ServingOptions(CommandOptions):
             yield Fault("--tls-cipher-suites", f'"{",".join(suites)}"', expected)
 
 
-_headers = partial(_security, FlagType.LIST, metavar="headers", check=_header_names)
+_headers = partial(_security_list, metavar="headers", check=_header_names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +218,7 @@ class SecurityOptions(CommandOptions):
         "Certificate authorities of front proxies, which may act for other users, instead of the "
         "ConfigMap's; read again when it changes."
     )
-    requestheader_allowed_names: tuple[str, ...] = _security(
-        FlagType.LIST,
+    requestheader_allowed_names: tuple[str, ...] = _security_list(
         "",
         f"Common names that a front proxy's certificate may have; without them any name. {_ONLY}",
         metavar="names",
@@ -242,16 +234,14 @@ class SecurityOptions(CommandOptions):
     requestheader_group_headers: tuple[str, ...] = _headers(
         "x-remote-group", f"Headers with the user's groups, one for each. {_ONLY}"
     )
-    requestheader_extra_headers_prefix: tuple[str, ...] = _security(
-        FlagType.LIST,
+    requestheader_extra_headers_prefix: tuple[str, ...] = _security_list(
         "x-remote-extra-",
         f"Prefixes of headers with extra attributes of the user. {_ONLY}",
         metavar="prefixes",
         check=_header_names,
     )
     authorization_kubeconfig: str = _security_file(f"Kubeconfig for access reviews. {_FALLBACK}")
-    authorization_always_allow_paths: tuple[str, ...] = _security(
-        FlagType.LIST,
+    authorization_always_allow_paths: tuple[str, ...] = _security_list(
         "/healthz,/readyz,/livez",
         "Paths that need no authorization; one that ends with * stands for all that begin with it.",
         metavar="paths",

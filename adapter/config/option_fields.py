@@ -16,7 +16,7 @@ All faults of a command line are reported together, and no secret appears in a m
 import dataclasses
 import functools
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
@@ -35,33 +35,17 @@ WITHOUT_EFFECT = "Accepted without effect"
 REMOVED = "Accepted, though prometheus-adapter removed them in v0.11"
 """Groups of flags that are accepted because command lines in use carry them."""
 
-Check = Callable[[Any], str]
 
-
-def option(
-    type_: FlagType,
-    default: str,
-    help_: str,
-    *,
-    group: str = "",
-    name: str = "",
-    metavar: str = "",
-    shorthand: str = "",
-    check: Check | None = None,
-    choices: tuple[str, ...] = (),
-    secret: bool = False,
-) -> Any:
+def option(type_: FlagType, default: str, help_: str, *, choices: tuple[str, ...] = (), **flag: Any) -> Any:
     """Return a dataclass field that is set by a flag; `default` is written as on a command line.
 
-    With `choices` the value has to be one of them.
+    With `choices` the value has to be one of them. The other arguments are those of `Flag`.
     """
-    check = checks.one_of(*choices) if choices else check
-    flag = Flag(
-        name=name, type=type_, default=default, help=help_, group=group, metavar=metavar, shorthand=shorthand
-    )
-    flag = dataclasses.replace(flag, secret=secret, check=check or flag.check, choices=choices)
-    read = pflag.read(flag, default) if default or type_ not in pflag.REPEATABLE else ()
-    return field(default=read, repr=not secret, metadata={_FLAG: flag})
+    if choices:
+        flag["check"] = checks.one_of(*choices)
+    entry = Flag(**{"name": "", **flag}, type=type_, default=default, help=help_, choices=choices)
+    value = type_.read(default) if default or type_ not in pflag.REPEATABLE else ()
+    return field(default=value, repr=not entry.secret, metadata={_FLAG: entry})
 
 
 text_option = functools.partial(option, FlagType.TEXT, "")
@@ -163,11 +147,9 @@ class Command(Generic[T]):
         uses = [self._current(use, notices) for use in line.uses if use.flag not in self.unread]
         values, faults = _read(use for use in uses if use)
         faults = [*line.faults, *faults]
-        name = next(
-            (entry.name for entry in dataclasses.fields(self.options) if _ARGUMENTS in entry.metadata), ""
-        )
         given = frozenset(values)
-        if name:
+        fields = dataclasses.fields(self.options)
+        if name := next((entry.name for entry in fields if _ARGUMENTS in entry.metadata), ""):
             values[name] = tuple(line.arguments)
         elif not self.takes_any_argument:
             faults += [
@@ -192,7 +174,7 @@ class Command(Generic[T]):
         is_meant = True
         if flag.instead_value:
             try:
-                is_meant = bool(pflag.read(flag, text))
+                is_meant = flag.type.read(text)
             except ValueError:
                 return use  # a fault, as of any other flag
         advice = f"-o {flag.instead_value}" if flag.instead == "output" else f"--{flag.instead}"
@@ -202,7 +184,6 @@ class Command(Generic[T]):
 
     @property
     def arguments(self) -> Arguments:
-        """What the arguments can be that are not flags."""
         fields = dataclasses.fields(self.options)
         return next(
             (entry.metadata[_ARGUMENTS] for entry in fields if _ARGUMENTS in entry.metadata), Arguments()
@@ -220,8 +201,9 @@ class Command(Generic[T]):
     def help_for(self, argv: Sequence[str], program: str = "fastpath") -> str | None:
         """Return the help text if a command line asks for it with `--help`, `-h` or `--help-all`."""
         line = pflag.scan(argv, self.table)
-        asked = line.help or line.help_all
-        return self.render_help(program, everything=line.help_all) if asked else None
+        if not (line.help or line.help_all):
+            return None
+        return self.render_help(program, everything=line.help_all)
 
     def render_help(self, program: str = "fastpath", *, everything: bool = False) -> str:
         """Return the text of `fastpath VERB --help`, or with `everything` of `--help-all`."""
@@ -239,14 +221,13 @@ class Command(Generic[T]):
 
 
 def _read(uses: Iterable[FlagUse]) -> tuple[dict[str, Any], list[errors.Fault]]:
-    """Return the values of fields, and what is wrong with single uses."""
     values: dict[str, Any] = {}
     faults = []
     for flag, text in uses:
         try:
-            value: Any = pflag.read(flag, text)
+            value = flag.type.read(text)
         except ValueError:
-            faults.append(_fault(flag, text, f"expected {pflag.expectation(flag.type)}"))
+            faults.append(_fault(flag, text, f"expected {flag.type.expected}"))
             continue
         if flag.field:
             added = flag.type in pflag.REPEATABLE
@@ -296,7 +277,7 @@ def _by_group(table: Mapping[str, Flag]) -> dict[str, list[Flag]]:
 
 
 def _spelled(flag: Flag) -> str:
-    word = flag.metavar or flag.type.value
+    word = flag.metavar or flag.type.word
     short = f"-{flag.shorthand}, " if flag.shorthand else ""
     return f"{short}--{flag.name}" + (f" {word}" if word else "")
 

@@ -22,8 +22,12 @@ from adapter.errors import Fault
 from adapter.model import timestamps
 
 _rules = partial(option, group="Rules and discovery")
+_rules_duration = partial(_rules, FlagType.DURATION, check=checks.not_negative)
 _prometheus = partial(option, group="Prometheus")
-_prometheus_file = partial(_prometheus, FlagType.TEXT, "", metavar="file")
+_prometheus_text = partial(_prometheus, FlagType.TEXT)
+_prometheus_duration = partial(_prometheus, FlagType.DURATION, check=checks.above_zero)
+_prometheus_pairs = partial(_prometheus, FlagType.PAIRS, "", secret=True)
+_prometheus_file = partial(_prometheus_text, "", metavar="file")
 _process = partial(option, group="Process")
 
 
@@ -45,33 +49,26 @@ class RulesOptions(CommandOptions):
         "Refuse to start when any rule is faulty, as prometheus-adapter does; else faulty rules are "
         "reported and left out.",
     )
-    metrics_relist_interval: float = _rules(
-        FlagType.DURATION, "10m0s", "Time between two discoveries of series.", check=checks.above_zero
+    metrics_relist_interval: float = _rules_duration(
+        "10m0s", "Time between two discoveries of series.", check=checks.above_zero
     )
-    metrics_max_age: float = _rules(
-        FlagType.DURATION,
-        "0s",
-        "How far discovery looks back; 0 means the relist interval.",
-        check=checks.not_negative,
+    metrics_max_age: float = _rules_duration(
+        "0s", "How far discovery looks back; 0 means the relist interval."
     )
     discovery_max_bytes: int = _rules(
         FlagType.SIZE,
         "256MiB",
         "Maximum size of the list of series of one rule; if it is larger, the discovery of that rule fails.",
     )
-    metrics_ttl: float = _rules(
-        FlagType.DURATION,
+    metrics_ttl: float = _rules_duration(
         "1s",
         "How long an answer of Prometheus is cached. An answer that took longer than half of that is cached "
         "for twice the time it took. A rule's ttl takes precedence.",
-        check=checks.not_negative,
     )
-    metrics_max_answer_age: float = _rules(
-        FlagType.DURATION,
+    metrics_max_answer_age: float = _rules_duration(
         "30s",
         "Maximum age of an answer that is served while Prometheus cannot be reached. A rule's maxAge takes "
         "precedence.",
-        check=checks.not_negative,
     )
     scrape_max_per_second: int = _rules(
         FlagType.INT,
@@ -107,46 +104,30 @@ class PrometheusOptions(CommandOptions):
     Address, headers and parameters may hold credentials: they are never printed.
     """
 
-    prometheus_url: str = _prometheus(
-        FlagType.TEXT,
+    prometheus_url: str = _prometheus_text(
         "https://localhost",
         "Base URL of Prometheus or a compatible engine.",
         metavar="url",
         check=checks.prometheus_url,
         secret=True,
     )
-    prometheus_verb: Literal["GET", "POST"] = _prometheus(
-        FlagType.TEXT,
+    prometheus_verb: Literal["GET", "POST"] = _prometheus_text(
         "GET",
         "HTTP method of queries: GET or POST. A query that is too long for GET is sent with POST.",
         metavar="verb",
         choices=("GET", "POST"),
     )
-    prometheus_headers: tuple[tuple[str, str], ...] = _prometheus(
-        FlagType.PAIRS,
-        "",
-        "Header sent with each request to Prometheus. Can be repeated.",
-        name="prometheus-header",
-        secret=True,
+    prometheus_headers: tuple[tuple[str, str], ...] = _prometheus_pairs(
+        "Header sent with each request to Prometheus. Can be repeated.", name="prometheus-header"
     )
-    prometheus_query_params: tuple[tuple[str, str], ...] = _prometheus(
-        FlagType.PAIRS,
-        "",
-        "Parameter added to each request to Prometheus. Can be repeated.",
-        name="prometheus-query-param",
-        secret=True,
+    prometheus_query_params: tuple[tuple[str, str], ...] = _prometheus_pairs(
+        "Parameter added to each request to Prometheus. Can be repeated.", name="prometheus-query-param"
     )
-    prometheus_timeout: float = _prometheus(
-        FlagType.DURATION,
-        "8s",
-        "Maximum time that one API request waits for Prometheus, attempts and pauses included.",
-        check=checks.above_zero,
+    prometheus_timeout: float = _prometheus_duration(
+        "8s", "Maximum time that one API request waits for Prometheus, attempts and pauses included."
     )
-    prometheus_attempt_timeout: float = _prometheus(
-        FlagType.DURATION,
-        "5s",
-        "Maximum time of one HTTP request to Prometheus; never more than --prometheus-timeout.",
-        check=checks.above_zero,
+    prometheus_attempt_timeout: float = _prometheus_duration(
+        "5s", "Maximum time of one HTTP request to Prometheus; never more than --prometheus-timeout."
     )
     prometheus_max_answer_bytes: int = _prometheus(
         FlagType.SIZE,
@@ -256,8 +237,6 @@ class Options(
     PrometheusOptions,
     RulesOptions,
 ):
-    """All options of `fastpath serve`, and of `fastpath scale`."""
-
     @property
     def serves_floors(self) -> bool:
         """Whether the metric of the floors is served.

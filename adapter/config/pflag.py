@@ -1,7 +1,7 @@
 """Command-line syntax as pflag reads it, the library of prometheus-adapter and kubectl.
 
-`scan` splits a command line into uses of flags and other arguments; `read` turns the text of one use into a
-value. `option_fields` declares the flags of a verb.
+`scan` splits a command line into uses of flags and other arguments; `FlagType.read` turns the text of one use
+into a value. `option_fields` declares the flags of a verb.
 
 The rules are pflag's: `--name=value` and `--name value` are equal, a boolean never takes the next argument,
 `-v 4`, `-v=4` and `-v4` are equal, `--` ends the flags, an underscore is not a dash, and arguments may stand
@@ -24,23 +24,6 @@ from adapter.config.yaml import reader
 from adapter.model import timestamps
 
 
-class FlagType(enum.Enum):
-    """The type of a flag's value; the enum's value is the word for it in the help text."""
-
-    BOOL = ""
-    TEXT = "string"
-    INT = "int"
-    FLOAT = "float"
-    DURATION = "duration"
-    SIZE = "bytes"
-    ADDRESS = "ip"
-    PORT = "port"
-    LIST = "strings"  # pflag's stringSlice: comma-separated as in CSV, may be repeated
-    ARRAY = "stringArray"  # one value each time, taken as it is
-    PAIRS = "name=value"  # one pair each time, split at the first =
-    CERTIFICATES = "cert,key[:names]"  # one pair of files each time
-
-
 class NamedPair(NamedTuple):
     """A certificate and key for some server names; without `names`, for those in the certificate."""
 
@@ -49,7 +32,126 @@ class NamedPair(NamedTuple):
     names: tuple[str, ...]
 
 
-def _accept(_: Any) -> str:
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_GO_INT = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|[1-9](_?[0-9])*|0)")
+_GO_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SIZE = re.compile(r"([0-9]{1,15})(?:(B|k|M|G|Ki|Mi|Gi)|(Ki|Mi|Gi)B)?")
+_UNITS = {"B": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_HEADER_LIKE = re.compile(r"[^\x00-\x1f\x7f=]+")
+
+
+def _read_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _read_int(text: str) -> int:
+    """Read an integer as Go does with base 0.
+
+    0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits.
+    """
+    written = text.strip()
+    if not _GO_INT.fullmatch(written) or len(written) > 70:
+        raise ValueError(text)
+    digits = written.lstrip("+-").replace("_", "")
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    number = int(digits, 8 if octal else 0)
+    if number >= 2**63:
+        raise ValueError(text)
+    return -number if written.startswith("-") else number
+
+
+def _read_port(text: str) -> int:
+    if not 0 <= (number := _read_int(text)) <= 65535:
+        raise ValueError(text)
+    return number
+
+
+def _read_float(text: str) -> float:
+    if not _GO_FLOAT.fullmatch(text.strip()):
+        raise ValueError(text)
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
+
+
+def _read_size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise ValueError(text)
+    return int(match[1]) * _UNITS[match[2] or match[3] or "B"]
+
+
+def _read_address(text: str) -> str:
+    return str(ipaddress.ip_address(text.strip()))
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        return tuple(next(csv.reader([text], strict=True)))
+    except csv.Error as error:
+        raise ValueError(text) from error
+
+
+def _read_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Read a pair as upstream reads headers: split at the first `=`, an empty value without one."""
+    name, _, value = text.partition("=")
+    if not _HEADER_LIKE.fullmatch(name) or "\n" in value or "\r" in value:
+        raise ValueError(text)
+    return ((name, value),)
+
+
+def _read_certificates(text: str) -> tuple[NamedPair, ...]:
+    files, colon, names = text.partition(":")
+    parts = files.split(",")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(text)
+    return (NamedPair(parts[0], parts[1], tuple(names.split(",")) if colon else ()),)
+
+
+class FlagType(enum.Enum):
+    """The type of a flag's value: the word for it in the help text, and what its text looks like.
+
+    `read` returns the value of one use; for a repeatable type the tuple of what this use adds. It raises
+    ValueError (whose text is of no use) when the text is not of the type.
+    """
+
+    BOOL = "", _read_bool, "true or false"
+    TEXT = "string", str, "text"
+    INT = "int", _read_int, "a whole number"
+    FLOAT = "float", _read_float, "a number"
+    DURATION = "duration", timestamps.parse_go_duration, "a Go duration such as 30s or 1m30s"
+    SIZE = "bytes", _read_size, "a size above 0 such as 256MiB or 1000000"
+    ADDRESS = "ip", _read_address, "an IP address such as 127.0.0.1"
+    PORT = "port", _read_port, "a port from 0 to 65535"
+    # pflag's stringSlice: comma-separated as in CSV, may be repeated
+    LIST = "strings", _read_list, "a comma-separated list"
+    ARRAY = "stringArray", lambda text: (text,), "text"  # one value each time, taken as it is
+    PAIRS = "name=value", _read_pairs, "name=value on one line"  # one pair each time, split at the first =
+    CERTIFICATES = (
+        "cert,key[:names]",
+        _read_certificates,
+        "certificate file, comma, key file, and optionally :name,name",
+    )
+
+    def __init__(self, word: str, read: Callable[[str], Any], expected: str) -> None:
+        self.word = word
+        self.read = read
+        self.expected = expected
+
+
+REPEATABLE = frozenset({FlagType.LIST, FlagType.ARRAY, FlagType.PAIRS, FlagType.CERTIFICATES})
+"""Types whose uses add up; the first use replaces the default."""
+
+
+def accept(_: Any) -> str:
     return ""
 
 
@@ -72,7 +174,7 @@ class Flag:
     field: str = ""
     metavar: str = ""
     shorthand: str = ""
-    check: Callable[[Any], str] = _accept
+    check: Callable[[Any], str] = accept
     choices: tuple[str, ...] = ()
     secret: bool = False
     instead: str = ""
@@ -157,7 +259,7 @@ def _take(flag: Flag, place: str, text: str | None, rest: list[str], line: Comma
     if text is None and flag.type is FlagType.BOOL:
         text = "true"
     elif text is None and not rest:
-        expected = f"expected a value after it: {expectation(flag.type)}"
+        expected = f"expected a value after it: {flag.type.expected}"
         line.faults.append(errors.Fault(place, "", expected))
         return
     line.uses.append(FlagUse(flag, rest.pop() if text is None else text))
@@ -172,132 +274,3 @@ def _unknown(name: str, table: Mapping[str, Flag]) -> str:
 def _shown(argument: str) -> str:
     """Return the name part of an argument: its value may be a secret."""
     return reader.one_line(argument.partition("=")[0]) or "-"
-
-
-def expectation(type_: FlagType) -> str:
-    """Return what a value of this type looks like, as the end of "expected ..."."""
-    return _READERS[type_].expected
-
-
-def read(flag: Flag, text: str) -> object:
-    """Return the value of one use of a flag; a repeatable type gives the tuple of what this use adds.
-
-    Raises ValueError (whose text is of no use) when the text is not of the flag's type.
-    """
-    return _READERS[flag.type].read(text)
-
-
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_GO_INT = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|[1-9](_?[0-9])*|0)")
-_GO_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|k|M|G|Ki|Mi|Gi)?")
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-_DECIMAL_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
-_HEADER_LIKE = re.compile(r"[^\x00-\x1f\x7f=]+")
-
-
-def _read_bool(text: str) -> bool:
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(text)
-
-
-def _read_int(text: str) -> int:
-    """Read an integer as Go does with base 0.
-
-    0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits.
-    """
-    written = text.strip()
-    if not _GO_INT.fullmatch(written) or len(written) > 70:
-        raise ValueError(text)
-    digits = written.lstrip("+-").replace("_", "")
-    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    number = int(digits, 8 if octal else 0)
-    if number >= 2**63:
-        raise ValueError(text)
-    return -number if written.startswith("-") else number
-
-
-def _read_port(text: str) -> int:
-    number = _read_int(text)
-    if not 0 <= number <= 65535:
-        raise ValueError(text)
-    return number
-
-
-def _read_float(text: str) -> float:
-    if not _GO_FLOAT.fullmatch(text.strip()):
-        raise ValueError(text)
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(text)
-    return number
-
-
-def _read_size(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None or not int(match[1]):
-        raise ValueError(text)
-    return int(match[1]) * (_UNITS | _DECIMAL_UNITS)[match[2] or ""]
-
-
-def _read_address(text: str) -> str:
-    return str(ipaddress.ip_address(text.strip()))
-
-
-def _read_list(text: str) -> tuple[str, ...]:
-    if not text:
-        return ()
-    try:
-        return tuple(next(csv.reader([text], strict=True)))
-    except csv.Error as error:
-        raise ValueError(text) from error
-
-
-def _read_array(text: str) -> tuple[str, ...]:
-    return (text,)
-
-
-def _read_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """Read a pair as upstream reads headers: split at the first `=`, an empty value without one."""
-    name, _, value = text.partition("=")
-    if not _HEADER_LIKE.fullmatch(name) or "\n" in value or "\r" in value:
-        raise ValueError(text)
-    return ((name, value),)
-
-
-def _read_certificates(text: str) -> tuple[NamedPair, ...]:
-    files, colon, names = text.partition(":")
-    parts = files.split(",")
-    if len(parts) != 2 or not all(parts):
-        raise ValueError(text)
-    return (NamedPair(parts[0], parts[1], tuple(names.split(",")) if colon else ()),)
-
-
-class _Reader(NamedTuple):
-    read: Callable[[str], object]
-    expected: str
-
-
-_READERS: Mapping[FlagType, _Reader] = {
-    FlagType.BOOL: _Reader(_read_bool, "true or false"),
-    FlagType.TEXT: _Reader(str, "text"),
-    FlagType.INT: _Reader(_read_int, "a whole number"),
-    FlagType.FLOAT: _Reader(_read_float, "a number"),
-    FlagType.DURATION: _Reader(timestamps.parse_go_duration, "a Go duration such as 30s or 1m30s"),
-    FlagType.SIZE: _Reader(_read_size, "a size above 0 such as 256MiB or 1000000"),
-    FlagType.ADDRESS: _Reader(_read_address, "an IP address such as 127.0.0.1"),
-    FlagType.PORT: _Reader(_read_port, "a port from 0 to 65535"),
-    FlagType.LIST: _Reader(_read_list, "a comma-separated list"),
-    FlagType.ARRAY: _Reader(_read_array, "text"),
-    FlagType.PAIRS: _Reader(_read_pairs, "name=value on one line"),
-    FlagType.CERTIFICATES: _Reader(
-        _read_certificates, "certificate file, comma, key file, and optionally :name,name"
-    ),
-}
-
-REPEATABLE = frozenset({FlagType.LIST, FlagType.ARRAY, FlagType.PAIRS, FlagType.CERTIFICATES})
-"""Types whose uses add up; the first use replaces the default."""

@@ -9,7 +9,8 @@ without rules.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -141,6 +142,7 @@ class Sections(NamedTuple):
     resource_rules: tuple[str, yaml.Node] | None = None
 
 
+_T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 _Default = TypeVar("_Default", bound=enum.Enum | None)
 
@@ -275,124 +277,112 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
 def build(sections: Sections, source: str) -> Parsed:
     """Read the entries of a document with a valid outer shape; a fault excludes only its entry."""
     faults: list[errors.Fault] = []
-    rules, all_rules = _rules(sections.rules, source, faults, external=False)
-    external_rules, all_external_rules = _rules(sections.external_rules, source, faults, external=True)
-    resource_rules = all_resource_rules = None
-    if sections.resource_rules:
-        path, node = sections.resource_rules
+    broken: set[str] = set()
+
+    def read(entry: tuple[str, yaml.Node], shape: Shape, convert: Callable[[Fields], _T]) -> _T:
+        path, node = entry
         decoder = Decoder(source, VOCABULARY)
-        fields = decoder.decode(node, _RESOURCE_RULES, path)
-        all_resource_rules = _resource_rules(fields, decoder)
-        resource_rules = None if decoder.faults else all_resource_rules
-        faults += decoder.faults
-    readable = RulesConfig(all_rules, all_external_rules, all_resource_rules)
-    return Parsed(RulesConfig(rules, external_rules, resource_rules), tuple(faults), readable=readable)
+        value = convert(decoder.decode(node, shape, path))
+        if decoder.faults:
+            faults.extend(decoder.faults)
+            broken.add(path)
+        return value
+
+    external_rule = functools.partial(_rule, external=True)
+    readable = RulesConfig(
+        tuple(read(entry, _RULE, _rule) for entry in sections.rules),
+        tuple(read(entry, _RULE, external_rule) for entry in sections.external_rules),
+        read(sections.resource_rules, _RESOURCE_RULES, _resource_rules) if sections.resource_rules else None,
+    )
+    usable = RulesConfig(
+        tuple(rule for rule in readable.rules if rule.path not in broken),
+        tuple(rule for rule in readable.external_rules if rule.path not in broken),
+        None if sections.resource_rules and sections.resource_rules[0] in broken else readable.resource_rules,
+    )
+    return Parsed(usable, tuple(faults), readable=readable)
 
 
-def _rules(
-    entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault], *, external: bool
-) -> tuple[tuple[RuleConfig, ...], tuple[RuleConfig, ...]]:
-    """Return the rules without a fault, and all of them."""
-    good, every = [], []
-    for path, node in entries:
-        decoder = Decoder(source, VOCABULARY)
-        rule = _rule(decoder.decode(node, _RULE, path), decoder, external=external)
-        every.append(rule)
-        if not decoder.faults:
-            good.append(rule)
-        faults += decoder.faults
-    return tuple(good), tuple(every)
-
-
-def _rule(fields: Fields, decoder: Decoder, *, external: bool) -> RuleConfig:
-    scrape = None
-    if "scrape" in fields.structs:
-        scrape = scrape_keys.read(fields.structs["scrape"], decoder, external=external)
-    ttl = scrape_keys.read_duration(fields, "ttl", decoder, BOUNDS, None)
-    max_age = scrape_keys.read_duration(fields, "maxAge", decoder, BOUNDS, None)
+def _rule(fields: Fields, *, external: bool = False) -> RuleConfig:
+    scrape = scrape_keys.read(fields.structs.get("scrape"), external=external)
+    ttl = scrape_keys.read_duration(fields, "ttl", BOUNDS, None)
+    max_age = scrape_keys.read_duration(fields, "maxAge", BOUNDS, None)
     if ttl is not None and max_age is not None and ttl > max_age:
-        expected = f"expected at most maxAge, which is {reader.one_line(fields.text('maxAge'))}"
-        decoder.refuse(fields, "ttl", expected)
+        fields.refuse("ttl", f"expected at most maxAge, which is {reader.one_line(fields.text('maxAge'))}")
     return RuleConfig(
         path=fields.path,
-        source=decoder.source,
+        source=fields.decoder.source,
         line=fields.line,
         series_query=fields.text("seriesQuery"),
-        series_filters=tuple(_filter(entry, decoder) for entry in fields.lists.get("seriesFilters", ())),
-        resources=_resources(fields.struct("resources"), decoder),
+        series_filters=tuple(_filter(entry) for entry in fields.lists.get("seriesFilters", ())),
+        resources=_resources(fields.struct("resources")),
         name_matches=fields.struct("name").text("matches"),
         name_as=fields.struct("name").text("as"),
         metrics_query=fields.text("metricsQuery"),
-        on_nan=_choice(fields, "onNaN", OnNaN, None, decoder),
-        on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
+        on_nan=_choice(fields, "onNaN", OnNaN, None),
+        on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL),
         ttl=ttl,
         max_age=max_age,
-        max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", decoder, BOUNDS, None),
+        max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", BOUNDS, None),
         scrape=scrape,
     )
 
 
-def _filter(fields: Fields, decoder: Decoder) -> SeriesFilter:
+def _filter(fields: Fields) -> SeriesFilter:
     entry = SeriesFilter(fields.text("is"), fields.text("isNot"))
     if not fields.broken and bool(entry.is_) == bool(entry.is_not):
         value = "both is and isNot" if entry.is_ else "neither is nor isNot"
-        decoder.fault(fields.path, value, "expected exactly one of is and isNot, not empty", fields.line)
+        fields.fault(value, "expected exactly one of is and isNot, not empty")
     return entry
 
 
-def _resources(fields: Fields, decoder: Decoder) -> ResourcesConfig:
+def _resources(fields: Fields) -> ResourcesConfig:
     overrides = []
     for label, entry in fields.maps.get("overrides", {}).items():
         override = OverrideConfig(label, entry.text("group"), entry.text("resource"))
         if not entry.broken and not override.resource:
             place = reader.join(entry.path, "resource")
-            decoder.fault(
+            fields.decoder.fault(
                 place, "", "missing: expected the resource that the label names, such as pod", entry.line
             )
         overrides.append(override)
     return ResourcesConfig(fields.text("template"), tuple(overrides), fields.text("namespaced") != "false")
 
 
-def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
+def _resource_rules(fields: Fields) -> ResourceRulesConfig:
     window = 0.0
-    written = fields.scalars.get("window")
-    if written:
+    if "window" in fields.scalars:
         try:
-            window = timestamps.parse_prometheus_duration(written.text)
+            window = timestamps.parse_prometheus_duration(fields.text("window"))
         except ValueError:
             expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
-            decoder.refuse(fields, "window", expected)
+            fields.refuse("window", expected)
     return ResourceRulesConfig(
         fields.path,
-        _resource_rule(fields.struct("cpu"), decoder),
-        _resource_rule(fields.struct("memory"), decoder),
+        _resource_rule(fields.struct("cpu")),
+        _resource_rule(fields.struct("memory")),
         window,
-        decoder.source,
+        fields.decoder.source,
         fields.line,
-        _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
+        _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL),
     )
 
 
-def _resource_rule(fields: Fields, decoder: Decoder) -> ResourceRuleConfig:
+def _resource_rule(fields: Fields) -> ResourceRuleConfig:
     return ResourceRuleConfig(
         fields.text("containerQuery"),
         fields.text("nodeQuery"),
-        _resources(fields.struct("resources"), decoder),
+        _resources(fields.struct("resources")),
         fields.text("containerLabel"),
     )
 
 
-def _choice(
-    fields: Fields, key: str, choices: type[_Choice], default: _Default, decoder: Decoder
-) -> _Choice | _Default:
-    """Return the choice at a key, `default` without the key."""
-    written = fields.scalars.get(key)
-    if written is None:
+def _choice(fields: Fields, key: str, choices: type[_Choice], default: _Default) -> _Choice | _Default:
+    if key not in fields.scalars:
         return default
     try:
-        return choices(written.text)
+        return choices(fields.text(key))
     except ValueError:
-        decoder.refuse(fields, key, f"expected {' or '.join(choice.value for choice in choices)}")
+        fields.refuse(key, f"expected {' or '.join(choice.value for choice in choices)}")
         return default
 
 

@@ -21,7 +21,10 @@ from adapter.model.timestamps import format_go_duration
 
 _scaler = partial(option, group="Scaler")
 _switch = partial(_scaler, FlagType.BOOL)
-_bind_address = partial(_scaler, FlagType.TEXT, "", metavar="address", check=checks.bind_address)
+_text = partial(_scaler, FlagType.TEXT)
+_duration = partial(_scaler, FlagType.DURATION, check=checks.not_negative)
+_number = partial(_scaler, FlagType.FLOAT, metavar="number", check=checks.positive)
+_bind_address = partial(_text, "", metavar="address", check=checks.bind_address)
 
 _LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _JITTER = 1.2  # client-go's: a retry comes up to this factor late
@@ -54,8 +57,7 @@ def _local_address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerOptions(CommandOptions):
-    autoscalers: str = _scaler(
-        FlagType.TEXT,
+    autoscalers: str = _text(
         "",
         "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to "
         "run in place of the FastPathAutoscalers of the cluster; read again when they change.",
@@ -67,49 +69,33 @@ class ScalerOptions(CommandOptions):
         "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not "
         "scale; with --scaler it is served anyway.",
     )
-    prometheus_max_queries_per_second: float = _scaler(
-        FlagType.FLOAT,
+    prometheus_max_queries_per_second: float = _number(
         "20",
         "Maximum number of queries a second that the scaler sends; beyond it queries wait, each namespace "
         "with an equal share.",
-        metavar="number",
-        check=checks.positive,
     )
-    horizontal_pod_autoscaler_sync_period: float = _scaler(
-        FlagType.DURATION,
+    horizontal_pod_autoscaler_sync_period: float = _duration(
         "15s",
         "Time between two requests for a metric that another adapter serves. How often the scaler decides is "
         "set in each autoscaler.",
         check=checks.above_zero,
     )
-    horizontal_pod_autoscaler_tolerance: float = _scaler(
-        FlagType.FLOAT,
+    horizontal_pod_autoscaler_tolerance: float = _number(
         "0.1",
         "How far a ratio may be from 1 before the scaler changes the replicas; an autoscaler's own "
         "tolerance takes precedence.",
-        metavar="number",
         check=checks.not_negative,
     )
-    horizontal_pod_autoscaler_downscale_stabilization: float = _scaler(
-        FlagType.DURATION,
-        "5m0s",
-        "Scale-down stabilization window of autoscalers that do not set one; cut to whole seconds.",
-        check=checks.not_negative,
+    horizontal_pod_autoscaler_downscale_stabilization: float = _duration(
+        "5m0s", "Scale-down stabilization window of autoscalers that do not set one; cut to whole seconds."
     )
-    horizontal_pod_autoscaler_cpu_initialization_period: float = _scaler(
-        FlagType.DURATION,
-        "5m0s",
-        "Time after the start of a pod in which its cpu counts only while it is ready.",
-        check=checks.not_negative,
+    horizontal_pod_autoscaler_cpu_initialization_period: float = _duration(
+        "5m0s", "Time after the start of a pod in which its cpu counts only while it is ready."
     )
-    horizontal_pod_autoscaler_initial_readiness_delay: float = _scaler(
-        FlagType.DURATION,
-        "30s",
-        "Time after the start of a pod in which becoming unready counts as never having been ready.",
-        check=checks.not_negative,
+    horizontal_pod_autoscaler_initial_readiness_delay: float = _duration(
+        "30s", "Time after the start of a pod in which becoming unready counts as never having been ready."
     )
-    local_address: str = _scaler(
-        FlagType.TEXT,
+    local_address: str = _text(
         "127.0.0.1:10254",
         "Loopback address where the scaler serves health, self-metrics and journal; empty disables it.",
         metavar="address",
@@ -140,8 +126,7 @@ class ScalerOptions(CommandOptions):
         "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
         "same objects.",
     )
-    leader_elect_lease_duration: float = _scaler(
-        FlagType.DURATION,
+    leader_elect_lease_duration: float = _duration(
         "15s",
         "How long other processes wait after the last renewal they saw before they take over; whole seconds.",
         check=_lease_duration,
@@ -149,44 +134,34 @@ class ScalerOptions(CommandOptions):
     leader_elect_renew_deadline: float = _scaler(
         FlagType.DURATION, "10s", "How long a leader continues without a renewal; below the lease duration."
     )
-    leader_elect_retry_period: float = _scaler(
-        FlagType.DURATION,
+    leader_elect_retry_period: float = _duration(
         "2s",
         "Time between two attempts to take or renew the lease; 1.2 times it is below the renew deadline.",
         check=checks.above_zero,
     )
-    leader_elect_resource_lock: str = _scaler(
-        FlagType.TEXT,
-        "leases",
-        "Kind of object that is locked: only leases.",
-        metavar="kind",
-        check=_resource_lock,
+    leader_elect_resource_lock: str = _text(
+        "leases", "Kind of object that is locked: only leases.", metavar="kind", check=_resource_lock
     )
-    leader_elect_resource_name: str = _scaler(
-        FlagType.TEXT,
+    leader_elect_resource_name: str = _text(
         "fastpath-scaler",
         "Name of the Lease; the name of a shard's Lease ends with -i-of-n.",
         metavar="name",
         check=_lease_name,
     )
-    leader_elect_resource_namespace: str = _scaler(
-        FlagType.TEXT, "", "Namespace of the Lease; without it that of the pod.", metavar="namespace"
+    leader_elect_resource_namespace: str = _text(
+        "", "Namespace of the Lease; without it that of the pod.", metavar="namespace"
     )
-    shard: str = _scaler(
-        FlagType.TEXT,
+    shard: str = _text(
         "1/1",
         "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before you start "
         "any of another.",
         metavar="i/n",
         check=checks.shard,
     )
-    kube_api_write_qps: float = _scaler(
-        FlagType.FLOAT,
+    kube_api_write_qps: float = _number(
         "50",
         "Maximum number of writes a second, not counting the lease. Scales come first, then statuses, then "
         "events.",
-        metavar="number",
-        check=checks.positive,
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:

@@ -1,27 +1,31 @@
 """The `scrape` key of a rule: how the pods' own endpoints are scraped, and within which limits.
 
 The settings as a frozen value, and their checks. Whether the query of the rule can be evaluated from scrapes
-is decided in `rules.scrape`. Which endpoints an external rule reads is in `endpoint_keys`. Nothing that can
-be abused is on by default: no credentials, no pods in the node's network, and bounded bytes, lines and time.
+is decided in `rules.scrape`. Nothing that can be abused is on by default: no credentials, no pods in the
+node's network, and bounded bytes, lines and time.
+
+An external metric describes no object, so an external rule itself says where its series are: the endpoints of
+one Service, or the pods that a label selector matches, in one named namespace. Nothing in an autoscaler can
+change that.
 """
 
 import ipaddress
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import yaml
 
-from adapter.config import endpoint_keys
-from adapter.config.endpoint_keys import EndpointSource, is_name
+from adapter import errors
+from adapter.config import checks
 from adapter.config.yaml import reader
-from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
-from adapter.model import timestamps
+from adapter.config.yaml.decode import Fields, Leaf, Shape
+from adapter.model import label_selectors, timestamps
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own identity, which is never sent to another pod."""
-
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINES = 50_000
@@ -68,6 +72,25 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointSource:
+    """The endpoints of the Service `service`, or of the pods that `selector` matches if that is "".
+
+    `honor_labels`: a label that an endpoint exposes replaces the attached label of the same name, as in a
+    ServiceMonitor.
+    """
+
+    namespace: str
+    service: str = ""
+    selector: LabelSelector = EVERYTHING
+    honor_labels: bool = False
+
+    def __str__(self) -> str:
+        if self.service:
+            return f"Service {self.namespace}/{self.service}"
+        return f"pods of namespace {self.namespace} with {self.selector}"
+
+
+@dataclass(frozen=True, slots=True)
 class ScrapeConfig:
     """The `scrape` key: `window` is the range of a counter's rate, in seconds.
 
@@ -107,6 +130,8 @@ LONGEST_TIMEOUT = 10.0
 WINDOW_INTERVALS = 5
 """The default of `window`, in intervals."""
 
+_SERVICE = Shape("service", {"namespace": Leaf.TEXT, "name": Leaf.TEXT})
+_PODS = Shape("pods", {"namespace": Leaf.TEXT, "selector": Leaf.TEXT})
 CREDENTIALS = Shape("credentials", {"tokenFile": Leaf.TEXT, "namespaces": Leaf.NODE})
 TLS = Shape("tls", {"caFile": Leaf.TEXT, "serverName": Leaf.TEXT, "insecureSkipVerify": Leaf.BOOLEAN})
 SHAPE = Shape(
@@ -124,8 +149,8 @@ SHAPE = Shape(
         "maxBytes": Leaf.TEXT,
         "maxLines": Leaf.TEXT,
         "maxSeries": Leaf.TEXT,
-        "service": endpoint_keys.SERVICE,
-        "pods": endpoint_keys.PODS,
+        "service": _SERVICE,
+        "pods": _PODS,
         "honorLabels": Leaf.BOOLEAN,
     },
     notes={
@@ -147,92 +172,128 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key belongs. The caller adds `window`, which is also a key of resourceRules."""
 
 
-def read(fields: Fields, decoder: Decoder, *, external: bool = False) -> ScrapeConfig | None:
-    """Return the settings; None after a fault. `external`: those of an external rule."""
-    if fields.broken:
+def read(fields: Fields | None, *, external: bool = False) -> ScrapeConfig | None:
+    """Return the settings; None without them and after a fault. `external`: those of an external rule."""
+    if fields is None or fields.broken:
         return None
-    before = len(decoder.faults)
-    source = endpoint_keys.read(fields, decoder, external=external)
-    interval = read_duration(fields, "interval", decoder, BOUNDS, 1.0)
-    default = min(WINDOW_INTERVALS * interval, BOUNDS["window"].greatest)
-    window = read_duration(fields, "window", decoder, BOUNDS, default)
-    default = min(interval, LONGEST_TIMEOUT)
-    timeout = read_duration(fields, "timeout", decoder, BOUNDS, default)
-    if len(decoder.faults) == before:
+    before = len(fields.decoder.faults)
+    source = _source(fields, external=external)
+    interval = read_duration(fields, "interval", BOUNDS, 1.0)
+    longest = BOUNDS["window"].greatest
+    window = read_duration(fields, "window", BOUNDS, min(WINDOW_INTERVALS * interval, longest))
+    timeout = read_duration(fields, "timeout", BOUNDS, min(interval, LONGEST_TIMEOUT))
+    if len(fields.decoder.faults) == before:
         if window < 2 * interval:
-            decoder.refuse(fields, "window", "expected at least two intervals: a rate needs two scrapes")
+            fields.refuse("window", "expected at least two intervals: a rate needs two scrapes")
         if timeout > interval:
-            decoder.refuse(
-                fields,
-                "timeout",
-                "expected at most the interval: a pod is scraped by one request at a time",
-            )
+            expected = "expected at most the interval: a pod is scraped by one request at a time"
+            fields.refuse("timeout", expected)
     access = Access(
-        _port(fields, decoder, source),
-        _path(fields, decoder),
-        _scheme(fields, decoder),
+        _port(fields, source),
+        _path(fields),
+        _scheme(fields),
         interval,
         timeout,
         fields.text("hostNetwork") == "true",
-        _credentials(fields, decoder, source),
-        _tls(fields, decoder),
-        _count(fields, "maxBytes", decoder, MAX_BYTES),
-        _count(fields, "maxLines", decoder, MAX_LINES),
-        _count(fields, "maxSeries", decoder, MAX_SERIES),
+        _credentials(fields, source),
+        _tls(fields),
+        _count(fields, "maxBytes", MAX_BYTES),
+        _count(fields, "maxLines", MAX_LINES),
+        _count(fields, "maxSeries", MAX_SERIES),
     )
-    return ScrapeConfig(access, window, source) if len(decoder.faults) == before else None
+    return ScrapeConfig(access, window, source) if len(fields.decoder.faults) == before else None
 
 
-def _port(fields: Fields, decoder: Decoder, source: EndpointSource | None) -> str:
+def _source(fields: Fields, *, external: bool) -> EndpointSource | None:
+    """Return the source of an external rule; None after a fault, and for a rule about pods."""
+    given = [key for key in ("service", "pods") if key in fields.structs]
+    if not external:
+        for key in given:
+            expected = "belongs on external rules: a rule in rules is read from the pods that it describes"
+            fields.structs[key].fault("", expected)
+        if "honorLabels" in fields.scalars:
+            fields.refuse("honorLabels", "has no effect in rules: the series of a pod belong to that pod")
+        return None
+    if len(given) != 1:
+        fields.fault(
+            "both service and pods" if given else "neither service nor pods",
+            "expected exactly one of service: {namespace, name} and pods: {namespace, selector}: they say "
+            "where the series are",
+        )
+        return None
+    inner = fields.structs[given[0]]
+    if inner.broken:
+        return None
+    before = len(fields.decoder.faults)
+    namespace = inner.text("namespace")
+    if not checks.is_label(namespace):
+        inner.refuse("namespace", "expected the name of one namespace")
+    service, selector = "", EVERYTHING
+    if "service" in given:
+        service = inner.text("name")
+        if not checks.is_label(service):
+            inner.refuse("name", "expected the name of a Service in that namespace")
+    else:
+        selector = _pod_selector(inner)
+    if len(fields.decoder.faults) > before:
+        return None
+    return EndpointSource(namespace, service, selector, fields.text("honorLabels") == "true")
+
+
+def _pod_selector(fields: Fields) -> LabelSelector:
+    expected = "expected a label selector as for kubectl -l, such as app=epp"
+    try:
+        selector = label_selectors.parse_selector(fields.text("selector"))
+    except errors.BadRequestError as error:
+        fields.refuse("selector", f"{expected}: {error.message}")
+        return EVERYTHING
+    if selector == EVERYTHING:
+        fields.refuse("selector", f"{expected}, which is not empty")
+    return selector
+
+
+def _port(fields: Fields, source: EndpointSource | None) -> str:
     text = fields.text("port")
     number = text.isascii() and text.isdigit()
     of_service = source is not None and source.service != ""
     # the API server's rule: names of container ports have at most 15 characters, those of Services 63
-    good = 0 < int(text[:6]) < 65536 if number else is_name(text, 63 if of_service else 15)
+    name = checks.is_label(text) and (of_service or len(text) <= 15)
+    good = 0 < int(text[:6]) < 65536 if number else name
     if not good:
         whose = "of a port of the Service" if of_service else "of a container port"
-        decoder.refuse(fields, "port", f"expected a port number, or the name {whose} such as metrics")
+        fields.refuse("port", f"expected a port number, or the name {whose} such as metrics")
     return text
 
 
-def _path(fields: Fields, decoder: Decoder) -> str:
+def _path(fields: Fields) -> str:
     text = fields.text("path") or "/metrics"
     if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text or "#" in text:
-        decoder.refuse(
-            fields,
-            "path",
-            "expected the path of a URL such as /metrics, with its query if it has one",
-        )
+        fields.refuse("path", "expected the path of a URL such as /metrics, with its query if it has one")
     return text
 
 
-def _scheme(fields: Fields, decoder: Decoder) -> str:
+def _scheme(fields: Fields) -> str:
     text = fields.text("scheme") or "http"
     if text not in {"http", "https"}:
-        decoder.refuse(fields, "scheme", "expected http or https")
+        fields.refuse("scheme", "expected http or https")
     return text
 
 
-def _credentials(fields: Fields, decoder: Decoder, source: EndpointSource | None) -> Credentials | None:
-    if "credentials" not in fields.structs:
-        return None
-    inner = fields.struct("credentials")
-    if inner.broken:
+def _credentials(fields: Fields, source: EndpointSource | None) -> Credentials | None:
+    inner = fields.structs.get("credentials")
+    if inner is None or inner.broken:
         return None
     path = inner.text("tokenFile")
     if not path.startswith("/"):
-        decoder.refuse(inner, "tokenFile", "expected the absolute path of a file that holds a token")
+        inner.refuse("tokenFile", "expected the absolute path of a file that holds a token")
     elif is_own_identity(path):
-        decoder.refuse(
-            inner,
-            "tokenFile",
-            "the pod's own service account token is never sent to pods: expected another file",
-        )
-    namespaces = _namespaces(inner, decoder)
+        expected = "the pod's own service account token is never sent to pods: expected another file"
+        inner.refuse("tokenFile", expected)
+    namespaces = _namespaces(inner)
     if source is not None and namespaces and source.namespace not in namespaces:
         place = reader.join(inner.path, "namespaces")
         expected = f"expected {source.namespace} among them: no other pods are scraped by this rule"
-        decoder.fault(place, ", ".join(sorted(namespaces)), expected, inner.line)
+        fields.decoder.fault(place, ", ".join(sorted(namespaces)), expected, inner.line)
     return Credentials(path, namespaces)
 
 
@@ -243,36 +304,33 @@ def is_own_identity(path: str) -> bool:
     return any(normal == folder or normal.startswith(f"{folder}/") for folder in own)
 
 
-def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
+def _namespaces(fields: Fields) -> frozenset[str]:
     node = fields.nodes.get("namespaces")
     place = reader.join(fields.path, "namespaces")
     expected = "expected a list of the namespaces whose pods may see the token"
     if node is None:
-        decoder.fault(place, "", f"missing: {expected}", fields.line)
+        fields.refuse("namespaces", expected)
         return frozenset()
     entries = node.value if isinstance(node, yaml.SequenceNode) else []
     names = [reader.text_of(entry) for entry in entries if isinstance(entry, yaml.ScalarNode)]
-    valid = frozenset(name for name in names if name is not None and is_name(name))
+    valid = frozenset(name for name in names if name is not None and checks.is_label(name))
     if not valid or len(valid) != len(entries):
-        decoder.fault(
+        fields.decoder.fault(
             place, reader.shown(node), f"{expected}, each once and by its name", reader.line_of(node)
         )
     return valid
 
 
-def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
-    if "tls" not in fields.structs:
+def _tls(fields: Fields) -> EndpointTLS | None:
+    inner = fields.structs.get("tls")
+    if inner is None:
         return None
-    inner = fields.struct("tls")
     if fields.text("scheme") != "https":
-        decoder.fault(inner.path, "", "has no effect without scheme: https", inner.line)
-    skip = inner.text("insecureSkipVerify") == "true"
+        inner.fault("", "has no effect without scheme: https")
     name = inner.text("serverName")
     if name and not _is_host(name):
-        decoder.refuse(
-            inner, "serverName", "expected the name in the pods' certificates such as web.shop.svc"
-        )
-    return EndpointTLS(inner.text("caFile"), name, not skip)
+        inner.refuse("serverName", "expected the name in the pods' certificates such as web.shop.svc")
+    return EndpointTLS(inner.text("caFile"), name, inner.text("insecureSkipVerify") != "true")
 
 
 def _is_host(text: str) -> bool:
@@ -280,37 +338,42 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return len(text) <= 253 and all(is_name(label.replace("_", "-")) for label in text.lower().split("."))
+        return len(text) <= 253 and all(
+            checks.is_label(label.replace("_", "-")) for label in text.lower().split(".")
+        )
     return True
 
 
 def read_duration(
-    fields: Fields, key: str, decoder: Decoder, bounds: Mapping[str, KeyRange], default: _Default
+    fields: Fields, key: str, bounds: Mapping[str, KeyRange], default: _Default
 ) -> float | _Default:
     """Return a duration in seconds, `default` without the key and after a fault."""
-    if key not in fields.scalars:
-        return default
-    try:
-        seconds = timestamps.parse_go_duration(fields.text(key))
-    except ValueError:
-        seconds = -1.0
-    if bounds[key].least <= seconds <= bounds[key].greatest:
-        return seconds
     low, high = map(timestamps.format_go_duration, bounds[key])
-    decoder.refuse(fields, key, f"expected a Go duration such as 500ms or 1m30s, from {low} to {high}")
-    return default
+    expected = f"expected a Go duration such as 500ms or 1m30s, from {low} to {high}"
+    return _bounded(fields, key, timestamps.parse_go_duration, bounds[key], default, expected)
 
 
-def _count(fields: Fields, key: str, decoder: Decoder, default: int) -> int:
+def _count(fields: Fields, key: str, default: int) -> int:
+    least, greatest = COUNTS[key]
+    expected = f"expected a whole number from {least:.0f} to {greatest:.0f}"
+    return int(_bounded(fields, key, int, COUNTS[key], default, expected))
+
+
+def _bounded(
+    fields: Fields,
+    key: str,
+    parse: Callable[[str], float],
+    bounds: KeyRange,
+    default: _Default,
+    expected: str,
+) -> float | _Default:
     if key not in fields.scalars:
         return default
-    bounds = COUNTS[key]
     try:
-        number = int(fields.text(key))
+        number = parse(fields.text(key))
     except ValueError:
-        number = -1
+        number = -1.0
     if bounds.least <= number <= bounds.greatest:
         return number
-    expected = f"expected a whole number from {bounds.least:.0f} to {bounds.greatest:.0f}"
-    decoder.refuse(fields, key, expected)
+    fields.refuse(key, expected)
     return default

@@ -174,3 +174,13 @@ def test_types_of_arguments() -> None:
     assert COMMAND.arguments == option_fields.Arguments()
     place = Command(verb="place", options=PlaceOptions, about="", usage="")
     assert place.arguments == option_fields.Arguments()
+
+
+@pytest.mark.parametrize("name", ["a", "fastpath", "a-1", "x" * 63])
+def test_names_that_kubernetes_accepts(name: str) -> None:
+    assert checks.label(name) == ""
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "Fastpath", "a.b", "x" * 64])
+def test_other_names(name: str) -> None:
+    assert checks.label(name) == "expected a name of lower-case letters, digits and dashes, at most 63"

@@ -34,10 +34,10 @@ def refused(*argv: str) -> list[str]:
 
 def test_defaults_of_the_table_are_those_of_options() -> None:
     made = {
-        flag.field: pflag.read(flag, flag.default) for flag in TABLE.values() if flag.field and flag.default
+        flag.field: flag.type.read(flag.default) for flag in TABLE.values() if flag.field and flag.default
     }
     # the kinds are what is tested
-    assert dataclasses.replace(Options(), **made) == Options()  # type: ignore[arg-type]
+    assert dataclasses.replace(Options(), **made) == Options()
     unset = [flag for flag in TABLE.values() if flag.field and not flag.default]
     assert all(getattr(Options(), flag.field) in ("", ()) for flag in unset)
 
@@ -48,79 +48,25 @@ def test_every_option_has_one_flag_and_every_other_flag_an_effect() -> None:
     assert {flag for flag in TABLE.values() if not flag.field} == set(options.IGNORED)
 
 
-def test_every_default_is_a_value_of_its_kind() -> None:
-    for flag in TABLE.values():
-        if flag.default:
-            pflag.read(flag, flag.default)
+UPSTREAM = """
+config prometheus-url prometheus-verb prometheus-header prometheus-token-file prometheus-ca-file
+prometheus-client-tls-cert-file prometheus-client-tls-key-file prometheus-auth-incluster
+prometheus-auth-config metrics-relist-interval metrics-max-age disable-http2 lister-kubeconfig
+discovery-interval client-qps client-burst bind-address secure-port cert-dir tls-cert-file
+tls-private-key-file tls-cipher-suites tls-min-version tls-sni-cert-key http2-max-streams-per-connection
+permit-port-sharing permit-address-sharing authentication-kubeconfig authorization-kubeconfig
+authentication-skip-lookup authentication-tolerate-lookup-failure authentication-token-webhook-cache-ttl
+client-ca-file requestheader-client-ca-file requestheader-allowed-names requestheader-username-headers
+requestheader-group-headers requestheader-extra-headers-prefix authorization-always-allow-paths
+authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl audit-policy-file
+audit-log-path audit-log-maxage audit-log-maxbackup audit-log-maxsize audit-log-format audit-log-mode
+audit-log-batch-max-size audit-log-truncate-enabled audit-webhook-config-file audit-webhook-mode
+profiling contention-profiling debug-socket-path enable-priority-and-fairness v vmodule
+log-flush-frequency logtostderr alsologtostderr
+"""
 
 
-UPSTREAM = (
-    "config",
-    "prometheus-url",
-    "prometheus-verb",
-    "prometheus-header",
-    "prometheus-token-file",
-    "prometheus-ca-file",
-    "prometheus-client-tls-cert-file",
-    "prometheus-client-tls-key-file",
-    "prometheus-auth-incluster",
-    "prometheus-auth-config",
-    "metrics-relist-interval",
-    "metrics-max-age",
-    "disable-http2",
-    "lister-kubeconfig",
-    "discovery-interval",
-    "client-qps",
-    "client-burst",
-    "bind-address",
-    "secure-port",
-    "cert-dir",
-    "tls-cert-file",
-    "tls-private-key-file",
-    "tls-cipher-suites",
-    "tls-min-version",
-    "tls-sni-cert-key",
-    "http2-max-streams-per-connection",
-    "permit-port-sharing",
-    "permit-address-sharing",
-    "authentication-kubeconfig",
-    "authorization-kubeconfig",
-    "authentication-skip-lookup",
-    "authentication-tolerate-lookup-failure",
-    "authentication-token-webhook-cache-ttl",
-    "client-ca-file",
-    "requestheader-client-ca-file",
-    "requestheader-allowed-names",
-    "requestheader-username-headers",
-    "requestheader-group-headers",
-    "requestheader-extra-headers-prefix",
-    "authorization-always-allow-paths",
-    "authorization-webhook-cache-authorized-ttl",
-    "authorization-webhook-cache-unauthorized-ttl",
-    "audit-policy-file",
-    "audit-log-path",
-    "audit-log-maxage",
-    "audit-log-maxbackup",
-    "audit-log-maxsize",
-    "audit-log-format",
-    "audit-log-mode",
-    "audit-log-batch-max-size",
-    "audit-log-truncate-enabled",
-    "audit-webhook-config-file",
-    "audit-webhook-mode",
-    "profiling",
-    "contention-profiling",
-    "debug-socket-path",
-    "enable-priority-and-fairness",
-    "v",
-    "vmodule",
-    "log-flush-frequency",
-    "logtostderr",
-    "alsologtostderr",
-)
-
-
-@pytest.mark.parametrize("name", UPSTREAM)
+@pytest.mark.parametrize("name", UPSTREAM.split())
 def test_every_upstream_flag_is_accepted(name: str) -> None:
     flag = TABLE[name]
     given_text = {"tls-sni-cert-key": "a.crt,a.key", "requestheader-allowed-names": "a,b"}.get(
@@ -157,6 +103,37 @@ def test_the_charts_command_line() -> None:
         config=("/etc/adapter/config.yaml",),
     )
     assert said == ()
+
+
+def test_names_and_defaults_of_the_election_are_those_of_the_kubernetes_controllers() -> None:
+    written = {name: flag.default for name, flag in TABLE.items() if name.startswith("leader-elect")}
+    assert written == {
+        "leader-elect": "true",
+        "leader-elect-lease-duration": "15s",
+        "leader-elect-renew-deadline": "10s",
+        "leader-elect-retry-period": "2s",
+        "leader-elect-resource-lock": "leases",
+        "leader-elect-resource-name": "fastpath-scaler",
+        "leader-elect-resource-namespace": "",
+    }
+
+
+def test_options_of_the_scaler_are_used() -> None:
+    options = parse(
+        "--leader-elect=false",
+        "--leader-elect-lease-duration=60s",
+        "--leader-elect-renew-deadline=40s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect-resource-name=mine",
+        "--leader-elect-resource-namespace=ops",
+        "--shard=2/3",
+        "--kube-api-write-qps=12.5",
+    )
+    assert not options.leader_elect
+    assert (options.leader_elect_lease_duration, options.leader_elect_renew_deadline) == (60, 40)
+    assert options.leader_elect_retry_period == 0.5
+    assert (options.leader_elect_resource_name, options.leader_elect_resource_namespace) == ("mine", "ops")
+    assert (options.shard, options.kube_api_write_qps) == ("2/3", 12.5)
 
 
 # --- syntax
@@ -261,16 +238,8 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
     assert getattr(parse(*argv), field) == value
 
 
-NO_BIND_ADDRESSES = (
-    "8081",
-    ":x",
-    ":65536",
-    ":-1",
-    "localhost:8081",
-    "::1:8081",
-    "[10.0.0.1]:8081",
-    "10.0.0.1:",
-)
+NO_BIND_ADDRESSES = "8081 :x :65536 :-1 localhost:8081 ::1:8081 [10.0.0.1]:8081 10.0.0.1:"
+NO_LOCAL_ADDRESSES = "0.0.0.0:10254 localhost:10254 127.0.0.1 127.0.0.1:x [::1]:65536 :10254"
 
 EXPECTED = {
     "a whole number": ["--v=many", "--v=9223372036854775808"],
@@ -280,7 +249,7 @@ EXPECTED = {
         "--metrics-relist-interval=60",
         "--authorization-webhook-cache-unauthorized-ttl=10",
     ],
-    "a duration above 0": ["--metrics-relist-interval=0s"],
+    "a duration above 0": ["--metrics-relist-interval=0s", "--leader-elect-retry-period=0s"],
     "0 or more": ["--metrics-max-age=-1s", "--authentication-token-webhook-cache-ttl=-1s"],
     "a number": ["--client-qps=fast", "--client-qps=1e999"],
     "a size above 0 such as 256MiB or 1000000": [
@@ -309,15 +278,7 @@ EXPECTED = {
         "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"
     ],
     "a loopback address and a port such as 127.0.0.1:10254": [
-        f"--local-address={address}"
-        for address in (
-            "0.0.0.0:10254",
-            "localhost:10254",
-            "127.0.0.1",
-            "127.0.0.1:x",
-            "[::1]:65536",
-            ":10254",
-        )
+        f"--local-address={address}" for address in NO_LOCAL_ADDRESSES.split()
     ],
     "networks such as 10.244.0.0/16 or fd00:10:244::/56": ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
     "networks of pods: 169.254.0.0/16 is link-local, multicast or a metadata service": [
@@ -326,8 +287,14 @@ EXPECTED = {
     "a port with or without an IP address before it, such as :8081 or 10.0.0.1:8081, or 0 for nowhere": [
         f"--{flag}={address}"
         for flag in ("health-probe-bind-address", "metrics-bind-address")
-        for address in NO_BIND_ADDRESSES
+        for address in NO_BIND_ADDRESSES.split()
     ],
+    "whole seconds, at least 1s": ["--leader-elect-lease-duration=0s"],
+    "more than --leader-elect-renew-deadline, which is 10s": ["--leader-elect-lease-duration=10s"],
+    "more than 1.2 times --leader-elect-retry-period, which is 2s": ["--leader-elect-renew-deadline=2.4s"],
+    "leases: Kubernetes has removed other kinds of locks": ["--leader-elect-resource-lock=configmaps"],
+    "the name of a Lease: lower case letters, digits, - and .": ["--leader-elect-resource-name=Mine"],
+    "i/n with 1 <= i <= n <= 1000, such as 1/3 for the first of three": ["--shard=0/3"],
 }
 """What is expected, and flags whose value is shown beside it."""
 
@@ -409,6 +376,11 @@ EXPECTED_OF_SECRETS = {
                 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
             ),
         ),
+        (
+            ["--leader-elect-lease-duration=1500ms"],
+            '--leader-elect-lease-duration: "1.5s": expected whole seconds, at least 1s',
+        ),
+        (["--kube-api-write-qps=0"], '--kube-api-write-qps: "0.0": expected a number above 0'),
         (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -624,7 +596,7 @@ def test_any_command_line_gives_options_or_faults(argv: list[str]) -> None:
 def test_any_value_is_read_or_refused(kind: FlagType, text: str) -> None:
     flag = pflag.Flag(name="x", type=kind)
     try:
-        pflag.read(flag, text)
+        flag.type.read(text)
     except ValueError:
         assert kind not in {FlagType.TEXT, FlagType.ARRAY}
 

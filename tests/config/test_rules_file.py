@@ -572,7 +572,7 @@ def test_what_stands_there_is_shown_shortly(node: str, text: str) -> None:
 
 
 def test_unset_fields_of_a_shape_are_empty() -> None:
-    fields = decode.Fields("rules[0]", 3)
+    fields = decode.Fields(decode.Decoder("", {}), "rules[0]", 3)
     assert fields.text("ttl") == ""
     assert fields.struct("name").path == "rules[0].name"
 

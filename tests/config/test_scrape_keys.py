@@ -1,70 +1,113 @@
-"""The `scrape` key of a rule: what it means and what is refused."""
+"""The `scrape` key of a rule: what it means, which endpoints an external rule names, and what is refused."""
 
 import pytest
 
 from adapter.config.rules_file import Parsed, parse_rules
-from adapter.config.scrape_keys import Access, Credentials, EndpointTLS, ScrapeConfig
+from adapter.config.scrape_keys import Access, Credentials, EndpointSource, EndpointTLS, ScrapeConfig
+from adapter.model.label_selectors import parse_selector
+
+SERVICE = "service: {namespace: inference, name: gateway}"
+EXTERNAL = "externalRules"
+_PORT = "expected a port number, or the name of a container port such as metrics"
+_NAMESPACES = "expected a list of the namespaces whose pods may see the token"
+_NAME = "expected the name in the pods' certificates such as web.shop.svc"
+_PATH = "expected the path of a URL such as /metrics, with its query if it has one"
+_ONE = (
+    "expected exactly one of service: {namespace, name} and pods: {namespace, selector}: they say where the "
+    "series are"
+)
+_SELECTOR = "expected a label selector as for kubectl -l, such as app=epp"
+_EXTERNAL_ALONE = "belongs on external rules: a rule in rules is read from the pods that it describes"
 
 
-def parse(scrape: str) -> Parsed:
-    return parse_rules(f"rules:\n- seriesQuery: x\n  scrape: {scrape}\n", "f.yaml")
+def parse(scrape: str, section: str) -> Parsed:
+    return parse_rules(f"{section}:\n- seriesQuery: x\n  scrape: {scrape}\n", "f.yaml")
+
+
+def read(scrape: str, section: str = "rules") -> ScrapeConfig | None:
+    parsed = parse(scrape, section)
+    assert parsed.faults == parsed.fatal == ()
+    (rule,) = (*parsed.config.rules, *parsed.config.external_rules)
+    return rule.scrape
+
+
+def refused(scrape: str, section: str = "rules") -> list[str]:
+    """Return the faults without the place of the rule, which is left out."""
+    parsed = parse(scrape, section)
+    assert parsed.config.rules == parsed.config.external_rules == ()
+    return [str(fault).removeprefix(f"f.yaml:3: {section}[0].scrape") for fault in parsed.faults]
 
 
 @pytest.mark.parametrize(
     ("scrape", "config"),
     [
-        pytest.param("{port: metrics}", ScrapeConfig(Access("metrics")), id="defaults"),
-        pytest.param(
+        ("{port: metrics}", ScrapeConfig(Access("metrics"))),
+        (
             "{port: 8080, interval: 2s, path: '/m?name=x', hostNetwork: true}",
             ScrapeConfig(Access("8080", "/m?name=x", interval=2, timeout=2, host_network=True), 10),
-            id="window and timeout follow the interval",
         ),
-        pytest.param(
-            "{port: a, interval: 1m}",
-            ScrapeConfig(Access("a", interval=60, timeout=10), 300),
-            id="timeout has an end",
-        ),
-        pytest.param(
-            "{port: a, interval: 500ms, window: 1s, timeout: 100ms, maxBytes: 2048, maxLines: 10, "
-            "maxSeries: 7}",
+        ("{port: a, interval: 1m}", ScrapeConfig(Access("a", interval=60, timeout=10), 300)),
+        (
+            (
+                "{port: a, interval: 500ms, window: 1s, timeout: 100ms, maxBytes: 2048, maxLines: 10, "
+                "maxSeries: 7}"
+            ),
             ScrapeConfig(
                 Access("a", interval=0.5, timeout=0.1, max_bytes=2048, max_lines=10, max_series=7), 1
             ),
-            id="limits",
         ),
-        pytest.param(
+        (
             "{port: a, scheme: https, tls: {caFile: /ca, serverName: s, insecureSkipVerify: true}}",
             ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS("/ca", "s", verify=False))),
-            id="TLS",
         ),
-        pytest.param(
-            "{port: a, scheme: https, tls: {}}",
-            ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS())),
-            id="empty TLS",
-        ),
-        pytest.param(
+        ("{port: a, scheme: https, tls: {}}", ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS()))),
+        (
             "{port: a, credentials: {tokenFile: /etc/t, namespaces: [shop, b-1]}}",
             ScrapeConfig(Access("a", credentials=Credentials("/etc/t", frozenset({"shop", "b-1"})))),
-            id="credentials",
         ),
-        pytest.param("", None, id="null is no scraping"),
+        ("", None),
     ],
 )
 def test_keys_that_are_read(scrape: str, config: ScrapeConfig | None) -> None:
-    parsed = parse(scrape)
+    assert read(scrape) == config
 
-    assert parsed.faults == parsed.fatal == ()
-    assert parsed.config.rules[0].scrape == config
+
+@pytest.mark.parametrize(
+    ("scrape", "config"),
+    [
+        (
+            f"{{port: metrics, {SERVICE}}}",
+            ScrapeConfig(Access("metrics"), source=EndpointSource("inference", "gateway")),
+        ),
+        (
+            f"{{port: {'a' * 63}, {SERVICE}, honorLabels: true}}",
+            ScrapeConfig(Access("a" * 63), source=EndpointSource("inference", "gateway", honor_labels=True)),
+        ),
+        (
+            "{port: 9090, pods: {namespace: a, selector: 'app in (epp, x),tier!=dev'}, interval: 2s}",
+            ScrapeConfig(
+                Access("9090", interval=2, timeout=2),
+                10,
+                EndpointSource("a", "", parse_selector("app in (epp,x),tier!=dev")),
+            ),
+        ),
+        (
+            f"{{port: m, {SERVICE}, credentials: {{tokenFile: /t, namespaces: [inference, b]}}}}",
+            ScrapeConfig(
+                Access("m", credentials=Credentials("/t", frozenset({"inference", "b"}))),
+                source=EndpointSource("inference", "gateway"),
+            ),
+        ),
+    ],
+)
+def test_keys_of_external_rules_that_are_read(scrape: str, config: ScrapeConfig) -> None:
+    assert read(scrape, EXTERNAL) == config
 
 
 @pytest.mark.parametrize("name", ["web.shop.svc", "WEB_1.shop", "10.0.0.1", "fd00::1"])
 def test_the_name_in_certificates_is_a_host_name_or_an_address(name: str) -> None:
-    parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
-
-    assert parsed.faults == ()
-    assert parsed.config.rules[0].scrape == ScrapeConfig(
-        Access("a", scheme="https", tls=EndpointTLS("", name))
-    )
+    config = ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS("", name)))
+    assert read(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}") == config
 
 
 @pytest.mark.parametrize(
@@ -72,153 +115,175 @@ def test_the_name_in_certificates_is_a_host_name_or_an_address(name: str) -> Non
     [".svc", "a..b", "web.", "x" * 64 + ".b", ".".join(["x" * 60] * 5), "a b", "-a", "[fd00::1]", "*.svc"],
 )
 def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -> None:
-    parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
-
-    (fault,) = parsed.faults
-    assert str(fault).startswith("f.yaml:3: rules[0].scrape.tls.serverName: ")
-    assert str(fault).endswith(_NAME)
-    assert parsed.config.rules == ()
-
-
-_PORT = "expected a port number, or the name of a container port such as metrics"
-_NAMESPACES = "expected a list of the namespaces whose pods may see the token"
-_NAME = "expected the name in the pods' certificates such as web.shop.svc"
-_PATH = "expected the path of a URL such as /metrics, with its query if it has one"
+    (fault,) = refused(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
+    assert fault.startswith(".tls.serverName: ")
+    assert fault.endswith(_NAME)
 
 
 @pytest.mark.parametrize(
     ("scrape", "said"),
     [
-        pytest.param(
+        (
             "yes",
-            "rules[0].scrape: yes: expected a mapping: scrape has interval, window, timeout, port, path, "
-            "scheme, tls, "
-            "credentials, hostNetwork, maxBytes, maxLines, maxSeries, service, pods, honorLabels",
-            id="no mapping",
+            (
+                ": yes: expected a mapping: scrape has interval, window, timeout, port, path, "
+                "scheme, tls, "
+                "credentials, hostNetwork, maxBytes, maxLines, maxSeries, service, pods, honorLabels"
+            ),
         ),
-        pytest.param("{}", f"rules[0].scrape.port: missing: {_PORT}", id="no port"),
-        pytest.param("{port: 0}", f'rules[0].scrape.port: "0": {_PORT}', id="port zero"),
-        pytest.param("{port: 65536}", f'rules[0].scrape.port: "65536": {_PORT}', id="port too great"),
-        pytest.param(
-            "{port: 99999999999}", f'rules[0].scrape.port: "99999999999": {_PORT}', id="port far too great"
-        ),
-        pytest.param("{port: -x}", f'rules[0].scrape.port: "-x": {_PORT}', id="name begins with a dash"),
-        pytest.param(
-            "{port: a-name-too-long-}", f'rules[0].scrape.port: "a-name-too-long-": {_PORT}', id="long name"
-        ),
-        pytest.param("{port: Metrics}", f'rules[0].scrape.port: "Metrics": {_PORT}', id="capital"),
-        pytest.param(
-            "{port: a, path: metrics}", f'rules[0].scrape.path: "metrics": {_PATH}', id="relative path"
-        ),
-        pytest.param(
-            "{port: a, path: '/a b'}", f'rules[0].scrape.path: "/a b": {_PATH}', id="blank in the path"
-        ),
-        pytest.param("{port: a, path: '/é'}", f'rules[0].scrape.path: "/é": {_PATH}', id="path not ASCII"),
-        pytest.param("{port: a, path: '/a#b'}", f'rules[0].scrape.path: "/a#b": {_PATH}', id="fragment"),
-        pytest.param(
-            '{port: a, path: "/a\\u0001"}', f'rules[0].scrape.path: "/a\\u0001": {_PATH}', id="control"
-        ),
-        pytest.param(
-            "{port: a, scheme: ftp}", 'rules[0].scrape.scheme: "ftp": expected http or https', id="scheme"
-        ),
-        pytest.param(
+        ("{}", f".port: missing: {_PORT}"),
+        ("{port: 0}", f'.port: "0": {_PORT}'),
+        ("{port: 65536}", f'.port: "65536": {_PORT}'),
+        ("{port: 99999999999}", f'.port: "99999999999": {_PORT}'),
+        ("{port: -x}", f'.port: "-x": {_PORT}'),
+        ("{port: a-name-too-long-}", f'.port: "a-name-too-long-": {_PORT}'),
+        ("{port: Metrics}", f'.port: "Metrics": {_PORT}'),
+        ("{port: a, path: metrics}", f'.path: "metrics": {_PATH}'),
+        ("{port: a, path: '/a b'}", f'.path: "/a b": {_PATH}'),
+        ("{port: a, path: '/é'}", f'.path: "/é": {_PATH}'),
+        ("{port: a, path: '/a#b'}", f'.path: "/a#b": {_PATH}'),
+        ('{port: a, path: "/a\\u0001"}', f'.path: "/a\\u0001": {_PATH}'),
+        ("{port: a, scheme: ftp}", '.scheme: "ftp": expected http or https'),
+        (
             "{port: a, interval: 50ms}",
-            'rules[0].scrape.interval: "50ms": expected a Go duration such as 500ms or 1m30s, from 100ms to '
-            "1m0s",
-            id="interval",
+            '.interval: "50ms": expected a Go duration such as 500ms or 1m30s, from 100ms to 1m0s',
         ),
-        pytest.param(
+        (
             "{port: a, window: soon}",
-            'rules[0].scrape.window: "soon": expected a Go duration such as 500ms or 1m30s, from 200ms to '
-            "10m0s",
-            id="window",
+            '.window: "soon": expected a Go duration such as 500ms or 1m30s, from 200ms to 10m0s',
         ),
-        pytest.param(
+        (
             "{port: a, window: 1.5s}",
-            'rules[0].scrape.window: "1.5s": expected at least two intervals: a rate needs two scrapes',
-            id="window of one interval",
+            '.window: "1.5s": expected at least two intervals: a rate needs two scrapes',
         ),
-        pytest.param(
+        (
             "{port: a, timeout: 2s}",
-            'rules[0].scrape.timeout: "2s": expected at most the interval: a pod is scraped by one request '
-            "at a time",
-            id="timeout",
+            '.timeout: "2s": expected at most the interval: a pod is scraped by one request at a time',
         ),
-        pytest.param(
-            "{port: a, maxLines: many}",
-            'rules[0].scrape.maxLines: "many": expected a whole number from 10 to 1000000',
-            id="lines",
-        ),
-        pytest.param(
-            "{port: a, maxBytes: 1}",
-            'rules[0].scrape.maxBytes: "1": expected a whole number from 1024 to 16777216',
-            id="bytes",
-        ),
-        pytest.param(
-            "{port: a, tls: {}}",
-            "rules[0].scrape.tls: has no effect without scheme: https",
-            id="TLS without https",
-        ),
-        pytest.param(
+        ("{port: a, maxLines: many}", '.maxLines: "many": expected a whole number from 10 to 1000000'),
+        ("{port: a, maxBytes: 1}", '.maxBytes: "1": expected a whole number from 1024 to 16777216'),
+        ("{port: a, tls: {}}", ".tls: has no effect without scheme: https"),
+        (
             "{port: a, bearerTokenFile: /x}",
-            'rules[0].scrape.bearerTokenFile: "/x": expected credentials.tokenFile, with the namespaces '
-            "whose pods may see the token",
-            id="token in another system's words",
+            (
+                '.bearerTokenFile: "/x": expected credentials.tokenFile, with the namespaces '
+                "whose pods may see the token"
+            ),
         ),
-        pytest.param(
+        (
             "{port: a, credentials: {namespaces: [b]}}",
-            "rules[0].scrape.credentials.tokenFile: missing: expected the absolute path of a file that "
-            "holds a token",
-            id="no token",
+            ".credentials.tokenFile: missing: expected the absolute path of a file that holds a token",
         ),
-        pytest.param(
+        (
             "{port: a, credentials: {tokenFile: t, namespaces: [b]}}",
-            'rules[0].scrape.credentials.tokenFile: "t": expected the absolute path of a file that holds a '
-            "token",
-            id="relative token",
+            '.credentials.tokenFile: "t": expected the absolute path of a file that holds a token',
         ),
-        pytest.param(
-            "{port: a, credentials: {tokenFile: "
-            "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}",
-            "rules[0].scrape.credentials.tokenFile: "
-            '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
-            "the pod's own service account token is never sent to pods: expected another file",
-            id="our own token",
+        (
+            (
+                "{port: a, credentials: {tokenFile: "
+                "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}"
+            ),
+            (
+                ".credentials.tokenFile: "
+                '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
+                "the pod's own service account token is never sent to pods: expected another file"
+            ),
         ),
-        pytest.param(
-            "{port: a, credentials: {tokenFile: /t}}",
-            f"rules[0].scrape.credentials.namespaces: missing: {_NAMESPACES}",
-            id="no namespaces",
-        ),
-        pytest.param(
+        ("{port: a, credentials: {tokenFile: /t}}", f".credentials.namespaces: missing: {_NAMESPACES}"),
+        (
             "{port: a, credentials: {tokenFile: /t, namespaces: []}}",
-            f"rules[0].scrape.credentials.namespaces: a list of 0: {_NAMESPACES}, each once and by its name",
-            id="empty namespaces",
+            f".credentials.namespaces: a list of 0: {_NAMESPACES}, each once and by its name",
         ),
-        pytest.param(
+        (
             "{port: a, credentials: {tokenFile: /t, namespaces: ['*']}}",
-            f"rules[0].scrape.credentials.namespaces: a list of 1: {_NAMESPACES}, each once and by its name",
-            id="all namespaces",
+            f".credentials.namespaces: a list of 1: {_NAMESPACES}, each once and by its name",
         ),
-        pytest.param(
+        (
             "{port: a, credentials: {tokenFile: /t, namespaces: [b, [c]]}}",
-            f"rules[0].scrape.credentials.namespaces: a list of 2: {_NAMESPACES}, each once and by its name",
-            id="list in the list",
+            f".credentials.namespaces: a list of 2: {_NAMESPACES}, each once and by its name",
         ),
-        pytest.param(
+        (
             "{port: a, credentials: {tokenFile: /t, namespaces: shop}}",
-            f'rules[0].scrape.credentials.namespaces: "shop": {_NAMESPACES}, each once and by its name',
-            id="text for a list",
+            f'.credentials.namespaces: "shop": {_NAMESPACES}, each once and by its name',
         ),
-        pytest.param(
+        (
             "{port: a, credentials: token}",
-            'rules[0].scrape.credentials: "token": expected a mapping: credentials has tokenFile, namespaces',
-            id="credentials are text",
+            '.credentials: "token": expected a mapping: credentials has tokenFile, namespaces',
         ),
     ],
 )
 def test_keys_that_are_refused(scrape: str, said: str) -> None:
-    parsed = parse(scrape)
+    assert refused(scrape) == [said]
 
-    assert [str(fault).split(": ", 1)[1] for fault in parsed.faults] == [said]
-    assert parsed.config.rules == ()
+
+@pytest.mark.parametrize(
+    ("scrape", "said"),
+    [
+        ("{port: m}", f": neither service nor pods: {_ONE}"),
+        (f"{{port: m, {SERVICE}, pods: {{namespace: a, selector: b}}}}", f": both service and pods: {_ONE}"),
+        (
+            "{port: m, service: gateway}",
+            '.service: "gateway": expected a mapping: service has namespace, name',
+        ),
+        ("{port: m, service: {name: a}}", ".service.namespace: missing: expected the name of one namespace"),
+        (
+            "{port: m, pods: {namespace: '*', selector: a=b}}",
+            '.pods.namespace: "*": expected the name of one namespace',
+        ),
+        (
+            "{port: m, service: {namespace: a, name: a.b}}",
+            '.service.name: "a.b": expected the name of a Service in that namespace',
+        ),
+        (
+            "{port: m, pods: {namespace: a, selector: 'a=b=c'}}",
+            f".pods.selector: \"a=b=c\": {_SELECTOR}: found '=', expected: ',' or 'end of string'",
+        ),
+        ("{port: m, pods: {namespace: a}}", f".pods.selector: missing: {_SELECTOR}, which is not empty"),
+        (
+            f"{{{SERVICE}}}",
+            ".port: missing: expected a port number, or the name of a port of the Service such as metrics",
+        ),
+        (
+            f"{{port: {'a' * 64}, {SERVICE}}}",
+            (
+                f'.port: "{"a" * 57}...": expected a port number, or the name of a port of the Service such '
+                "as metrics"
+            ),
+        ),
+        (
+            f"{{port: {'a' * 16}, pods: {{namespace: a, selector: b}}}}",
+            f'.port: "{"a" * 16}": expected a port number, or the name of a container port such as metrics',
+        ),
+        (
+            f"{{port: m, {SERVICE}, credentials: {{tokenFile: /t, namespaces: [b, a]}}}}",
+            (
+                ".credentials.namespaces: a, b: expected inference among them: no other pods are scraped by "
+                "this rule"
+            ),
+        ),
+        (f"{{port: m, namespace: a, {SERVICE}}}", '.namespace: "a": belongs in service or pods'),
+    ],
+)
+def test_keys_of_external_rules_that_are_refused(scrape: str, said: str) -> None:
+    assert refused(scrape, EXTERNAL) == [said]
+
+
+@pytest.mark.parametrize(
+    ("scrape", "said"),
+    [
+        (f"{{port: m, {SERVICE}}}", f".service: {_EXTERNAL_ALONE}"),
+        ("{port: m, pods: {}}", f".pods: {_EXTERNAL_ALONE}"),
+        (
+            "{port: m, honorLabels: false}",
+            '.honorLabels: "false": has no effect in rules: the series of a pod belong to that pod',
+        ),
+    ],
+)
+def test_a_rule_about_pods_names_no_endpoints(scrape: str, said: str) -> None:
+    assert refused(scrape) == [said]
+
+
+def test_a_source_says_where_it_is() -> None:
+    assert str(EndpointSource("a", "b")) == "Service a/b"
+    selected = EndpointSource("a", "", parse_selector("app=b"))
+    assert str(selected) == "pods of namespace a with app=b"

@@ -65,6 +65,7 @@ class MapOf:
 class Fields:
     """The fields of one mapping, without absent and null keys. `broken`: the node was no mapping."""
 
+    decoder: "Decoder" = field(repr=False, compare=False)
     path: str
     line: int = 0
     broken: bool = False
@@ -81,7 +82,19 @@ class Fields:
 
     def struct(self, key: str) -> "Fields":
         """Return a nested mapping, an empty one when absent."""
-        return self.structs.get(key) or Fields(reader.join(self.path, key), self.line)
+        return self.structs.get(key) or Fields(self.decoder, reader.join(self.path, key), self.line)
+
+    def refuse(self, key: str, expected: str) -> None:
+        """Report a fault of a text field, or that it is missing."""
+        place = reader.join(self.path, key)
+        if key in self.scalars:
+            text, line = self.scalars[key]
+            self.decoder.fault(place, reader.shown_text(text), expected, line)
+        else:
+            self.decoder.fault(place, "", f"missing: {expected}", self.line)
+
+    def fault(self, value: str, expected: str) -> None:
+        self.decoder.fault(self.path, value, expected, self.line)
 
     def clear(self, key: str) -> None:
         """Give a field its zero value."""
@@ -104,29 +117,11 @@ class Decoder:
     def fault(self, path: str, value: str, expected: str, line: int) -> None:
         self.faults.append(errors.Fault(path, value, expected, self.source, line))
 
-    def refuse(self, fields: Fields, key: str, expected: str) -> None:
-        """Report a fault of a text field, or that it is missing."""
-        place = reader.join(fields.path, key)
-        written = fields.scalars.get(key)
-        if written is None:
-            self.fault(place, "", f"missing: {expected}", fields.line)
-        else:
-            self.fault(place, reader.shown_text(written.text), expected, written.line)
-
     def decode(self, node: yaml.Node, shape: Shape, path: str, key: str = "") -> Fields:
         """Return the fields of a mapping; no fields for null, and a fault for anything else."""
-        fields = Fields(path, reader.line_of(node))
+        fields = Fields(self, path, reader.line_of(node))
         self._fill(node, shape, fields, key)
         return fields
-
-    def decode_list(self, node: yaml.Node, item: Shape, path: str) -> list[Fields] | None:
-        """Return the decoded entries of a list; None and a fault for anything else."""
-        if not isinstance(node, yaml.SequenceNode):
-            self.fault(
-                path, reader.shown(node), f"expected a list, each entry {item.what}", reader.line_of(node)
-            )
-            return None
-        return [self.decode(entry, item, reader.join(path, index)) for index, entry in enumerate(node.value)]
 
     def _fill(self, node: yaml.Node, shape: Shape, fields: Fields, key: str) -> None:
         if reader.is_null(node):
@@ -160,10 +155,16 @@ class Decoder:
         if reader.is_null(node):
             into.clear(key)
         elif isinstance(kind, Shape):
-            nested = into.structs.setdefault(key, Fields(path, reader.line_of(node)))
+            nested = into.structs.setdefault(key, Fields(self, path, reader.line_of(node)))
             self._fill(node, kind, nested, key)
         elif isinstance(kind, ListOf):
-            into.lists[key] = self.decode_list(node, kind.item, path) or []
+            entries = node.value if isinstance(node, yaml.SequenceNode) else []
+            if not isinstance(node, yaml.SequenceNode):
+                expected = f"expected a list, each entry {kind.item.what}"
+                self.fault(path, reader.shown(node), expected, reader.line_of(node))
+            into.lists[key] = [
+                self.decode(entry, kind.item, reader.join(path, index)) for index, entry in enumerate(entries)
+            ]
         elif isinstance(kind, MapOf):
             self._map(node, kind.item, path, into.maps.setdefault(key, {}))
         elif kind is Leaf.NODE:

@@ -3,20 +3,23 @@
 For documents of Kubernetes objects. Unquoted times, and all else without a form in JSON, stay text. `reader`
 reads the text within its limits against hostile input. Any text ends in values or in an `InputError`; a
 duplicate key is a fault, and merge keys are applied without overwriting keys.
+
+A text that is one JSON document is read as such, many times as fast. What YAML refuses is not read so: keys
+given twice, halves of surrogate pairs, NaN. The YAML reader then says what is wrong, and where.
 """
 
+import bisect
 import itertools
 import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from adapter.config.yaml import json_text, reader
-from adapter.config.yaml.json_text import JSONText
+from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -30,6 +33,53 @@ _ENDLESS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": mat
 
 MOST_DOCUMENTS = 10_000
 """Documents of a text, each of which takes a reader of its own."""
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_LONGEST_INTEGER = 40
+_READER = json.JSONDecoder()
+
+
+class JSONText:
+    """The text of a JSON document. Positions are found by walking down from the root."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._breaks: list[int] | None = None
+        self._below: dict[int, dict[str | int, int]] = {}
+
+    @property
+    def root(self) -> int:
+        return self._skip(0)
+
+    def line_at(self, position: int) -> int:
+        if self._breaks is None:
+            self._breaks = [match.start() for match in re.finditer("\n", self._text)]
+        return bisect.bisect_left(self._breaks, position) + 1
+
+    def child(self, position: int, step: str | int) -> int | None:
+        """Return the position of a field or an item of the value at `position`, None without one."""
+        if position not in self._below:
+            self._below[position] = dict(self._children(position))
+        return self._below[position].get(step)
+
+    def _children(self, position: int) -> Iterator[tuple[str | int, int]]:
+        opening = self._text[position]
+        if opening not in "{[":
+            return
+        at, index = self._skip(position + 1), itertools.count()
+        while self._text[at] not in "}]":
+            step: str | int = next(index)
+            if opening == "{":
+                step, at = _READER.raw_decode(self._text, at)
+                at = self._skip(self._skip(at) + 1)
+            yield step, at
+            at = self._skip(_READER.raw_decode(self._text, at)[1])
+            at = self._skip(at + 1) if self._text[at] == "," else at
+
+    def _skip(self, position: int) -> int:
+        match = _BLANK.match(self._text, position)
+        return match.end() if match else position
 
 
 class YAMLDocument(NamedTuple):
@@ -112,7 +162,7 @@ def read_documents(text: str, source: str) -> Iterator[YAMLDocument | InputError
 
     A document begins at a line with ``---``. A fault in one does not hide the others.
     """
-    if (value := json_text.read(text)) is not None:
+    if (value := read_json(text)) is not None:
         yield YAMLDocument(value, JSONText(text))
         return
     try:
@@ -145,17 +195,12 @@ def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError |
         root = reader.compose(part, source, lines)
         if root is None or reader.is_null(root):
             return None
-        _refuse_more(part, root, lines, source)
+        if not _NOTHING_MORE.fullmatch(part, root.end_mark.index - lines):  # it would not be read
+            expected = "unexpected text after the document; another document begins with ---"
+            return InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
         return YAMLDocument(_plain(root, source, {}), root)
     except InputError as error:
         return error
-
-
-def _refuse_more(text: str, root: yaml.Node, lines: int, source: str) -> None:
-    """Refuse text after the end of a document, which would not be read."""
-    if not _NOTHING_MORE.fullmatch(text, root.end_mark.index - lines):
-        expected = "unexpected text after the document; another document begins with ---"
-        raise InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
 
 
 def _plain(node: yaml.Node, source: str, known: dict[int, object]) -> object:
@@ -229,6 +274,51 @@ def _fraction(written: str) -> object:
         return float(written.replace("_", ""))
     except ValueError:  # sexagesimal
         return written
+
+
+def read_json(text: str) -> object | None:
+    """Return the value of a JSON object or array; None for a text that the YAML reader has to read."""
+    if text.lstrip(" \t\r\n")[:1] not in {"{", "["}:
+        return None
+    try:
+        value: object = json.loads(
+            text, object_pairs_hook=_unique, parse_int=_bounded_integer, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError):
+        return None
+    return value if _is_sound(value) else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("a key is given twice")
+    return read
+
+
+def _bounded_integer(written: str) -> int | str:
+    return int(written) if len(written) <= _LONGEST_INTEGER else written
+
+
+def _refuse(written: str) -> object:
+    raise ValueError(written)
+
+
+def _is_sound(value: object) -> bool:
+    """Tell whether a value is within the depth of YAML documents, and its texts are Unicode."""
+    pending = [(value, 0)]
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part, str) and not part.isascii() and reader.SURROGATE.search(part):
+            return False
+        if depth > reader.DEPTH_LIMIT:
+            return False
+        if isinstance(part, dict):
+            pending += ((below, depth + 1) for below in part.values())
+            pending += ((key, depth + 1) for key in part if not key.isascii())
+        elif isinstance(part, list):
+            pending += ((below, depth + 1) for below in part)
+    return True
 
 
 def located(fault: Fault, place: str, document: YAMLDocument, source: str) -> Fault:

@@ -1,11 +1,23 @@
+"""Documents of YAML as values, and those of JSON: read as YAML reads them, but many times as fast."""
+
 import json
 import math
+import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.config.yaml.documents import YAMLDocument, read_documents, split_documents
+from adapter.config.yaml import reader
+from adapter.config.yaml.documents import (
+    JSONText,
+    YAMLDocument,
+    read_documents,
+    read_json,
+    read_part,
+    split_documents,
+)
 from adapter.errors import InputError
 
 
@@ -184,24 +196,6 @@ def test_one_bad_document_does_not_hide_the_others() -> None:
     assert [isinstance(each, YAMLDocument) for each in found] == [True, False, True]
 
 
-_JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**15), 10**15)
-    | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8),
-    lambda below: (
-        st.lists(below, max_size=3)
-        | st.dictionaries(st.text("abc", min_size=1, max_size=3), below, max_size=3)
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(st.text("abc", min_size=1), _JSON, min_size=1, max_size=3))
-def test_reads_json(value: dict[str, object]) -> None:
-    assert _values(json.dumps(value, ensure_ascii=False)) == [value]
-
-
 @given(st.text(max_size=40))
 def test_any_text_ends_in_values_or_a_fault(text: str) -> None:
     for each in read_documents(text, "a.yaml"):
@@ -213,3 +207,123 @@ def test_a_step_of_a_path_may_be_a_quoted_key() -> None:
     assert isinstance(document, YAMLDocument)
     lines = {'a["b.c/d"]': 3, 'a["q\\"]"][1]': 5, 'a["none"]': 2, "a.x": 2}
     assert {path: document.line_of(path) for path in lines} == lines
+
+
+# --- one document of JSON
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.text(st.characters(codec="ascii"), max_size=8),
+    lambda below: (
+        st.lists(below, max_size=4) | st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), below)
+    ),
+    max_leaves=20,
+)
+
+
+def read(text: str) -> YAMLDocument | InputError:
+    (found,) = read_documents(text, "a.json")
+    return found
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), min_size=1))
+def test_texts_of_json_are_kept(texts: list[str]) -> None:
+    assert _values(json.dumps(texts, ensure_ascii=False)) == [texts]
+
+
+@given(VALUES.filter(lambda value: isinstance(value, dict | list) and value), st.sampled_from([None, 0, 2]))
+def test_values_and_lines_are_those_of_yaml(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    fast, slow = read(text), read_part(0, text, "a.json")
+    assert isinstance(fast, YAMLDocument)
+    assert isinstance(slow, YAMLDocument)
+    assert isinstance(fast.places, JSONText)
+    assert fast.value == slow.value == value
+    paths = list(_paths(value, ""))
+    assert [fast.line_of(path) for path in paths] == [slow.line_of(path) for path in paths]
+
+
+def _paths(value: Any, path: str) -> Any:
+    yield path
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _paths(below, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _paths(below, f"{path}[{index}]")
+    yield f"{path}.nothing"
+    yield f"{path}[999]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1, "a": 2}', "the key is given twice"),
+        (r'{"a": "\ud800"}', "an escape sequence names no Unicode character"),
+        ('{"a": ' * 150 + "1" + "}" * 150, "nested more than 100 levels deep"),
+        ("[" * 100_000, "nested more than 100 levels deep"),
+        ('{"a": 1', "not YAML"),
+    ],
+)
+def test_faults_are_those_of_yaml(text: str, expected: str) -> None:
+    error = read(text)
+    assert isinstance(error, InputError)
+    assert expected in str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1", "[a, b]", "{a: NaN}", '{"a": NaN}', '{"a": "\ud83d"}', '{"\ud83d": "a"}'], ids=ascii
+)
+def test_texts_of_yaml_are_not_json(text: str) -> None:
+    assert read_json(text) is None
+
+
+def test_escaped_pairs_of_surrogates_are_one_character() -> None:
+    assert read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
+    assert read_json(f'{{"a": {"9" * 50}}}') == {"a": "9" * 50}
+
+
+def test_long_yaml_is_refused_before_it_is_parsed() -> None:
+    text = "a: [" + "1," * reader.LONGEST + "1]"
+    began = time.thread_time()
+    error = read(text)
+    assert isinstance(error, InputError)
+    assert (
+        str(error) == "a.json: expected at most 2 MiB of YAML, it has 4 MiB; one JSON document may be larger"
+    )
+    assert time.thread_time() - began < 5  # reading it takes a minute
+
+
+@pytest.mark.timeout(60)  # five seconds of work, three times that while coverage is measured
+def test_many_nodes_are_refused() -> None:
+    error = read("a:\n" + "- x\n" * 300_000)
+    assert isinstance(error, InputError)
+    assert str(error) == "a.json:199999: not YAML: more than 200,000 keys and values"
+
+
+def test_many_documents_are_refused_before_they_are_read() -> None:
+    error = read("---\na: 1\n" * 10_001)
+    assert isinstance(error, InputError)
+    assert str(error) == "a.json: expected at most 10,000 documents"
+
+
+def test_lines_of_many_documents() -> None:
+    found = read_documents("---\na: 1\nb:\n  c: {\n" * 3000, "a.yaml")
+    assert sum(len(each.faults) for each in found if isinstance(each, InputError)) == 3000
+    good = list(read_documents("a: 1\nb: 2\n---\n" * 3000, "a.yaml"))
+    assert [each.line_of("b") for each in good if isinstance(each, YAMLDocument)] == [
+        2 + 3 * number for number in range(3000)
+    ]
+
+
+def test_a_list_of_thousands_of_objects_is_read_as_json() -> None:
+    item = {"metadata": {"name": "a" * 200}, "spec": {"list": [{"a": 1, "b": "c"}] * 20}}
+    text = json.dumps({"items": [item] * 5_000}, indent=4)
+    assert len(text) > 5 * reader.LONGEST
+    began = time.thread_time()
+    found = read(text)
+    assert isinstance(found, YAMLDocument)
+    assert found.line_of("items[4999].spec") == text[: text.rindex('"spec"')].count("\n") + 1
+    assert time.thread_time() - began < 15  # as YAML it takes minutes
