@@ -1,4 +1,4 @@
-"""Text that others chose, for a terminal: whatever acts on it, or hides in it, becomes a visible escape.
+"""Text of messages. In what others chose, whatever acts on a terminal or hides in it becomes an escape.
 
 Control characters move the cursor and forge lines, overrides of direction turn a name around, and characters
 without width hide. The escapes are those of JSON, so that JSON keeps its values.
@@ -24,6 +24,18 @@ def escape_lines(text: str) -> str:
 def join(lines: Iterable[str]) -> str:
     """Return lines as a text; a line break within one is an escape."""
     return "".join(f"{escape(line)}\n" for line in lines)
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else several}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return the first five texts, and how many more there are."""
+    every = list(texts)
+    more = f" and {len(every) - 5} more" if len(every) > 5 else ""
+    return f"{', '.join(every[:5])}{more}"
 
 
 def _written(sign: str) -> str:

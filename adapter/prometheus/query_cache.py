@@ -130,7 +130,7 @@ class QueryCache:
         `expected` is about how many objects have the metric, as discovery counted its series. `takes_partial`
         is as in `ask`; the rule of the query decides whether warnings are accepted.
         """
-        if not query.separability.separable:
+        if query.separability.reason:
             return await self._ask_unmergeable(query, objects, freshness, takes_partial=takes_partial)
         now = self._clock.monotonic()
         key = (query, objects)

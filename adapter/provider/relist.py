@@ -18,10 +18,11 @@ from cachetools import TTLCache
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
+from adapter.model.visible import counted, listed
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.matchers import show_series
 from adapter.rules.registry import Registry, SeriesMemory
-from adapter.rules.wording import counted, listed, shown_series
 from adapter.steps import run_steps
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -234,7 +235,7 @@ class Relister:
             }
             unwritable = {
                 rule: f"{rule} leaves out {counted(names, 'series name', 'series names')} that "
-                f"PromQL cannot write without quotes, such as {shown_series(example)}"
+                f"PromQL cannot write without quotes, such as {show_series(example)}"
                 for rule, names, example in made.unwritable
             }
             self._report_rules("metric-name", "metric left out", reserved)

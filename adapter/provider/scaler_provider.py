@@ -107,7 +107,7 @@ class ScalerProvider:
             for name, samples in ages.samples.items()
             if math.isfinite(samples[-1].value)
         }
-        merges, crosses = query.separability.separable, query.sweepable
+        merges, crosses = not query.separability.reason, query.sweepable
         bound = rule.config.max_sample_age
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 

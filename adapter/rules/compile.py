@@ -7,7 +7,6 @@ resources. A rule with a fault is left out; the others are used.
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import promql_parser as promql
 
@@ -20,15 +19,14 @@ from adapter.config.rules_file import (
     RulesConfig,
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
+from adapter.model.go_text import quote
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules import lookback, matchers, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import scraped_query
-from adapter.rules.scrape.evaluation import NAME
-from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import ScrapedQuery
+from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
 from adapter.rules.template import template
 from adapter.rules.template.template import LabelTemplate, Template
 
@@ -141,15 +139,11 @@ def _compile_rule(
 
 
 def _pod_labels(converter: ResourceConverter, report: Report) -> PodLabels | None:
-    """Return the labels that name a scraped pod, or None after a report."""
     try:
         pod_label = converter.label_for(PODS)
     except NamingError as error:
-        report(
-            "scrape",
-            "",
-            f"expected a rule that names pods, by resources.template or resources.overrides: {error}",
-        )
+        expected = "expected a rule that names pods, by resources.template or resources.overrides"
+        report("scrape", "", f"{expected}: {error}")
         return None
     try:
         return PodLabels(pod_label, converter.label_for(NAMESPACES))
@@ -163,18 +157,14 @@ def _named_series(selector: str, report: Report) -> str:
         parsed = parsing.parse(selector)
     except ValueError:
         parsed = None
-    name = ""
-    if isinstance(parsed, promql.VectorSelector) and not parsed.matchers.or_matchers:
-        names = [each for each in parsed.matchers.matchers if each.name == NAME]
-        exact = len(names) == 1 and names[0].op == promql.MatchOp.Equal
-        name = parsed.name or (names[0].value if exact else "")
+    is_plain = isinstance(parsed, promql.VectorSelector) and not parsed.matchers.or_matchers
+    name = parsing.series_name(parsed) if is_plain else ""
     if not matchers.is_series_name(name):
-        report(
-            "seriesQuery",
-            selector,
+        expected = (
             "expected the name of one series, such as queue_depth{...}: endpoints are scraped for it before "
-            "Prometheus has seen it",
+            "Prometheus has seen it"
         )
+        report("seriesQuery", selector, expected)
     return name
 
 
@@ -194,7 +184,7 @@ def _compile_scraped_query(
 
 
 def _parse_query(text: str, path: str, report: Report) -> Template | None:
-    if excess := parsing.excess_of(text):
+    if excess := parsing.find_excess(text):
         report(path, text, f"expected a shorter query: {excess}")
         return None
     try:
@@ -213,40 +203,29 @@ def _compile_converter(
     if config.template:
         try:
             label_template = LabelTemplate(config.template)
-            pattern = _label_pattern(label_template)
+            pattern = matchers.compile_expression(label_template.pattern())
+            if "resource" not in pattern.groupindex:
+                text = quote(config.template)
+                raise TemplateError(  # noqa: TRY301 - as the parser's
+                    f"label template {text} must include at least <<.Resource>>"
+                )
         except (TemplateError, ValueError) as error:
             good = False
-            report(
-                "resources.template",
-                config.template,
-                f"expected a label name with <<.Resource>> in it: {error}",
-            )
+            expected = f"expected a label name with <<.Resource>> in it: {error}"
+            report("resources.template", config.template, expected)
     overrides: dict[str, APIResource] = {}
     for override in config.overrides:
         resource = catalogue.lookup(override.resource, override.group or None)
         if resource is None:
             good = False
             shown = f"{override.resource}.{override.group}" if override.group else override.resource
-            report(
-                f"resources.overrides.{override.label}",
-                shown,
-                f"expected a resource of the cluster{_nearest(override.resource, catalogue)}",
-            )
+            close = difflib.get_close_matches(override.resource.lower(), catalogue.names(), n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ", singular or plural, not a short name"
+            place = f"resources.overrides.{override.label}"
+            report(place, shown, f"expected a resource of the cluster{hint}")
         else:
             overrides[override.label] = resource
     return ResourceConverter(overrides, label_template, pattern, catalogue) if good else None
-
-
-def _label_pattern(label_template: LabelTemplate) -> Any:
-    pattern = matchers.compile_expression(label_template.pattern())
-    if "resource" not in pattern.groupindex:
-        raise TemplateError(template.label_without_resource(label_template.text))
-    return pattern
-
-
-def _nearest(name: str, catalogue: Catalogue) -> str:
-    close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
-    return f" (did you mean {close[0]}?)" if close else ", singular or plural, not a short name"
 
 
 def _compile_resource_rules(
@@ -254,9 +233,7 @@ def _compile_resource_rules(
 ) -> ResourceRules | None:
     cpu = _compile_resource_rule(config, "cpu", config.cpu, catalogue, faults)
     memory = _compile_resource_rule(config, "memory", config.memory, catalogue, faults)
-    if cpu is None or memory is None:
-        return None
-    return ResourceRules(config, CpuAndMemory(cpu[0], memory[0]), CpuAndMemory(cpu[1], memory[1]))
+    return None if cpu is None or memory is None else ResourceRules(config, *map(CpuAndMemory, cpu, memory))
 
 
 def _compile_resource_rule(
@@ -279,10 +256,10 @@ def _compile_resource_rule(
         return None
     accepts = whole.on_warnings is OnWarnings.ACCEPT
 
-    def made(key: str, query: Template, label: str | None) -> ResourceQuery:
+    def compiled(key: str, query: Template, label: str | None) -> ResourceQuery:
         path = f"{place}.{key}"
         times = lookback.usage_age(query)
         age = None if times is None else ResourceQuery(path, times, accepts, converter, label)
         return ResourceQuery(path, query, accepts, converter, label, age)
 
-    return made("containerQuery", containers, config.container_label), made("nodeQuery", nodes, None)
+    return compiled("containerQuery", containers, config.container_label), compiled("nodeQuery", nodes, None)

@@ -7,7 +7,7 @@ of unknown age counts as too old, because it cannot be shown to be fresh.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import promql_parser as promql
@@ -15,16 +15,13 @@ import promql_parser as promql
 from adapter.errors import TemplateError
 from adapter.model import memo
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, mergeable, parsing, slots
+from adapter.rules import matchers, mergeable, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
 
 LOOKBACKS_BYTES = 1024 * 1024
 """Bound on the remembered lookbacks, by the text of the query."""
-
-_RECORDED = ":"  # in the names of series that recording rules make
-_USAGE_FIELDS = frozenset({"LabelMatchers", "GroupBy"})
 
 
 def _weigh(query: str) -> int:
@@ -39,55 +36,31 @@ def lookback_of(query: str) -> float | None:
     whose names have a colon.
     """
     try:
-        node = parsing.parse(query)
+        lookback = _lookback(parsing.parse(query))
     except ValueError:
         return None
-    return _lookback(node)
+    return lookback if math.isfinite(lookback) else None
 
 
-def _lookback(node: Any) -> float | None:
-    """Return the lookback of a part: the longest of its operands, and the sum of nested ranges."""
-    if isinstance(node, promql.VectorSelector):
-        name = node.name or _name_of(node)
-        return None if name is None or _RECORDED in name else _seconds(node.offset)
-    if isinstance(node, promql.MatrixSelector):
-        inner = _lookback(node.vector_selector)
-        return None if inner is None else inner + _seconds(node.range)
-    if isinstance(node, promql.SubqueryExpr):
-        inner = _lookback(node.expr)
-        return None if inner is None else inner + _seconds(node.range) + _seconds(node.offset)
-    longest = 0.0
-    for part in _parts(node):
-        inner = _lookback(part)
-        if inner is None:
-            return None
-        longest = max(longest, inner)
-    return longest
+def _lookback(node: Any) -> float:
+    """Return the lookback of a part: the longest of its operands, and the sum of nested ranges.
 
-
-def _name_of(node: Any) -> str | None:
-    """Return the series name that a matcher requires; None if there may be several."""
-    return next(
-        (
-            each.value
-            for each in node.matchers.matchers
-            if each.name == "__name__" and each.op == promql.MatchOp.Equal
-        ),
-        None,
-    )
-
-
-def _parts(node: Any) -> list[Any]:
-    """Return what a part of a query consists of, nothing for a selector or a literal."""
-    if isinstance(node, promql.Call):
-        return list(node.args)
-    if isinstance(node, promql.BinaryExpr):
-        return [node.lhs, node.rhs]
-    if isinstance(node, promql.MatrixSelector):
-        return [node.vector_selector]
-    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr | promql.SubqueryExpr):
-        return [node.expr]
-    return []
+    Infinite if it is not known.
+    """
+    match node:
+        case promql.VectorSelector():
+            return math.inf if ":" in (parsing.series_name(node) or ":") else _seconds(node.offset)
+        case promql.MatrixSelector():
+            return _lookback(node.vector_selector) + _seconds(node.range)
+        case promql.SubqueryExpr():
+            return _lookback(node.expr) + _seconds(node.range) + _seconds(node.offset)
+        case promql.BinaryExpr():
+            return max(_lookback(node.lhs), _lookback(node.rhs))
+        case promql.Call():
+            return max(map(_lookback, node.args), default=0.0)
+        case promql.AggregateExpr() | promql.ParenExpr() | promql.UnaryExpr():
+            return _lookback(node.expr)
+    return 0.0
 
 
 def _seconds(span: Any) -> float:
@@ -109,14 +82,13 @@ class AgeQuery(NamedTuple):
     def fresh(self, items: Iterable[Sample], ages: Iterable[Sample], oldest: float) -> list[Sample]:
         """Return the items whose samples are all from `oldest` (epoch seconds) or later."""
         times = self._times(ages)
-        return [item for item in items if times.get(self.key(item.labels), float("-inf")) >= oldest]
+        return [item for item in items if times.get(self.key(item.labels), -math.inf) >= oldest]
 
     def oldest(self, items: Iterable[Sample], ages: Iterable[Sample]) -> float | None:
         """Return the time of the oldest sample behind the items (epoch seconds), None if one is not known."""
         times = self._times(ages)
-        all_times = [times.get(self.key(item.labels)) for item in items]
-        known = [time for time in all_times if time is not None and math.isfinite(time)]
-        return min(known) if known and len(known) == len(all_times) else None
+        known = [times.get(self.key(item.labels), math.nan) for item in items]
+        return min(known) if known and all(map(math.isfinite, known)) else None
 
     def _times(self, ages: Iterable[Sample]) -> dict[object, float]:
         return {self.key(sample.labels): sample.value for sample in ages}
@@ -170,35 +142,28 @@ def usage_age(query: Template) -> Template | None:
     As for other rules, the samples of one series name count: those of the first selector with
     `.LabelMatchers`. Return None without such a selector, and for a template with actions.
     """
-    if not query.is_plain or not set(query.fields) <= _USAGE_FIELDS:
+    if "Series" in query.fields:
         return None
     try:
-        node = parsing.parse(query.render({"LabelMatchers": slots.MATCHERS, "GroupBy": "object"}))
-    except (TemplateError, ValueError):
+        tree = parsing.parse_rule(query, "object")
+    except TemplateError:
         return None
-    for selector in _selectors(node):
-        names = [each.name for each in selector.matchers.matchers]
+    selectors = []
+
+    def look(node: object) -> bool:
         if (
-            slots.LABEL in names
-            and not selector.matchers.or_matchers
-            and selector.at is None
-            and selector.offset is None
+            isinstance(node, promql.VectorSelector)
+            and not node.matchers.or_matchers
+            and node.at is None
+            and node.offset is None
         ):
-            return template.parse(f"min(timestamp({_selector_text(selector)})) by (<<.GroupBy>>)")
-    return None
+            texts = [
+                "<<.LabelMatchers>>" if matcher.name == parsing.LABEL else str(parsing.read_matcher(matcher))
+                for matcher in node.matchers.matchers
+            ]
+            if "<<.LabelMatchers>>" in texts:
+                selectors.append(f"{node.name or ''}{{{','.join(texts)}}}")
+        return not selectors
 
-
-def _selectors(node: Any) -> Iterator[Any]:
-    """Yield the vector selectors of a query in the order in which they are written."""
-    if isinstance(node, promql.VectorSelector):
-        yield node
-    for part in _parts(node):
-        yield from _selectors(part)
-
-
-def _selector_text(node: Any) -> str:
-    texts = [
-        "<<.LabelMatchers>>" if matcher.name == slots.LABEL else str(slots.read_matcher(matcher))
-        for matcher in node.matchers.matchers
-    ]
-    return f"{node.name or ''}{{{','.join(texts)}}}"
+    promql.walk(tree, look)
+    return template.parse(f"min(timestamp({selectors[0]})) by (<<.GroupBy>>)") if selectors else None

@@ -20,8 +20,6 @@ _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # without a name.
 _KEYWORD = "inf|nan|atan2|bool|group_left|group_right|ignoring|on"
 _SERIES_NAME = re.compile(rf"(?!(?i:{_KEYWORD})\Z)[A-Za-z_:][A-Za-z0-9_:]*\Z")
-# Characters of Kubernetes names and label values, and the bar between several of them.
-_INERT_VALUE = re.compile(r"[A-Za-z0-9_.:|-]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # needs no escaping in a pattern; true of nearly every name
 _SHOWN = 200
 _MATCHER_BYTES = 200
@@ -39,8 +37,7 @@ class Matcher(NamedTuple):
         return f"{write_label(self.label)}{self.operator}{quote(self.value)}"
 
 
-# Selector operator to PromQL operator and to the value; a set of one is still a regular expression, as
-# upstream.
+# A set of one is still a regular expression, as upstream.
 _TABLE: Mapping[Operator, str] = MappingProxyType(
     {
         Operator.EQUALS: "=",
@@ -56,13 +53,13 @@ _TABLE: Mapping[Operator, str] = MappingProxyType(
 
 def from_selector(selector: LabelSelector) -> tuple[Matcher, ...]:
     """Return one matcher per requirement, in the selector's order (by key). Values are not escaped."""
-    matchers = []
     for requirement in selector.requirements:
-        operator = _TABLE.get(requirement.operator)
-        if operator is None:
+        if requirement.operator not in _TABLE:
             raise UnsupportedSelectorError(f"{requirement.key} {requirement.operator} has no form in PromQL")
-        matchers.append(Matcher(requirement.key, operator, "|".join(requirement.values)))
-    return tuple(matchers)
+    return tuple(
+        Matcher(requirement.key, _TABLE[requirement.operator], "|".join(requirement.values))
+        for requirement in selector.requirements
+    )
 
 
 def for_any_of(label: str, names: Iterable[str]) -> Matcher:
@@ -70,11 +67,8 @@ def for_any_of(label: str, names: Iterable[str]) -> Matcher:
     listed = tuple(names)
     if len(listed) == 1:
         return Matcher(label, "=", listed[0])
-    return Matcher(label, "=~", "|".join([name if _PLAIN.match(name) else _escape(name) for name in listed]))
-
-
-def _escape(name: str) -> str:
-    return re.escape(name).replace("\\-", "-")
+    escaped = [name if _PLAIN.match(name) else re.escape(name).replace("\\-", "-") for name in listed]
+    return Matcher(label, "=~", "|".join(escaped))
 
 
 def present(label: str) -> Matcher:
@@ -110,15 +104,15 @@ def is_series_name(text: str) -> bool:
     return _SERIES_NAME.match(text) is not None
 
 
-def is_inert(text: str) -> bool:
-    """Whether a value can be anywhere in a template, in quotes or not, without ending what surrounds it."""
-    return _INERT_VALUE.match(text) is not None
-
-
 def shorten(text: str) -> str:
     """Return foreign text on one line and cut to a fixed length."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+
+
+def show_series(name: str) -> str:
+    """Return the name of a series; one that PromQL cannot write is quoted and cut."""
+    return name if is_series_name(name) else quote(shorten(name))
 
 
 TESTS_BYTES = 4 * 1024 * 1024
@@ -147,22 +141,18 @@ def compile_expression(text: str) -> Any:
     if r"\C" in _ESCAPES.findall(text):
         raise ValueError(r"invalid escape sequence: \C")
     try:
-        expression = _compile(text)
+        expression = re2.compile(text, options=_QUIET)
     except re2.error as error:
-        raise ValueError(_reason(error)) from error
+        if "too large" not in _reason(error):
+            raise ValueError(_reason(error)) from error
+        try:
+            expression = re2.compile(text, options=_ROOMY)
+        except re2.error as again:
+            raise ValueError(_reason(again)) from again
     for name in expression.groupindex:
         if not name.isascii():
             raise ValueError(f"invalid name of a group: {name}")
     return expression
-
-
-def _compile(text: str) -> Any:
-    try:
-        return re2.compile(text, options=_QUIET)
-    except re2.error as error:
-        if "too large" not in _reason(error):
-            raise
-        return re2.compile(text, options=_ROOMY)
 
 
 def _reason(error: re2.error) -> str:

@@ -11,16 +11,15 @@ escape strings.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import promql_parser as promql
 
 from adapter.errors import NotSeparableError, TemplateError
 from adapter.model.go_text import quote
-from adapter.rules import matchers, slots
+from adapter.rules import matchers, parsing
 from adapter.rules.template.template import Template
 
 _AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"})
@@ -49,18 +48,14 @@ _FLEETING = frozenset({"__name__", "le"})
 class Separability:
     """Whether requests for one kind of object may share a query.
 
-    `separable` says so for requests of one namespace, and `reason` why they may not. `joined` is the query
-    with the namespace label in every grouping and with both placeholders. It is empty if namespaces may not
-    share a query; `join_reason` says why.
+    `reason` says why those of one namespace may not, "" if they may. `joined` is the query with the namespace
+    label in every grouping and with both placeholders. It is empty if namespaces may not share a query;
+    `join_reason` says why.
     """
 
     reason: str = ""
     joined: str = ""
     join_reason: str = ""
-    separable: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "separable", not self.reason)
 
 
 class _QueryPart(NamedTuple):
@@ -80,7 +75,7 @@ def analyse(
     """
     group_by = ",".join(map(matchers.write_label, filter(None, (object_label, part_label))))
     try:
-        expression = slots.parse(template, group_by)
+        expression = parsing.parse_rule(template, group_by)
     except TemplateError as error:
         return Separability(reason=str(error))
     if fleeting := sorted(_FLEETING & {object_label, namespace_label}):
@@ -115,32 +110,17 @@ class _Walk:
             raise NotSeparableError("a string stands where a number is expected")
         return visitor(self, node)
 
-    def number(self, node: Any) -> _QueryPart:
-        return _QueryPart(_number(node.val), scalar=True)
-
-    def paren(self, node: Any) -> _QueryPart:
+    def wrap(self, node: Any, before: str, after: str) -> _QueryPart:
+        """Return the text of the one operand of `node` between two others."""
         inner = self.visit(node.expr)
-        return inner._replace(text=f"({inner.text})")
+        return inner._replace(text=f"{before}{inner.text}{after}")
 
-    def unary(self, node: Any) -> _QueryPart:
-        inner = self.visit(node.expr)
-        return inner._replace(text=f"-{inner.text}")
-
-    def selector(self, node: Any) -> _QueryPart:
-        return _QueryPart(f"{self._selector_text(node)}{_modifiers(node)}")
-
-    def matrix(self, node: Any) -> _QueryPart:
-        inner = node.vector_selector
-        return _QueryPart(
-            f"{self._selector_text(inner)}[{promql.display_duration(node.range)}]{_modifiers(inner)}"
-        )
+    def selector(self, node: Any, span: str = "") -> _QueryPart:
+        return _QueryPart(f"{self._selector_text(node)}{span}{_modifiers(node)}")
 
     def subquery(self, node: Any) -> _QueryPart:
-        inner = self.visit(node.expr)
         step = promql.display_duration(node.step) if node.step else ""
-        return inner._replace(
-            text=f"{inner.text}[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}"
-        )
+        return self.wrap(node, "", f"[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}")
 
     def call(self, node: Any) -> _QueryPart:
         name = node.func.name
@@ -165,9 +145,8 @@ class _Walk:
         by = node.modifier.type == promql.AggModifierType.By
         labels = list(node.modifier.labels)
         inner = self.visit(node.expr)
-        parameter = ""
-        if node.param is not None:
-            parameter = f"{self.visit(node.param).text}, "  # the parser takes numbers only
+        # the parser takes numbers only as a parameter
+        parameter = "" if node.param is None else f"{self.visit(node.param).text}, "
         added = inner.added
         if by:
             if self.object_label not in labels:
@@ -191,11 +170,10 @@ class _Walk:
             vector = right if left.scalar else left
             text = f"{left.text} {operator}{returns_bool} {right.text}"
             return _QueryPart(text, scalar=left.scalar and right.scalar, added=vector.added)
-        if modifier is not None and (
-            modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None
-        ):
+        fills = None if modifier is None else modifier.fill_values
+        if fills is not None and (fills.lhs is not None or fills.rhs is not None):
             raise NotSeparableError("fill values stand in for objects that have no series")
-        matching = modifier.matching if modifier is not None else None
+        matching = None if modifier is None else modifier.matching
         if matching is None:
             if left.added != right.added:
                 self.join_fault = f"the sides of {operator} differ in the label {self.namespace_label}"
@@ -245,13 +223,13 @@ class _Walk:
         count = 0
         texts = []
         for matcher in node.matchers.matchers:
-            if matcher.name == slots.LABEL:
+            if matcher.name == parsing.LABEL:
                 count += 1
             elif matcher.name in self.own_labels and (str(matcher.op), matcher.value) not in _PRESENT:
                 raise NotSeparableError(f"{shown} has a matcher of its own on {matcher.name}")
-            elif slots.LABEL in matcher.value:
+            elif parsing.LABEL in matcher.value:
                 raise NotSeparableError(f"{shown} has <<.LabelMatchers>> inside a text")
-            texts.append(f"{_label(matcher.name)}{slots.OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
+            texts.append(f"{_label(matcher.name)}{parsing.OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
         if count != 1:
             raise NotSeparableError(f"{shown} is selected without <<.LabelMatchers>>")
         return f"{node.name or ''}{{{','.join(texts)}}}"
@@ -259,19 +237,19 @@ class _Walk:
 
 _PRESENT = frozenset({(str(promql.MatchOp.NotEqual), ""), (str(promql.MatchOp.Re), ".+")})
 
-_VISITORS: Mapping[type, Callable[[_Walk, Any], _QueryPart]] = MappingProxyType(
-    {
-        promql.NumberLiteral: _Walk.number,
-        promql.ParenExpr: _Walk.paren,
-        promql.UnaryExpr: _Walk.unary,
-        promql.VectorSelector: _Walk.selector,
-        promql.MatrixSelector: _Walk.matrix,
-        promql.SubqueryExpr: _Walk.subquery,
-        promql.Call: _Walk.call,
-        promql.AggregateExpr: _Walk.aggregate,
-        promql.BinaryExpr: _Walk.binary,
-    }
-)
+_VISITORS: Mapping[type, Callable[[_Walk, Any], _QueryPart]] = {
+    promql.NumberLiteral: lambda _, node: _QueryPart(_number(node.val), scalar=True),
+    promql.ParenExpr: lambda walk, node: walk.wrap(node, "(", ")"),
+    promql.UnaryExpr: lambda walk, node: walk.wrap(node, "-", ""),
+    promql.VectorSelector: _Walk.selector,
+    promql.MatrixSelector: lambda walk, node: walk.selector(
+        node.vector_selector, f"[{promql.display_duration(node.range)}]"
+    ),
+    promql.SubqueryExpr: _Walk.subquery,
+    promql.Call: _Walk.call,
+    promql.AggregateExpr: _Walk.aggregate,
+    promql.BinaryExpr: _Walk.binary,
+}
 
 
 def _number(value: float) -> str:
@@ -281,8 +259,7 @@ def _number(value: float) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a label name for a grouping or matcher; UTF-8 names are quoted."""
-    if slots.SERIES in name:
+    if parsing.SERIES in name:
         raise NotSeparableError("<<.Series>> is part of a label's name")
     return matchers.write_label(name)
 

@@ -4,9 +4,12 @@ These are the rules of prometheus-adapter's `pkg/naming` without its caches and 
 overrides name one resource, queries use the last one in the file.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import re2
 
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
@@ -55,10 +58,7 @@ class MetricNamer:
         return self.expand(series)
 
     def expand(self, series: str) -> str | None:
-        """Return the name from `matches` and `expansion` without regard to the filters.
-
-        None without a match.
-        """
+        """Return the name without regard to the filters, None without a match."""
         match = self.matches.search(series)
         if match is None:
             return None
@@ -82,9 +82,9 @@ class _Piece(NamedTuple):
     group: int | None = None
 
 
-def default_expansion(groups: int) -> str | None:
-    """Return what an empty `name.as` means: the whole match, the one group, or None for more groups."""
-    return {0: "$0", 1: "$1"}.get(groups)
+# The letters and digits of any script, as Go's Regexp.Expand takes them.
+_REFERENCE = re2.compile(r"\$(?:(\$)|\{([\pL\p{Nd}_]+)\}|([\pL\p{Nd}_]+))")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")  # numbers with leading zeros are names, as in Go
 
 
 def parse_expansion(text: str, groups: int, names: Mapping[str, int]) -> tuple[_Piece, ...]:
@@ -94,46 +94,19 @@ def parse_expansion(text: str, groups: int, names: Mapping[str, int]) -> tuple[_
     group 1. Unknown groups are empty, `$$` is a dollar, and so is a dollar that starts no reference.
     """
     pieces: list[_Piece] = []
-    rest = text
-    while rest:
-        before, dollar, rest = rest.partition("$")
-        pieces.append(_Piece(before))
-        if not dollar:
-            break
-        if rest.startswith("$"):
-            pieces.append(_Piece("$"))
-            rest = rest[1:]
-            continue
-        name, after = _reference(rest)
-        if not name:
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        pieces.append(_Piece(text[end : match.start()]))
+        end = match.end()
+        name = match[2] or match[3]
+        if name is None:
             pieces.append(_Piece("$"))
             continue
-        rest = after
-        number = _group_number(name)
-        group = names.get(name) if number is None else number
+        group = int(name) if _NUMBER.fullmatch(name) else names.get(name)
         if group is not None and group <= groups:
             pieces.append(_Piece("", group))
+    pieces.append(_Piece(text[end:]))
     return tuple(piece for piece in pieces if piece.text or piece.group is not None)
-
-
-def _reference(text: str) -> tuple[str, str]:
-    """Return the group name at the start of `text` (after the dollar), "" without one, and the rest."""
-    braced = text.startswith("{")
-    body = text[1:] if braced else text
-    length = 0
-    while length < len(body) and (body[length].isalpha() or body[length].isdecimal() or body[length] == "_"):
-        length += 1
-    name, rest = body[:length], body[length:]
-    if not braced:
-        return name, rest
-    return (name, rest[1:]) if name and rest.startswith("}") else ("", text)
-
-
-def _group_number(name: str) -> int | None:
-    """Return the number of a reference, None for a name; numbers with leading zeros are names, as in Go."""
-    if not (name.isascii() and name.isdigit()) or (name[0] == "0" and len(name) > 1) or len(name) > 9:
-        return None
-    return int(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,24 +136,16 @@ class ResourceConverter:
         if self.pattern is None:
             return None
         if label not in self._seen:
-            self._seen[label] = self._match(label)
+            match = self.pattern.search(label)
+            groups = {} if match is None else match.groupdict()
+            name, group = groups.get("resource"), groups.get("group") or None
+            self._seen[label] = self.catalogue.lookup(name, group) if name is not None else None
         return self._seen[label]
-
-    def _match(self, label: str) -> APIResource | None:
-        match = self.pattern.search(label)
-        if match is None:
-            return None
-        groups = match.groupdict()
-        return self.catalogue.lookup(groups["resource"], groups.get("group") or None)
 
     def resources_for(self, labels: Iterable[str]) -> list[APIResource]:
         """Return the distinct resources among the labels of a series, in order of the labels' names."""
-        found = {
-            resource.group_resource: resource
-            for label in sorted(labels)
-            if (resource := self.resource_for(label))
-        }
-        return list(found.values())
+        resources = filter(None, map(self.resource_for, sorted(labels)))
+        return list({resource.group_resource: resource for resource in resources}.values())
 
     def label_for(self, resource: GroupResource) -> str:
         """Return the series label with the names of such objects. Raises NamingError."""
@@ -201,36 +166,25 @@ def compile_namer(
 
     `filters` are `(expression, wanted)`. An empty `matches` takes every name as a whole.
     """
-    good = True
     compiled = []
     for number, (text, wanted) in enumerate(filters):
         try:
             compiled.append((matchers.compile_expression(text), wanted))
         except ValueError as error:
-            good = False
-            fault(
-                f"seriesFilters[{number}].{'is' if wanted else 'isNot'}",
-                text,
-                f"expected a Go regular expression (RE2): {error}",
-            )
+            place = f"seriesFilters[{number}].{'is' if wanted else 'isNot'}"
+            fault(place, text, f"expected a Go regular expression (RE2): {error}")
     try:
         expression = matchers.compile_expression(matches or ".*")
     except ValueError as error:
         fault("name.matches", matches, f"expected a Go regular expression (RE2): {error}")
         return None
-    wanted_expansion = expansion or default_expansion(expression.groups)
+    # an empty name.as means the whole match, or the one group
+    wanted_expansion = expansion or {0: "$0", 1: "$1"}.get(expression.groups)
     if wanted_expansion is None:
-        fault(
-            "name.as",
-            expansion,
-            "expected a replacement such as ${1}_${2}, because name.matches has "
-            f"{expression.groups} capture groups",
-        )
+        expected = "expected a replacement such as ${1}_${2}, because name.matches has"
+        fault("name.as", expansion, f"{expected} {expression.groups} capture groups")
         return None
-    if not good:
+    if len(compiled) < len(filters):
         return None
-    return MetricNamer(
-        tuple(compiled),
-        expression,
-        parse_expansion(wanted_expansion, expression.groups, expression.groupindex),
-    )
+    pieces = parse_expansion(wanted_expansion, expression.groups, expression.groupindex)
+    return MetricNamer(tuple(compiled), expression, pieces)

@@ -1,13 +1,41 @@
-"""PromQL as the tree of promql-parser, within the length and the nesting that its recursion bears.
+"""PromQL as the tree of promql-parser; that of a rule has placeholders for what a request brings.
+
+A query is parsed within the length and the nesting that promql-parser's recursion bears.
 
 promql-parser copies the tree below each of its levels: 5,000 parentheses take 1.7 GiB, and some thousand more
 end the process. So the levels are counted first, in one pass over the text and without recursion.
 """
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-import promql_parser
+import promql_parser as promql
+
+from adapter.errors import TemplateError
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.rules.template.template import Template
+
+SERIES = "fastpath_series_slot"
+"""Stands for `.Series`."""
+
+LABEL = "fastpath_matchers_slot"
+MATCHERS = f'{LABEL}="1"'
+"""Stands for `.LabelMatchers`, with the label LABEL."""
+
+OPERATORS: Mapping[str, str] = MappingProxyType(
+    {
+        str(promql.MatchOp.Equal): "=",
+        str(promql.MatchOp.NotEqual): "!=",
+        str(promql.MatchOp.Re): "=~",
+        str(promql.MatchOp.NotRe): "!~",
+    }
+)
+"""PromQL's text of the operators of matchers."""
+
+_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 
 LONGEST_RULE = 64 * 1024
 """Characters of a query in a rules file."""
@@ -35,10 +63,39 @@ def parse(query: str) -> Any:
     """Return the tree of a query. Raises ValueError with the reason."""
     if excess := _excess(query, query, LONGEST):
         raise ValueError(excess)
-    return promql_parser.parse(query)
+    return promql.parse(query)
 
 
-def excess_of(template: str) -> str:
+def parse_rule(template: Template, group_by: str) -> Any:
+    """Return the tree of a rule's query. Raises TemplateError with the reason why only a request has one."""
+    if not template.is_plain:
+        raise TemplateError("the template has actions other than a plain variable")
+    foreign = sorted(set(template.fields) - _FIELDS)
+    if foreign:
+        raise TemplateError(f"the template uses .{foreign[0]}")
+    try:
+        return parse(template.render({"Series": SERIES, "LabelMatchers": MATCHERS, "GroupBy": group_by}))
+    except (TemplateError, ValueError) as error:
+        raise TemplateError(f"the query does not parse: {matchers.shorten(str(error))}") from error
+
+
+def read_matcher(node: Any) -> Matcher:
+    return Matcher(node.name, OPERATORS[str(node.op)], node.value)
+
+
+def series_name(selector: Any) -> str:
+    """Return the name of the series that a selector requires, "" if there may be several."""
+    names = [matcher for matcher in selector.matchers.matchers if matcher.name == "__name__"]
+    is_one = len(names) == 1 and names[0].op == promql.MatchOp.Equal and not selector.matchers.or_matchers
+    return str(selector.name or (names[0].value if is_one else ""))
+
+
+def show(name: str) -> str:
+    """Return the name of a series as the rule's template has it."""
+    return name.replace(SERIES, "<<.Series>>")
+
+
+def find_excess(template: str) -> str:
     """Return how the query of a rule, with its actions, exceeds the limits; "" if it keeps them."""
     return _excess(template, _ACTION.sub("x", template), LONGEST_RULE)
 

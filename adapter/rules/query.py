@@ -6,6 +6,7 @@ a query.
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,13 +15,15 @@ from adapter.errors import TemplateError
 from adapter.model import metrics, quantity
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, mergeable, slots
+from adapter.rules import matchers, mergeable, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.mergeable import Separability
-from adapter.rules.template import template
 from adapter.rules.template.template import Template
 
 _QUERY_BYTES = 250
+# Characters of Kubernetes names and label values, and the bar between several of them: these can be anywhere
+# in a template, in quotes or not, without ending what surrounds them.
+_INERT_VALUE = re.compile(r"[A-Za-z0-9_.:|-]*\Z")
 
 # Object label, namespace label, and label of the parts of an object (None without parts).
 SeparabilityKey: TypeAlias = tuple[str, str, str | None]
@@ -59,7 +62,7 @@ class QueryRule:
             }
         )
         if not text:
-            raise TemplateError(template.empty_query(self.query.text))
+            raise TemplateError(f"empty query produced by metrics query template {quote(self.query.text)}")
         return text
 
     def separability(
@@ -99,7 +102,7 @@ class MetricQuery:
 
     def __post_init__(self) -> None:
         separability = self.rule.separability(self.object_label, self.namespace_label, self.part_label)
-        sweepable = separability.separable and (not self.namespace_label or bool(separability.joined))
+        sweepable = not separability.reason and (not self.namespace_label or bool(separability.joined))
         object.__setattr__(self, "separability", separability)
         object.__setattr__(self, "sweepable", sweepable)
         object.__setattr__(self, "weight", _QUERY_BYTES + matchers.weigh(self.selector))
@@ -126,22 +129,19 @@ class MetricQuery:
 
     def render_joined(self, parts: Sequence[Matcher]) -> str:
         """Return the query with the namespace label in every grouping. Requires `separability.joined`."""
-        text = self.separability.joined.replace(slots.SERIES, self.series)
-        return text.replace(slots.MATCHERS, matchers.join(parts))
+        text = self.separability.joined.replace(parsing.SERIES, self.series)
+        return text.replace(parsing.MATCHERS, matchers.join(parts))
 
     def doubles(self, sample: Sample, earlier: Sequence[Sample]) -> bool:
         """Whether an object with the samples `earlier` (at least one) has `sample` in excess."""
         if self.part_label is None:
             return True
         part = sample.labels.get(self.part_label, "")
-        return any(each.labels.get(self.part_label, "") == part for each in earlier)
+        return any(other.labels.get(self.part_label, "") == part for other in earlier)
 
 
 def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
-    """Return the last sample of each object, which is the one that counts.
-
-    Objects are named by the value of `label`; a missing one counts as "".
-    """
+    """Return the last sample of each value of `label`, which is the one that counts; none counts as ""."""
     return {sample.labels.get(label, ""): sample for sample in samples}
 
 
@@ -178,7 +178,7 @@ def _check_inert(parts: Sequence[Matcher]) -> None:
                 f"label {quote(matchers.shorten(part.label))}: expected a label name of letters, digits and "
                 "underscores, because the template uses more than .Series, .LabelMatchers and .GroupBy"
             )
-        if not matchers.is_inert(part.value):
+        if not _INERT_VALUE.match(part.value):
             raise TemplateError(
                 f"value {quote(matchers.shorten(part.value))} of label {part.label}: expected letters, "
                 "digits and any of _.:-, because the template uses more than .Series, .LabelMatchers "

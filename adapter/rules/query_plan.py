@@ -21,6 +21,7 @@ upstream writes it. A query with many names is split at `MAX_QUERY_LENGTH`. A sw
 only require that the labels of the namespace and of the object exist.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -93,22 +94,18 @@ def merge(
     for request in requests:
         wanted.setdefault(request.namespace, {}).update(dict.fromkeys(request.names))
     room = _room(query, limit)
-    if len(wanted) == 1 or not query.separability.joined:
-        for namespace, names in wanted.items():
-            for chunk in _chunks(names, room - _cost(namespace or "")):
-                yield _in_namespace(query, namespace, chunk, kind)
-    else:
-        for pack in _packs(wanted, room):
-            yield _across(query, pack)
+    joins = bool(query.separability.joined)
+    for group in [wanted] if joins else [{namespace: names} for namespace, names in wanted.items()]:
+        for pack in _packs(group, room):
+            yield _plan(query, pack, kind)
 
 
 def sweep(query: MetricQuery) -> PlannedQuery:
     """Return the query for every object of the metric; its matchers are never empty."""
     present = [matchers.present(label) for label in (query.namespace_label, query.object_label) if label]
-    parts = [*query.selector, *present]
-    if not query.namespace_label:
-        return PlannedQuery(query.render_with(parts), QueryKind.SWEEP, None, joined=False)
-    return PlannedQuery(query.render_joined(parts), QueryKind.SWEEP, None, joined=True)
+    joined = bool(query.namespace_label)
+    render = query.render_joined if joined else query.render_with
+    return PlannedQuery(render([*query.selector, *present]), QueryKind.SWEEP, None, joined=joined)
 
 
 def place_samples(
@@ -126,28 +123,20 @@ def place_samples(
             yield (namespace, sample.labels.get(object_label, "")), sample
 
 
-def _in_namespace(
-    query: MetricQuery, namespace: str | None, names: Sequence[str], kind: QueryKind
-) -> PlannedQuery:
+def _plan(query: MetricQuery, wanted: dict[str | None, list[str]], kind: QueryKind) -> PlannedQuery:
+    if len(wanted) > 1:
+        namespaces = sorted(namespace for namespace in wanted if namespace is not None)
+        names = dict.fromkeys(itertools.chain.from_iterable(wanted.values()))
+        of_namespaces = matchers.for_any_of(query.namespace_label, namespaces)
+        of_names = matchers.for_any_of(query.object_label, names)
+        text = query.render_joined([*query.selector, of_namespaces, of_names])
+        return PlannedQuery(text, kind, None, joined=True)
+    ((namespace, listed),) = wanted.items()
     parts = list(query.selector)
     if query.namespace_label and namespace is not None:
         parts.append(Matcher(query.namespace_label, "=", namespace))
-    parts.append(matchers.for_any_of(query.object_label, names))
+    parts.append(matchers.for_any_of(query.object_label, listed))
     return PlannedQuery(query.render_with(parts), kind, namespace, joined=False)
-
-
-def _across(query: MetricQuery, wanted: dict[str | None, list[str]]) -> PlannedQuery:
-    if len(wanted) == 1:
-        ((namespace, listed),) = wanted.items()
-        return _in_namespace(query, namespace, listed, QueryKind.MERGED)
-    namespaces = sorted(namespace for namespace in wanted if namespace is not None)
-    names = dict.fromkeys(name for each in wanted.values() for name in each)
-    parts = [
-        *query.selector,
-        matchers.for_any_of(query.namespace_label, namespaces),
-        matchers.for_any_of(query.object_label, names),
-    ]
-    return PlannedQuery(query.render_joined(parts), QueryKind.MERGED, None, joined=True)
 
 
 def _room(query: MetricQuery, limit: int) -> int:
@@ -160,32 +149,20 @@ def _room(query: MetricQuery, limit: int) -> int:
     return max(1, (limit - base) // slots)
 
 
-def _chunks(names: Iterable[str], room: int) -> Iterator[list[str]]:
-    """Yield lists of names that fit a query; each has at least one name."""
-    chunk: list[str] = []
-    used = 0
-    for name in names:
-        cost = _cost(name)
-        if chunk and used + cost > room:
-            yield chunk
-            chunk, used = [], 0
-        chunk.append(name)
-        used += cost
-    yield chunk
-
-
 def _packs(wanted: dict[str | None, dict[str, None]], room: int) -> Iterator[dict[str | None, list[str]]]:
     """Yield namespaces with lists of their names that fit a query together."""
     pack: dict[str | None, list[str]] = {}
     used = 0
     for namespace, names in wanted.items():
+        taken: list[str] = []
         for name in names:
-            cost = _cost(name) + (0 if namespace in pack else _cost(namespace or ""))
+            cost = _cost(name) + (0 if taken else _cost(namespace or ""))
             if pack and used + cost > room:
                 yield pack
-                pack, used = {}, 0
+                pack, used, taken = {}, 0, []
                 cost = _cost(name) + _cost(namespace or "")
-            pack.setdefault(namespace, []).append(name)
+            taken.append(name)
+            pack[namespace] = taken
             used += cost
     yield pack
 

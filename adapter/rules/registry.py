@@ -143,27 +143,16 @@ def remembering(
     for count, series in enumerate(answer, 1):
         if count % _STEP == 0:
             yield
-        found = _seen_again(series, earlier.get(series.name), whole=whole)
-        labels = shared.setdefault(found.labels, found.labels)
-        every = shared.setdefault(found.series.labels, found.series.labels)
-        kept.append(
-            KnownSeries(SeriesInfo(found.series.name, every, found.series.count), found.missed, labels)
-        )
+        labels = every = series.labels
+        number = series.count
+        if (before := earlier.get(series.name)) is not None:
+            every |= before.labels if whole else before.series.labels
+            if not whole:  # an answer about a shorter time only adds
+                labels |= before.labels
+                number = max(number, before.series.count)
+        labels, every = shared.setdefault(labels, labels), shared.setdefault(every, every)
+        kept.append(KnownSeries(SeriesInfo(series.name, every, number), 0, labels))
     return {**memory, selector: tuple(kept)}
-
-
-def _seen_again(series: SeriesInfo, earlier: KnownSeries | None, *, whole: bool) -> KnownSeries:
-    """Return what is known of a name in an answer; an answer about a shorter time only adds."""
-    if earlier is None:
-        return KnownSeries(series, 0, series.labels)
-    if whole:
-        return KnownSeries(
-            SeriesInfo(series.name, series.labels | earlier.labels, series.count), 0, series.labels
-        )
-    merged = SeriesInfo(
-        series.name, series.labels | earlier.series.labels, max(series.count, earlier.series.count)
-    )
-    return KnownSeries(merged, 0, series.labels | earlier.labels)
 
 
 def build(
@@ -268,7 +257,7 @@ def _named(
     """
     for rule in rules:
         place = rule.config.path
-        for series in _series_of(rule, memory):
+        for series in _known_series(rule, memory):
             name = series.name
             metric = rule.namer.name(name)
             if (
@@ -284,7 +273,7 @@ def _named(
             yield rule, series, metric
 
 
-def _series_of(rule: Rule, memory: SeriesMemory) -> Iterator[SeriesInfo]:
+def _known_series(rule: Rule, memory: SeriesMemory) -> Iterator[SeriesInfo]:
     """Yield the known series of a rule, and the one that its endpoints are scraped for."""
     seen = False
     for known in memory.get(rule.config.series_query, ()):

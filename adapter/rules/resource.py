@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.config.rules_file import ResourceRulesConfig
-from adapter.model import metrics, quantity
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
-from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, QueryRule
+from adapter.rules.query import Dropped, MetricQuery, QueryRule, last_samples, milli_of
 
 PODS = GroupResource("", "pods")
 NODES = GroupResource("", "nodes")
@@ -45,8 +44,6 @@ class ResourceQuery(QueryRule):
 
 
 class CpuAndMemory(NamedTuple):
-    """The templates for one kind of object."""
-
     cpu: ResourceQuery
     memory: ResourceQuery
 
@@ -58,8 +55,6 @@ class CpuAndMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRules:
-    """Compiled `resourceRules`."""
-
     config: ResourceRulesConfig
     containers: CpuAndMemory
     nodes: CpuAndMemory
@@ -80,8 +75,7 @@ class UsageSamples(NamedTuple):
     label: str | None = None
 
     def by_part(self) -> dict[str, Sample]:
-        """Return the last sample of each container."""
-        return {sample.labels.get(self.label or "", ""): sample for sample in self.samples}
+        return last_samples(self.samples, self.label or "")
 
 
 class Absent(NamedTuple):
@@ -112,7 +106,7 @@ def pod_usage(
         if isinstance(usage, Dropped):
             return Absent(usage, f"container {container!r} has an unusable value ({usage})")
         containers.append(ContainerUsage(container, usage))
-    total = Usage(sum(each.usage.cpu for each in containers), sum(each.usage.memory for each in containers))
+    total = Usage(sum(part.usage.cpu for part in containers), sum(part.usage.memory for part in containers))
     earliest = min(sample.time for sample in (*cpu.samples, *memory.samples))
     return ObjectUsage(namespace, name, labels, earliest, total, tuple(containers))
 
@@ -120,10 +114,7 @@ def pod_usage(
 def node_usage(
     name: str, labels: Mapping[str, str], cpu: UsageSamples, memory: UsageSamples
 ) -> ObjectUsage | Absent | None:
-    """Return the usage of a node from its first samples, as upstream, or why it is absent.
-
-    None without samples.
-    """
+    """Return the usage of a node from its first samples, as upstream, or why it is absent; None without."""
     if not cpu.samples or not memory.samples:
         return None
     first_cpu, first_memory = cpu.samples[0], memory.samples[0]
@@ -141,17 +132,10 @@ def _usage(cpu: Sample, memory: Sample) -> Usage | Dropped:
 
 
 def _milli(value: float) -> int | Dropped:
-    """Return thousandths, truncated as upstream does, or why a value is absent.
-
-    Upstream makes some of these 0.
-    """
-    if math.isnan(value):
-        return HISTOGRAM if value is metrics.HISTOGRAM else NAN
-    if math.isinf(value):
-        return INFINITE
-    if value < 0:
+    """Return thousandths, truncated as upstream does, or why a value is absent, which upstream makes 0."""
+    if -math.inf < value < 0:
         return NEGATIVE
     try:
-        return quantity.milli_from_float(value)
+        return milli_of(value, nan_is_zero=False)
     except OverflowError:
         return OVERFLOW

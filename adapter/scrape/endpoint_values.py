@@ -15,18 +15,16 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from adapter.config.endpoint_keys import EndpointSource
-from adapter.config.scrape_keys import Access
+from adapter.config.scrape_keys import Access, EndpointSource
 from adapter.errors import UnionError
 from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.steps import Steps
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import ExternalEntry, Registry
-from adapter.rules.scrape import attached
 from adapter.rules.scrape.evaluation import Element
 from adapter.rules.scrape.scraped_query import Answer
-from adapter.rules.scrape.series import PodSeries, Relabel
+from adapter.rules.scrape.series import PodSeries, Relabel, attach
 from adapter.scrape.cache import READ_WORK, ScrapedValues
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.scrape.http import ScrapeEndpoint
@@ -414,4 +412,4 @@ def _relabel(source: EndpointSource, access: Access, endpoint: Endpoint) -> Rela
     }
     if source.service:
         labels["service"] = source.service
-    return functools.partial(attached.attach, attached=labels, honor=source.honor_labels)
+    return functools.partial(attach, attached=labels, honor=source.honor_labels)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from adapter.config.endpoint_keys import EndpointSource
-from adapter.config.scrape_keys import Access
+from adapter.config.scrape_keys import Access, EndpointSource
 from adapter.scrape.cache import ScrapedPod
 
 MOST_ENDPOINTS = 1000

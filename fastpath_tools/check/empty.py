@@ -13,10 +13,10 @@ from adapter.errors import PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource
+from adapter.model.visible import counted, listed
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
-from adapter.rules.wording import counted, listed
 from fastpath_tools.check import report
 from fastpath_tools.check.missing import guess_overrides
 from fastpath_tools.check.wanted import Wanted

@@ -14,12 +14,12 @@ from adapter.model import visible
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
+from adapter.model.visible import counted, listed
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry, ExternalEntry
-from adapter.rules.wording import counted, listed
 from fastpath_tools.check import empty, missing, report
 from fastpath_tools.check.empty import EmptyCase, Followups, Value
 from fastpath_tools.check.wanted import ALL, Wanted, build_query

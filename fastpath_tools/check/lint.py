@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.resources import APIResource
+from adapter.model.visible import counted
 from adapter.rules.compile import Rule
+from adapter.rules.matchers import show_series
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
-from adapter.rules.wording import counted, shown_series
 from fastpath_tools.check import lint_query, saturation
 from fastpath_tools.live.preview import RulePreview
 
@@ -113,7 +114,7 @@ def _series(made: RulePreview) -> Iterator[Finding]:
     if unwritable:
         number = counted(len(unwritable), "series name is", "series names are")
         sentence = (
-            f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can write "
+            f"{number} left out, such as {show_series(unwritable[0])}: expected names that PromQL can write "
             "without quotes, of letters, digits, underscores and colons"
         )
         yield "seriesQuery", "", sentence

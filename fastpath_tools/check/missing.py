@@ -14,10 +14,11 @@ from typing import NamedTuple
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
+from adapter.model.visible import counted, listed
 from adapter.rules import naming
 from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.matchers import show_series
 from adapter.rules.registry import Registry
-from adapter.rules.wording import counted, listed, shown_series
 from fastpath_tools.live.preview import SeriesLists, demanded_labels, may_name, named_series
 
 # Kinds that labels are called after, with whatever exporters put before or behind.
@@ -136,7 +137,7 @@ def _label_steps(traced: RuleTrace) -> list[str]:
 
 def _names(series: Sequence[SeriesInfo]) -> str:
     return listed(
-        [f"{shown_series(each.name)} ({counted(each.count, 'series', 'series')})" for each in series]
+        [f"{show_series(each.name)} ({counted(each.count, 'series', 'series')})" for each in series]
     )
 
 
@@ -226,7 +227,7 @@ def _dropped(case: MissingCase) -> str:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {shown_series(rejected.series.name)}, because it "
+                    f"{traced.place} leaves out the series {show_series(rejected.series.name)}, because it "
                     f"has {naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
                     "a recording rule"
                 )

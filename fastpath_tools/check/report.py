@@ -9,7 +9,7 @@ from adapter.errors import Fault, PrometheusError
 from adapter.model import visible
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
-from adapter.rules.wording import counted, listed
+from adapter.model.visible import counted, listed
 from fastpath_tools.live.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 
 _SHOWN_VALUES = 3
@@ -164,7 +164,7 @@ def _example(example: Example, answer: Answer | None) -> list[str]:
     lines = [_line("query", one_line(example.promql))]
     if (verdict := example.separability) is not None:
         joined = f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
-        lines.append(_line("separable", joined if verdict.separable else f"no: {verdict.reason}"))
+        lines.append(_line("separable", joined if not verdict.reason else f"no: {verdict.reason}"))
     if isinstance(answer, PrometheusError):
         lines.append(_line("answer", f"refused: {answer}"))
     elif answer is not None:
@@ -231,7 +231,7 @@ def _example_document(example: Example) -> dict[str, Any]:
         return {**document, "fault": example.fault}
     document["promql"] = example.promql
     if example.separability is not None:
-        document |= {"separable": example.separability.separable, "reason": example.separability.reason}
+        document |= {"separable": not example.separability.reason, "reason": example.separability.reason}
     return document
 
 

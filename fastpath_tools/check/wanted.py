@@ -12,11 +12,11 @@ import msgspec
 from adapter.errors import Fault, InputError, NamingError, TemplateError
 from adapter.model.metrics import CustomMetricInfo
 from adapter.model.resources import APIResource, Catalogue
+from adapter.model.visible import listed
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, Registry
-from adapter.rules.wording import listed
 
 ALL = "*"
 

@@ -12,11 +12,11 @@ from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, 
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
+from adapter.model.visible import counted, listed
 from adapter.rules import matchers, registry
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
-from adapter.rules.wording import counted, listed
 from fastpath_tools.check import empty, follow, missing, report
 from fastpath_tools.check.follow import Explanation, Inquiry, NoValueError
 from fastpath_tools.check.missing import RuleTrace

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from adapter.rules.wording import counted
+from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import (
     NOTHING,
     Facts,

@@ -13,13 +13,13 @@ from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
 from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
-from adapter.rules import lookback, matchers, parsing, registry, slots
+from adapter.rules import lookback, matchers, parsing, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import scraped_query
-from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import PodLabels
 from fastpath_tools.live import preview, reading
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
@@ -153,7 +153,7 @@ def selectors_of(query: str) -> list[str]:
 
     def look(node: object) -> bool:
         if isinstance(node, promql.VectorSelector):
-            written = matchers.join(map(slots.read_matcher, node.matchers.matchers))
+            written = matchers.join(map(parsing.read_matcher, node.matchers.matchers))
             found[f"{node.name or ''}{{{written}}}"] = None
         return True
 

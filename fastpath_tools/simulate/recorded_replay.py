@@ -14,7 +14,7 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.cli import command_line
 from adapter.errors import Fault, InputError
 from adapter.model import visible
-from adapter.rules.wording import counted
+from adapter.model.visible import counted
 
 _NO_RECORDS = (
     "its decisions have no records: run the scaler with --journal-records, and export its journal again"

@@ -5,7 +5,7 @@ from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
-from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import PodLabels
 from tests.support.world import compile_rule, compile_text
 
 
@@ -27,7 +27,7 @@ FAULTS = {
         [
             (
                 "resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label "
-                "template"
+                'template "kube_<<.Group>>" must include at least <<.Resource>>'
             )
         ],
     ),
@@ -45,21 +45,11 @@ FAULTS = {
     ),
     "unknown resource, near none": (
         "{resources: {overrides: {p: {resource: hpa}}}}",
-        [
-            (
-                "resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a "
-                "short name"
-            )
-        ],
+        ["resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short"],
     ),
     "resource of another group": (
         "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
-        [
-            (
-                "resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean "
-                "deployment?)"
-            )
-        ],
+        ["resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean"],
     ),
     "query does not parse": (
         "{metricsQuery: 'sum(<<.Series)'}",
@@ -67,12 +57,7 @@ FAULTS = {
     ),
     "query with what is not supported": (
         "{metricsQuery: '<<slice .Series 1>>'}",
-        [
-            (
-                'metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not '
-                "supported"
-            )
-        ],
+        ['metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not'],
     ),
     "filter and matches": (
         "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
@@ -138,8 +123,8 @@ def test_resource_rules() -> None:
         "kube_pod",
         "c",
     )
-    assert containers.cpu.metric_query(PODS).separability.separable
-    assert not of_memory.separability.separable
+    assert not containers.cpu.metric_query(PODS).separability.reason
+    assert of_memory.separability.reason
     with pytest.raises(TemplateError, match="empty query"):
         nodes.memory.metric_query(NODES).render(None, ["a"])
 
@@ -209,12 +194,7 @@ def test_a_rule_that_is_written_as_before_is_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "same"),
-    [
-        ("90s", "90s", True),
-        ("90s", "60s", False),
-        ("90s", None, False),
-        (None, "90s", False),
-    ],
+    [("90s", "90s", True), ("90s", "60s", False), ("90s", None, False), (None, "90s", False)],
 )
 def test_resource_rules_that_are_written_as_before_are_the_same(
     before: str | None, after: str | None, *, same: bool
@@ -239,7 +219,7 @@ def test_rules_are_never_equal() -> None:
 def test_age() -> None:
     rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: b, maxSampleAge: 15s}]")
     assert rule.age.render("hits", [], ["pod"]) == "min(timestamp(hits{})) by (pod)"
-    assert rule.age.separability("pod", "namespace").separable
+    assert not rule.age.separability("pod", "namespace").reason
 
 
 def test_separability_is_worked_out_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
+import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -64,47 +65,12 @@ HOSTILE = (
     "é",
     "",
 )
-WORDS = [
-    "a",
-    "avg",
-    "and",
-    "atan2",
-    "bool",
-    "bottomk",
-    "by",
-    "count",
-    "end",
-    "group",
-    "group_left",
-    "group_right",
-    "ignoring",
-    "inf",
-    "nan",
-    "NaN",
-    "Inf",
-    "limitk",
-    "max",
-    "min",
-    "offset",
-    "on",
-    "or",
-    "quantile",
-    "start",
-    "stddev",
-    "step",
-    "sum",
-    "topk",
-    "unless",
-    "without",
-    "anchored",
-    "smoothed",
-    "fill",
-    "_",
-    ":",
-    "a:b",
-    "up9",
-    "http_requests_total",
-]
+_WORDS = """
+a avg and atan2 bool bottomk by count end group group_left group_right ignoring inf nan NaN Inf limitk
+max min offset on or quantile start stddev step sum topk unless without anchored smoothed fill _ : a:b
+up9 http_requests_total
+"""
+WORDS = _WORDS.split()
 KEYWORDS = {"inf", "nan", "atan2", "bool", "group_left", "group_right", "ignoring", "on"}
 TEXTS = st.one_of(
     st.sampled_from(HOSTILE),
@@ -139,14 +105,14 @@ def grouping(query: str) -> list[str]:
     return list(aggregation.modifier.labels)
 
 
+def rules_of(template: str) -> str:
+    rule = {"seriesQuery": "s", "resources": {"template": "<<.Resource>>"}, "metricsQuery": template}
+    return yaml.safe_dump({"rules": [rule]}, width=1000)
+
+
 def built(template: str, *known: SeriesInfo, catalogue: Catalogue = BUILTIN) -> Registry:
-    resources = "{template: <<.Resource>>}"
-    text = f"rules: [{{seriesQuery: s, resources: {resources}, metricsQuery: {_yaml(template)}}}]"
-    return registry.build(compile_text(text, catalogue), registry.remember({}, "s", known), 1)
-
-
-def _yaml(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    ruleset = compile_text(rules_of(template), catalogue)
+    return registry.build(ruleset, registry.remember({}, "s", known), 1)
 
 
 def shown(parts: Sequence[Matcher]) -> list[tuple[str, str, str]]:
@@ -200,7 +166,7 @@ def test_a_label_that_is_made_of_the_name_of_a_kind_is_quoted(singular: str) -> 
         ("x", shown([Matcher("namespace", "=", "a"), Matcher(singular, "=", "b")]))
     ]
     assert grouping(text) == [singular]
-    assert query.separability.separable
+    assert not query.separability.reason
     assert grouping(query_plan.sweep(query).promql) == [singular, "namespace"]
 
 
@@ -222,10 +188,7 @@ KEYS = st.one_of(
 def test_a_selector_adds_its_matchers_and_nothing_else(
     key: str, value: str, form: str, template: str
 ) -> None:
-    rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
-        f"{_yaml(TEMPLATES[template])}}}]"
-    )
+    rule = compile_rule(rules_of(TEMPLATES[template]))
     try:
         parts = matchers.from_selector(parse_selector(form.format(key, value)))
         query = MetricQuery(rule, "x", parts, "namespace", "pod")
@@ -245,10 +208,7 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
 
 @given(TEXTS, st.sampled_from(sorted(TEMPLATES)))
 def test_the_name_of_an_object_stays_a_value(name: str, template: str) -> None:
-    rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
-        f"{_yaml(TEMPLATES[template])}}}]"
-    )
+    rule = compile_rule(rules_of(TEMPLATES[template]))
     query = MetricQuery(rule, "x", (), "namespace", "pod")
     try:
         text = query.render("a", [name])
@@ -263,10 +223,7 @@ def test_the_name_of_an_object_stays_a_value(name: str, template: str) -> None:
 
 
 def test_the_reason_names_label_and_value() -> None:
-    rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
-        f"{_yaml(TEMPLATES['values in quotes'])}}}]"
-    )
+    rule = compile_rule(rules_of(TEMPLATES["values in quotes"]))
     with pytest.raises(
         TemplateError,
         match=r'^value "a\\"b" of label pod: expected letters, digits and any of _\.:-, because',

@@ -1,8 +1,11 @@
-"""Over how much of the past queries look."""
+"""Of which time values are: how far queries look back, and the age of the samples behind an answer."""
 
 import pytest
 
-from adapter.rules.lookback import lookback_of
+from adapter.model.metrics import Sample
+from adapter.rules import lookback
+from adapter.rules.matchers import Matcher
+from adapter.rules.template import template
 
 
 @pytest.mark.parametrize(
@@ -30,4 +33,134 @@ from adapter.rules.lookback import lookback_of
     ],
 )
 def test_lookback(query: str, seconds: float | None) -> None:
-    assert lookback_of(query) == seconds
+    assert lookback.lookback_of(query) == seconds
+
+
+PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
+SELECTOR = 'lag{queue="q1",namespace="web"}'
+
+QUERIES = {
+    "no aggregation: each series has its own": (SELECTOR, f"timestamp({SELECTOR})", None),
+    "functions over one series": (f"abs((rate({SELECTOR}[5m])))", f"timestamp({SELECTOR})", None),
+    "a number beside the series": (f"clamp_max({SELECTOR}, 5)", f"timestamp({SELECTOR})", None),
+    "grouped by": (f"sum by (a, b) ({SELECTOR})", f"min by (a, b) (timestamp({SELECTOR}))", ("a", "b")),
+    "grouped by, behind": (
+        f"sum(rate({SELECTOR}[5m])) by (a)",
+        f"min by (a) (timestamp({SELECTOR}))",
+        ("a",),
+    ),
+    "grouped by, rounded": (
+        f"round(sum({SELECTOR}) by (a), 0.1)",
+        f"min by (a) (timestamp({SELECTOR}))",
+        ("a",),
+    ),
+    "a quantile loses le": (
+        f"histogram_quantile(0.9, sum by (le, a) ({SELECTOR}))",
+        f"min by (a) (timestamp({SELECTOR}))",
+        ("a",),
+    ),
+    "a quantile of raw series": (
+        f"histogram_quantile(0.9, {SELECTOR})",
+        f"min by () (timestamp({SELECTOR}))",
+        (),
+    ),
+    "grouped by nothing": (f"sum({SELECTOR}) by ()", f"min by () (timestamp({SELECTOR}))", ()),
+    "summed up": (f"sum({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
+    "grouped without": (f"sum without (a) ({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
+    "two vectors": (f"{SELECTOR} / other", f"min by () (timestamp({SELECTOR}))", ()),
+    "a scalar": (f"scalar({SELECTOR})", f"min by () (timestamp({SELECTOR}))", ()),
+    "labels made up": (
+        f'label_replace({SELECTOR}, "a", "b", "c", "d")',
+        f"min by () (timestamp({SELECTOR}))",
+        (),
+    ),
+    "no argument": ("time()", f"min by () (timestamp({SELECTOR}))", ()),
+    "what does not parse": ("sum(", f"min by () (timestamp({SELECTOR}))", ()),
+}
+
+
+@pytest.mark.parametrize(("query", "companion", "labels"), QUERIES.values(), ids=QUERIES)
+def test_companion(query: str, companion: str, labels: tuple[str, ...] | None) -> None:
+    assert lookback.age_query(query, "lag", PARTS) == lookback.AgeQuery(companion, labels)
+
+
+def sample(value: float, **labels: str) -> Sample:
+    return Sample(labels, value, 1000.0)
+
+
+def test_items_are_told_apart_by_the_labels_of_the_grouping() -> None:
+    young, old, unknown = sample(1, a="x"), sample(2, a="y"), sample(3, a="z")
+    companion = lookback.age_query(f"sum by (a) ({SELECTOR})", "lag", PARTS)
+    fresh = companion.fresh([young, old, unknown], [sample(970, a="x"), sample(969.9, a="y")], 970)
+    assert fresh == [young]
+
+
+def test_without_grouping_by_all_labels_but_the_name() -> None:
+    young, old = sample(1, __name__="lag", a="x", b="1"), sample(2, __name__="lag", a="x", b="2")
+    companion = lookback.age_query(SELECTOR, "lag", PARTS)
+    assert companion.fresh([young, old], [sample(970, a="x", b="1"), sample(1, a="x", b="2")], 970) == [young]
+
+
+@pytest.mark.parametrize(("oldest", "kept"), [(970.0, 2), (960.0, 0)])
+def test_the_oldest_counts_for_all_where_items_cannot_be_told_apart(oldest: float, kept: int) -> None:
+    companion = lookback.age_query(f"topk(2, {SELECTOR})", "lag", PARTS)
+    assert len(companion.fresh([sample(1, a="x"), sample(2, a="y")], [sample(oldest)], 970)) == kept
+
+
+def test_a_time_that_is_no_number_is_too_old() -> None:
+    companion = lookback.age_query(f"sum({SELECTOR})", "lag", PARTS)
+    assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
+
+
+USAGES = {
+    "cadvisor": (
+        ('sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by '
+        '(<<.GroupBy>>)'),
+        'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
+    ),
+    "matchers elsewhere": (
+        'avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})',
+        'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}',
+    ),
+    "the first that is selected by the object": (
+        ('sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) '
+        'info:{<<.LabelMatchers>>})'),
+        "info:{<<.LabelMatchers>>}",
+    ),
+    "two": (
+        "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        "a{<<.LabelMatchers>>}",
+    ),
+    "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
+    "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
+    "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
+    "no selector of ours": ("sum(m) by (<<.GroupBy>>)", None),
+    "a number": ("1", None),
+    "a text": ('label_replace(vector(1), "a", "b", "c", "d")', None),
+    "conditions": ("<<if .GroupBy>>m{<<.LabelMatchers>>}<<end>>", None),
+    "another variable": ('m{<<.LabelMatchers>>,a="<<.LabelValuesByName>>"}', None),
+    "no query": ("sum(m{<<.LabelMatchers>>}", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "selector"), USAGES.values(), ids=USAGES)
+def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
+    companion = lookback.usage_age(template.parse(query))
+    if selector is None:
+        assert companion is None
+    else:
+        assert companion is not None
+        assert companion.text == f"min(timestamp({selector})) by (<<.GroupBy>>)"
+
+
+def test_the_oldest_of_items() -> None:
+    companion = lookback.age_query(f"sum({SELECTOR}) by (q)", "lag", PARTS)
+
+    def series(queue: str, value: float) -> Sample:
+        return Sample({"q": queue}, value, 0.0)
+
+    items = [series("a", 1.0), series("b", 2.0)]
+    assert companion.oldest(items, [series("a", 50.0), series("b", 40.0), series("other", 10.0)]) == 40.0
+    assert companion.oldest(items, [series("a", 50.0)]) is None, "one is not known"
+    assert companion.oldest(items, [series("a", 50.0), series("b", float("nan"))]) is None
+    assert companion.oldest([], [series("a", 50.0)]) is None

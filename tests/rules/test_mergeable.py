@@ -1,7 +1,7 @@
 import promql_parser as promql
 import pytest
 
-from adapter.rules import mergeable, slots
+from adapter.rules import mergeable, parsing
 from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from tests.support.refusals import JOIN_REFUSALS, REFUSALS, Refusal
@@ -14,7 +14,7 @@ def analyse(text: str, object_label: str = "pod", namespace_label: str = "namesp
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
 def test_refused(refusal: Refusal) -> None:
     verdict = analyse(refusal.template, refusal.object_label)
-    assert not verdict.separable
+    assert verdict.reason
     assert verdict.reason.startswith(refusal.reason)
     assert verdict.reason == refusal.reason or refusal.reason.endswith(": ")
     assert verdict.joined == ""
@@ -122,14 +122,14 @@ JOINED = {
 @pytest.mark.parametrize(("text", "expected"), JOINED.values(), ids=JOINED)
 def test_joined(text: str, expected: str) -> None:
     verdict = analyse(text.replace("@}", "<<.LabelMatchers>>}").replace(",@,", ",<<.LabelMatchers>>,"))
-    slot = slots.MATCHERS
+    slot = parsing.MATCHERS
     assert verdict == Separability(joined=expected.replace("@}", f"{slot}}}").replace(",@,", f",{slot},"))
     promql.parse(verdict.joined)
 
 
 def test_the_verdict_is_about_one_kind_of_object() -> None:
     query = "sum(x{<<.LabelMatchers>>}) by (service)"
-    assert analyse(query, "service").separable
+    assert not analyse(query, "service").reason
     assert analyse(query, "pod").reason == "sum by (service) does not name pod"
 
 
@@ -140,4 +140,4 @@ def test_sides_that_differ_do_no_harm_without_a_namespace() -> None:
 
 def test_a_matcher_on_the_namespace_label_is_no_matter_where_questions_have_none() -> None:
     query = 'sum by (node) (x{<<.LabelMatchers>>,namespace="kube-system"})'
-    assert analyse(query, "node", "").separable
+    assert not analyse(query, "node", "").reason

@@ -81,12 +81,14 @@ def test_texts_without_an_end_are_read_once() -> None:
 def test_long_queries_are_refused() -> None:
     with pytest.raises(ValueError, match="it has 1,048,577 characters, more than 1,048,576"):
         parsing.parse("x" * (parsing.LONGEST + 1))
-    assert parsing.excess_of("x" * (parsing.LONGEST_RULE + 1)) == "it has 65,537 characters, more than 65,536"
+    assert (
+        parsing.find_excess("x" * (parsing.LONGEST_RULE + 1)) == "it has 65,537 characters, more than 65,536"
+    )
 
 
 def test_actions_of_a_template_are_no_operators() -> None:
-    assert not parsing.excess_of("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) + " * 60 + "x")
-    assert parsing.excess_of("(" * 101 + "<<.Series>>" + ")" * 101)
+    assert not parsing.find_excess("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) + " * 60 + "x")
+    assert parsing.find_excess("(" * 101 + "<<.Series>>" + ")" * 101)
 
 
 def test_what_a_deep_query_looks_back_is_unknown() -> None:
@@ -112,12 +114,16 @@ EXPRESSIONS = st.recursive(
 
 
 def _depth(root: Any) -> int:
-    deepest, pending = 0, [(root, 1)]
-    while pending:
-        node, depth = pending.pop()
-        deepest = max(deepest, depth)
-        pending += [(part, depth + 1) for part in lookback._parts(node)]
-    return deepest
+    depths = [0]
+
+    def enter(_: object) -> None:
+        depths.append(depths[-1] + 1)
+
+    def leave(_: object) -> None:
+        depths.append(depths[-1] - 1)
+
+    promql.walk(root, enter, leave)
+    return max(depths)
 
 
 @given(EXPRESSIONS, st.integers(0, 120))
@@ -168,10 +174,9 @@ def test_a_deep_query_of_the_resource_rules_is_a_fault() -> None:
     ]
 
 
-@pytest.mark.parametrize("levels", [5_000, 100_000])
-def test_check_refuses_a_deep_query_and_does_not_crash(levels: int, tmp_path: Path) -> None:
+def test_check_refuses_a_deep_query_and_does_not_crash(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
-    path.write_text(rules_of("(" * levels + "x" + ")" * levels))
+    path.write_text(rules_of("(" * 100_000 + "x" + ")" * 100_000))
     ended = subprocess.run(
         [sys.executable, "-m", "adapter", "check", str(path)], capture_output=True, text=True, check=False
     )

@@ -98,7 +98,7 @@ def test_render_fails(template: str) -> None:
 def test_joined_has_the_namespace_in_its_grouping() -> None:
     query = metric_query()
     parts = [matchers.for_any_of("ns", ["a", "b"]), matchers.for_any_of("pod", ["p.1"])]
-    assert query.separability.separable
+    assert not query.separability.reason
     assert query.render_joined(parts) == 'sum by (pod, ns) (hits{ns=~"a|b",pod="p.1"})'
 
 

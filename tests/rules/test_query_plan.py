@@ -34,6 +34,10 @@ def test_alone_is_as_upstream_sends_it() -> None:
     )
 
 
+def merged(promql: str, namespace: str | None, *, joined: bool = False) -> PlannedQuery:
+    return PlannedQuery(promql, QueryKind.MERGED, namespace, joined)
+
+
 MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
     "one question is not merged": (
         metric_query(),
@@ -43,48 +47,30 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
     "one namespace, names once each, dots escaped": (
         metric_query(selector="a=1"),
         [Objects("web", ("p.1", "q")), Objects("web", ("q", "r"))],
-        [
-            PlannedQuery(
-                r'sum(x{a="1",ns="web",pod=~"p\\.1|q|r"}) by (pod)', QueryKind.MERGED, "web", joined=False
-            )
-        ],
+        [merged(r'sum(x{a="1",ns="web",pod=~"p\\.1|q|r"}) by (pod)', "web")],
     ),
     "several questions for one object": (
         metric_query(),
         [Objects("web", ("p",)), Objects("web", ("p", "p"))],
-        [PlannedQuery('sum(x{ns="web",pod="p"}) by (pod)', QueryKind.MERGED, "web", joined=False)],
+        [merged('sum(x{ns="web",pod="p"}) by (pod)', "web")],
     ),
     "namespaces": (
         metric_query(selector="a=1"),
         [Objects("web", ("p", "q")), Objects("db", ("q",))],
-        [
-            PlannedQuery(
-                'sum by (pod, ns) (x{a="1",ns=~"db|web",pod=~"p|q"})', QueryKind.MERGED, None, joined=True
-            )
-        ],
+        [merged('sum by (pod, ns) (x{a="1",ns=~"db|web",pod=~"p|q"})', None, joined=True)],
     ),
     "namespaces that cannot share a query": (
         metric_query(HALF),
         [Objects("web", ("p",)), Objects("db", ("q",)), Objects("web", ("r",))],
         [
-            PlannedQuery(
-                'x{ns="web",pod=~"p|r"} * on (ns, pod) sum by (pod) (y{ns="web",pod=~"p|r"})',
-                QueryKind.MERGED,
-                "web",
-                joined=False,
-            ),
-            PlannedQuery(
-                'x{ns="db",pod="q"} * on (ns, pod) sum by (pod) (y{ns="db",pod="q"})',
-                QueryKind.MERGED,
-                "db",
-                joined=False,
-            ),
+            merged('x{ns="web",pod=~"p|r"} * on (ns, pod) sum by (pod) (y{ns="web",pod=~"p|r"})', "web"),
+            merged('x{ns="db",pod="q"} * on (ns, pod) sum by (pod) (y{ns="db",pod="q"})', "db"),
         ],
     ),
     "kinds without a namespace": (
         ROOT,
         [Objects(None, ("n1",)), Objects(None, ("n2",))],
-        [PlannedQuery('sum(x{node=~"n1|n2"}) by (node)', QueryKind.MERGED, None, joined=False)],
+        [merged('sum(x{node=~"n1|n2"}) by (node)', None)],
     ),
 }
 

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from adapter.model import steps
@@ -15,6 +17,14 @@ WIDGETS = GroupResource("example.com", "widgets")
 
 def info(name: str, *labels: str, count: int = 1) -> SeriesInfo:
     return SeriesInfo(name, frozenset(labels), count)
+
+
+def remembered(*answers: Sequence[SeriesInfo]) -> SeriesMemory:
+    """Return what is known after these answers about one selector."""
+    memory: SeriesMemory = {}
+    for answer in answers:
+        memory = registry.remember(memory, "s", answer)
+    return memory
 
 
 def build(text: str, catalogue: Catalogue = BUILTIN, **lists: list[SeriesInfo]) -> Registry:
@@ -124,16 +134,7 @@ def test_a_selector_never_answered_gives_nothing() -> None:
 
 
 def test_cluster_scoped_custom_resources_keep_upstreams_form_and_get_their_own() -> None:
-    widget = APIResource(
-        "example.com",
-        "v1",
-        "widgets",
-        "widget",
-        "Widget",
-        namespaced=False,
-        verbs=frozenset(),
-        preferred=True,
-    )
+    widget = APIResource("example.com", "v1", "widgets", "widget", "Widget", False, frozenset(), True)
     built = build(
         f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", Catalogue([*BUILTIN, widget]), s=[info("hits", "widget")]
     )
@@ -154,40 +155,37 @@ def labels(memory: SeriesMemory, name: str) -> set[str]:
     return next(set(known.series.labels) for known in memory["s"] if known.series.name == name)
 
 
-def test_a_name_that_blinks_once_stays() -> None:
-    first = registry.remember({}, "s", SEEN)
-    second = registry.remember(first, "s", [info("b", "pod")])
-    assert names(second) == ["a", "b"]
-    assert names(registry.remember(second, "s", SEEN)) == ["a", "b"]
-
-
-def test_a_name_missing_twice_is_forgotten() -> None:
-    memory = registry.remember(registry.remember({}, "s", SEEN), "s", [])
-    assert names(memory) == ["a", "b"]
-    assert names(registry.remember(memory, "s", [])) == []
-
-
-def test_missing_twice_means_twice_in_a_row() -> None:
-    memory: SeriesMemory = {}
-    for answer in (SEEN, SEEN[1:], SEEN, SEEN[1:]):
-        memory = registry.remember(memory, "s", answer)
-    assert names(memory) == ["a", "b"]
-
-
-def test_a_missing_name_never_wins_over_one_that_is_there() -> None:
-    memory = registry.remember(registry.remember({}, "s", SEEN), "s", SEEN[:1])
-    assert names(memory) == ["b", "a"]
+@pytest.mark.parametrize(
+    ("answers", "known"),
+    [
+        ([SEEN, SEEN[1:]], ["a", "b"]),
+        ([SEEN, SEEN[1:], SEEN], ["a", "b"]),
+        ([SEEN, []], ["a", "b"]),
+        ([SEEN, [], []], []),
+        ([SEEN, SEEN[1:], SEEN, SEEN[1:]], ["a", "b"]),
+        ([SEEN, SEEN[:1]], ["b", "a"]),
+    ],
+    ids=[
+        "a name that blinks once stays",
+        "and comes back in its place",
+        "one gap of all",
+        "a name missing twice is forgotten",
+        "missing twice means twice in a row",
+        "a missing name never wins over one that is there",
+    ],
+)
+def test_names_are_remembered(answers: list[Sequence[SeriesInfo]], known: list[str]) -> None:
+    assert names(remembered(*answers)) == known
 
 
 def test_a_label_that_blinks_once_stays() -> None:
-    memory = registry.remember({}, "s", [info("a", "pod", "service")])
-    memory = registry.remember(memory, "s", [info("a", "pod")])
-    assert labels(memory, "a") == {"pod", "service"}
-    assert labels(registry.remember(memory, "s", [info("a", "pod")]), "a") == {"pod"}
+    answers = [info("a", "pod", "service")], [info("a", "pod")], [info("a", "pod")]
+    assert labels(remembered(*answers[:2]), "a") == {"pod", "service"}
+    assert labels(remembered(*answers), "a") == {"pod"}
 
 
 def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
-    memory = registry.remember({}, "s", [info("a", "pod", "service", count=5), info("b", "pod")])
+    memory = remembered([info("a", "pod", "service", count=5), info("b", "pod")])
     for _ in range(3):
         memory = registry.remember(
             memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False
@@ -200,7 +198,7 @@ def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
 def test_a_reserved_name_is_in_no_api() -> None:
     rules = f"[{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: s, {TEMPLATE}, name: {{as: 'b'}}}}]"
     text = f"rules: {rules}\nexternalRules: {rules}"
-    memory = registry.remember({}, "s", [info("a", "pod"), info("b", "pod"), info("c", "pod")])
+    memory = remembered([info(name, "pod") for name in "abc"])
     built = registry.build(compile_text(text), memory, 1, frozenset({"b"}))
     assert [(str(each.resource), each.metric) for each in built.listed] == [("pods", "a"), ("pods", "c")]
     assert {key.metric for key in built.custom} == set(built.external) == {"a", "c"}
@@ -219,11 +217,9 @@ def test_very_many_metrics_are_put_together_in_steps() -> None:
     text = f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: s, {TEMPLATE}}}]"
     rules = compile_text(text)
     answer = [info(name, "namespace", "pod") for name in names]
-    memory = registry.remember({}, "s", answer)
-    again = registry.remembering(memory, "s", answer)
-    assert sum(1 for _ in again) == 4
-    steps = registry.building(rules, memory, 1)
-    assert sum(1 for _ in steps) > 10
+    memory = remembered(answer)
+    assert sum(1 for _ in registry.remembering(memory, "s", answer)) == 4
+    assert sum(1 for _ in registry.building(rules, memory, 1)) > 10
     built = registry.build(rules, memory, 1)
     assert list(built.listed) == sorted(built.listed)
     assert [each.metric for each in built.listed if each.resource == PODS] == sorted(names)
@@ -240,9 +236,7 @@ def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: fro
     """A rule may ask for all there is, and filter it by name."""
     kept = "^left_out_[01]$" if reserved else "^none$"
     rules = compile_text(f"{kind}: [{{seriesQuery: s, seriesFilters: [{{is: '{kept}'}}], {TEMPLATE}}}]")
-    memory = registry.remember(
-        {}, "s", [info(f"left_out_{number}", "namespace", "pod") for number in range(1000)]
-    )
+    memory = remembered([info(f"left_out_{number}", "namespace", "pod") for number in range(1000)])
     assert sum(1 for _ in registry.building(rules, memory, 1, reserved)) == 10
     built = registry.build(rules, memory, 1, reserved)
     assert not built.custom
@@ -261,9 +255,8 @@ def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: fro
     ids=["equal", "another entry", "one more", "another name", "one less"],
 )
 def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) -> None:  # noqa: FBT001 - a case of the table
-    rules = compile_text(
-        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: e, {TEMPLATE}}}]"
-    )
+    text = f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: e, {TEMPLATE}}}]"
+    rules = compile_text(text)
 
     def built(lists: dict[str, list[SeriesInfo]]) -> Registry:
         memory: SeriesMemory = {}
@@ -281,12 +274,10 @@ SCRAPED = (
 )
 
 
-def test_a_series_that_endpoints_are_scraped_for_exists_before_prometheus_has_seen_it() -> None:
-    built = build(SCRAPED)
-    assert {name: entry.series for name, entry in built.external.items()} == {"waiting": "depth"}
-
-
-def test_once_prometheus_has_seen_it_there_is_no_other() -> None:
-    built = build(SCRAPED, depth=[info("depth", "queue")])
+@pytest.mark.parametrize("lists", [{}, {"depth": [info("depth", "queue")]}], ids=["unseen", "seen"])
+def test_a_series_that_endpoints_are_scraped_for_exists_once_whether_prometheus_has_seen_it_or_not(
+    lists: dict[str, list[SeriesInfo]],
+) -> None:
+    built = build(SCRAPED, BUILTIN, **lists)
     assert {name: entry.series for name, entry in built.external.items()} == {"waiting": "depth"}
     assert built.collisions == ()

@@ -10,8 +10,7 @@ import contextlib
 import functools
 
 from adapter.autoscaler.interfaces import Key
-from adapter.config.endpoint_keys import EndpointSource
-from adapter.config.scrape_keys import Access
+from adapter.config.scrape_keys import Access, EndpointSource
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints
 from adapter.kubernetes.cache.pod_codec import WatchedPod

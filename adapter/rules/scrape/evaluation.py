@@ -5,13 +5,14 @@ Between two steps the series must not change.
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.errors import UnionError
 from adapter.model.steps import Steps
-from adapter.rules import matchers, slots
+from adapter.rules import matchers, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.series import Labels, PodSeries, Track
 
@@ -108,7 +109,7 @@ def read_series(
 
     def evaluate(scope: Scope) -> Vector:
         elements: list[Element] = []
-        full, identity, window = name.replace(slots.SERIES, scope.series), scope.identity, scope.window
+        full, identity, window = name.replace(parsing.SERIES, scope.series), scope.identity, scope.window
         selector = (*own, *scope.selector) if narrows else own
         if not all(matchers.build_test(part)(identity) for part in selector if part.label in identity):
             return elements
@@ -224,3 +225,89 @@ def combine_sets(operator: str, left: Part, right: Part, matching: Projection) -
         return [one for one in ones if (matching.key(one) in keys) is (operator == "and")]
 
     return evaluate
+
+
+# The functions of values. As in IEEE 754, each takes and returns any float, NaN and infinities included; none
+# raises as Python's do.
+
+
+def _divide(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)
+
+
+def _remainder(left: float, right: float) -> float:
+    """Return the remainder with the sign of `left`, as Go's math.Mod."""
+    return math.nan if right == 0 or math.isinf(left) else math.fmod(left, right)
+
+
+def _power(left: float, right: float) -> float:
+    try:
+        return math.pow(left, right)
+    except (OverflowError, ValueError) as error:
+        if isinstance(error, ValueError) and left:  # a root of a negative number, not 0 to a negative power
+            return math.nan
+        return math.copysign(math.inf, left) if right % 2 == 1 else math.inf
+
+
+def _add(values: Sequence[float]) -> float:
+    """Add without rounding errors, as Prometheus does with Kahan's and Neumaier's compensation."""
+    total = sum(values)
+    if not math.isfinite(total):
+        return total
+    try:
+        return math.fsum(values)
+    except OverflowError:  # an intermediate sum is beyond all floats
+        return total
+
+
+def _average(values: Sequence[float]) -> float:
+    total = _add(values)
+    if math.isinf(total) and all(map(math.isfinite, values)):
+        return sum(value / len(values) for value in values)  # the sum is beyond all floats, the mean is not
+    return total / len(values)
+
+
+def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Sequence[float]], float]:
+    """Return max or min of the values that are not NaN; NaN only without such values."""
+    return lambda values: pick([value for value in values if not math.isnan(value)] or [math.nan])
+
+
+AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "sum": _add,
+    "max": _extreme(max),
+    "min": _extreme(min),
+    "avg": _average,
+    "count": lambda values: float(len(values)),
+}
+ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+    "^": _power,
+}
+
+
+def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
+    return lambda value: float(function(value)) if math.isfinite(value) else value
+
+
+PER_VALUE: Mapping[str, Callable[[float], float]] = {
+    "abs": abs,
+    "ceil": _whole(math.ceil),
+    "floor": _whole(math.floor),
+}
+WITH_BOUND: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
+COMPARISONS: Mapping[str, Callable[[float, float], float]] = {
+    ">": lambda left, right: float(left > right),
+    "<": lambda left, right: float(left < right),
+    ">=": lambda left, right: float(left >= right),
+    "<=": lambda left, right: float(left <= right),
+    "==": lambda left, right: float(left == right),
+    "!=": lambda left, right: float(left != right),
+}

@@ -12,6 +12,7 @@ is read in steps between which other tasks can run.
 import math
 import re
 from collections.abc import Collection, Generator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -41,7 +42,6 @@ _TERM = re.compile(
 _REST = re.compile(rb"[ \t]*+\Z")
 _ESCAPE = re.compile(r'\\([\\n"])')
 _UNESCAPED = {"\\": "\\", "n": "\n", '"': '"'}
-
 
 MAX_SAMPLES = 2000
 """Default bound on the samples of one body."""
@@ -88,44 +88,31 @@ def read(
     body of OpenMetrics, without its end mark.
     """
     end = _find_end(body) if openmetrics else len(body)
-    pattern = _OPENMETRICS_SAMPLE if openmetrics else _TEXT_SAMPLE
-    start = 0
-    while start < end:
+    part = _LinePart(body, _OPENMETRICS_SAMPLE if openmetrics else _TEXT_SAMPLE, samples, limit)
+    while part.start < end:
+        start = part.start
         stop = end if end - start <= STEP_BYTES else body.find(b"\n", start + STEP_BYTES, end)
         stop = end if stop < 0 else stop
-        part = _LinePart(
-            body, start, b"\n" + body[start:stop], pattern, samples, limit, openmetrics=openmetrics
-        )
+        part.text = b"\n" + body[start:stop]
         if _ODD_LINE.search(part.text):
             part.text = _INDENT.sub(b"\n", part.text)
             yield from part.find_quoted(names)
         for name in names:
             yield from part.find_named(name)
-        start = stop + 1
+        part.start = stop + 1
         yield
 
 
+@dataclass(slots=True)
 class _LinePart:
-    """Some complete lines of a body. `text` begins with a line break."""
+    """Some complete lines of a body, from `start` on. `text` begins with a line break."""
 
-    def __init__(
-        self,
-        body: bytes,
-        start: int,
-        text: bytes,
-        pattern: re.Pattern[bytes],
-        samples: list[Exposed],
-        limit: int,
-        *,
-        openmetrics: bool,
-    ) -> None:
-        self.text = text
-        self._body = body
-        self._start = start
-        self._pattern = pattern
-        self._samples = samples
-        self._limit = limit
-        self._openmetrics = openmetrics
+    body: bytes
+    pattern: re.Pattern[bytes]
+    samples: list[Exposed]
+    limit: int
+    start: int = 0
+    text: bytes = b""
 
     def find_named(self, name: str) -> Generator[None, None, None]:
         text = self.text
@@ -137,7 +124,7 @@ class _LinePart:
             if text[after : after + 1] in _AFTER:
                 sample = self._match(after, at)
                 after = self._take(sample, name, sample[1] or b"")
-                if len(self._samples) % STEP_SAMPLES == 0:
+                if len(self.samples) % STEP_SAMPLES == 0:
                     yield
             at = text.find(needle, after)
 
@@ -166,37 +153,33 @@ class _LinePart:
             raise ExposureLimitError(
                 f"a line is longer than {MAX_LINE_BYTES} bytes: {_shown(self.text[at + 1 :][:300])}"
             )
-        sample = self._pattern.match(self.text, after)
+        sample = self.pattern.match(self.text, after)
         if sample is None:
             raise self._unreadable(at, "not a sample")
         return sample
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
-        self._samples.append(Exposed(name, labels, self._value(sample), self._time(sample)))
-        if len(self._samples) > self._limit:
-            raise ExposureLimitError(f"there are more than {self._limit} samples of {name}")
+        self.samples.append(Exposed(name, labels, self._number(sample, 2, "not a value"), self._time(sample)))
+        if len(self.samples) > self.limit:
+            raise ExposureLimitError(f"there are more than {self.limit} samples of {name}")
         return sample.end()
 
-    def _value(self, sample: re.Match[bytes]) -> float:
-        written = sample[2]
+    def _number(self, sample: re.Match[bytes], group: int, what: str) -> float:
+        written = sample[group]
         try:
             if b"_" not in written:  # Python reads 1_000, Prometheus does not
                 return float(written)
         except ValueError:
             pass
-        raise self._unreadable(sample.start(), "not a value")
+        raise self._unreadable(sample.start(), what)
 
     def _time(self, sample: re.Match[bytes]) -> float | None:
         """Return the time of a sample in seconds; in the text format it is in milliseconds."""
-        written = sample[3]
-        if written is None:
+        if sample[3] is None:
             return None
-        if not self._openmetrics:
-            return int(written) / 1000
-        try:
-            time = float(written) if b"_" not in written else math.nan
-        except ValueError:
-            time = math.nan
+        if self.pattern is _TEXT_SAMPLE:
+            return int(sample[3]) / 1000
+        time = self._number(sample, 3, "not a time")
         if math.isfinite(time):
             return time
         raise self._unreadable(sample.start(), "not a time")
@@ -207,7 +190,7 @@ class _LinePart:
         start = at if text[at : at + 1] == b"\n" else text.rfind(b"\n", 0, at)
         end = text.find(b"\n", start + 1)
         line = text[start + 1 : end if end >= 0 else len(text)]
-        number = self._body.count(b"\n", 0, self._start) + text.count(b"\n", 0, start + 1)
+        number = self.body.count(b"\n", 0, self.start) + text.count(b"\n", 0, start + 1)
         return ExpositionError(f"line {number}: {what}: {_shown(line)}")
 
 

@@ -16,19 +16,106 @@ import promql_parser as promql
 
 from adapter.errors import TemplateError, UnionError, UnscrapableError
 from adapter.model.steps import Steps
-from adapter.rules import matchers, slots
+from adapter.rules import matchers, parsing
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import arithmetic, evaluation
+from adapter.rules.scrape import evaluation
 from adapter.rules.scrape.evaluation import READINGS, Element, Part, Projection, Reading, Scope
-from adapter.rules.scrape.pod_labels import PodLabels
 from adapter.rules.scrape.series import PodSeries, Selections
 from adapter.rules.template.template import Template
 
 MOST_RESULTS = 10_000
 """Bound on the samples of one answer."""
 
-# A match of several with one; ManyToMany is that of `and`, `or` and `unless`.
-_GROUPED = (promql.VectorMatchCardinality.ManyToOne, promql.VectorMatchCardinality.OneToMany)
+# Prometheus sets these two itself, whatever the pod exposes.
+_TARGET_LABELS = frozenset({"job", "instance"})
+_NUMBER: frozenset[str] = frozenset()  # values of series are grouped by the pod at least
+
+
+class PodLabels(NamedTuple):
+    """The labels of a rule that name pods and namespaces, "" if it has none for these.
+
+    They are those of the scraped pod, whatever a series says. Every other label tells series of the pod
+    apart, so an aggregation must have put it away before two sides meet, and at the end.
+    """
+
+    pod: str
+    namespace: str
+
+    @property
+    def own(self) -> frozenset[str]:
+        return frozenset({*self} - {""})
+
+    def identity(self, namespace: str, pod: str) -> dict[str, str]:
+        """Return the labels that every series of a pod has."""
+        named = {self.namespace: namespace} if self.namespace else {}
+        return {**named, self.pod: pod}
+
+    def check(self, tree: Any) -> None:
+        """Refuse a query that compiles, but mixes pods or series. Raises UnscrapableError with the reason."""
+        grouping = self._grouping(tree)
+        if grouping is None:
+            raise UnscrapableError(
+                "without an aggregation a pod would have a value for each of its series: "
+                "write sum(...) by (<<.GroupBy>>)"
+            )
+        if extra := sorted(grouping - self.own):
+            raise UnscrapableError(f"grouped by {extra[0]} too, a pod would have several values")
+
+    def _grouping(self, node: Any) -> frozenset[str] | None:
+        """Return the labels that the values of a part have, None for all of the series."""
+        if isinstance(node, promql.AggregateExpr):
+            return self._aggregation(node)
+        if isinstance(node, promql.BinaryExpr):
+            return self._operation(node)
+        if isinstance(node, promql.Call):
+            return self._grouping(node.args[0])
+        if isinstance(node, promql.ParenExpr | promql.UnaryExpr):
+            return self._grouping(node.expr)
+        if isinstance(node, promql.NumberLiteral):
+            return _NUMBER
+        self._check_selector(node.vector_selector if isinstance(node, promql.MatrixSelector) else node)
+        return None
+
+    def _aggregation(self, node: Any) -> frozenset[str]:
+        name = str(node.op)
+        if node.modifier is None or node.modifier.type != promql.AggModifierType.By:
+            raise UnscrapableError(f"{name} without a grouping by pods: write {name}(...) by (<<.GroupBy>>)")
+        labels = dict.fromkeys(node.modifier.labels)
+        if self.pod not in labels:
+            raise UnscrapableError(f"{name} by ({', '.join(labels)}) does not name {self.pod}: it mixes pods")
+        inner = self._grouping(node.expr)
+        return frozenset(labels) if inner is None else frozenset(labels) & inner
+
+    def _operation(self, node: Any) -> frozenset[str] | None:
+        """Refuse two vectors unless each is one value of the pod and Prometheus would match them."""
+        left, right, name = self._grouping(node.lhs), self._grouping(node.rhs), str(node.op).strip()
+        if left == _NUMBER:
+            return right
+        if right == _NUMBER:
+            return left
+        if left is None or right is None or (left | right) - self.own:
+            raise UnscrapableError(
+                f"{name} matches series with one another: aggregate both sides by (<<.GroupBy>>)"
+            )
+        matching = None if node.modifier is None else node.modifier.matching
+        if matching is None:
+            if left != right:
+                raise UnscrapableError(f"the sides of {name} are grouped by different labels and never match")
+        elif matching.type != promql.LabelModifierType.Include or self.pod not in matching.labels:
+            raise UnscrapableError(f"{name} with a matching that does not name {self.pod}")
+        elif (left ^ right) & frozenset(matching.labels):
+            raise UnscrapableError(f"{name} matches on labels that one side does not have")
+        return left
+
+    def _check_selector(self, node: Any) -> None:
+        shown, names = parsing.show(node.name), [matcher.name for matcher in node.matchers.matchers]
+        for name in names:
+            if name in _TARGET_LABELS - self.own:
+                raise UnscrapableError(
+                    f"{shown} is selected by {name}, which Prometheus adds and pods do not expose"
+                )
+        if names.count(parsing.LABEL) != 1:
+            raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
 
 
 class Answer(NamedTuple):
@@ -54,8 +141,7 @@ class ScrapedQuery:
     _root: Part
 
     def series_names(self, series: str) -> frozenset[str]:
-        """Return the names to read for the rule's `series`."""
-        return frozenset(name.replace(slots.SERIES, series) for name, _ in self.selections)
+        return frozenset(name.replace(parsing.SERIES, series) for name, _ in self.selections)
 
     def evaluate(
         self,
@@ -85,7 +171,7 @@ def merge_selections(wanted: Iterable[tuple[ScrapedQuery, str]]) -> Selections:
     selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
     for query, series in wanted:
         for name, group in query.selections:
-            full = name.replace(slots.SERIES, series)
+            full = name.replace(parsing.SERIES, series)
             selections[full] = selections.get(full, frozenset()) | {group}
     return selections
 
@@ -99,7 +185,7 @@ def compile_query(
     reason.
     """
     try:
-        tree = slots.parse(template, "" if pod is None else matchers.write_label(pod.pod))
+        tree = parsing.parse_rule(template, "" if pod is None else matchers.write_label(pod.pod))
     except TemplateError as error:
         raise UnscrapableError(str(error)) from error
     compiler = _Compiler(frozenset() if pod is None else pod.own, frozenset(absent))
@@ -119,12 +205,12 @@ class _Compiler:
         self.absent = absent
         self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
         self.counts = False
-        functions = (*READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND)
+        functions = (*READINGS, *evaluation.PER_VALUE, *evaluation.WITH_BOUND)
         # A pod has one value, which neither `vector` nor a comparison may add or take away.
         self.functions = functions if own else (*functions, "vector")
-        self.operators = tuple(arithmetic.ARITHMETIC)
+        self.operators = tuple(evaluation.ARITHMETIC)
         if not own:
-            self.operators += (*arithmetic.COMPARISONS, *evaluation.SETS)
+            self.operators += (*evaluation.COMPARISONS, *evaluation.SETS)
 
     def visit(self, node: Any) -> Part | float:
         """Return a part of the query; a number is known when it is compiled."""
@@ -159,9 +245,9 @@ class _Compiler:
             raise UnscrapableError(f"{name}() cannot be computed from scrapes, only {known}")
         if name == "vector":
             return evaluation.constant(self.number(arguments[0]))
-        if function := arithmetic.PER_VALUE.get(name):
+        if function := evaluation.PER_VALUE.get(name):
             return evaluation.apply(self.visit(arguments[0]), function)
-        if pick := arithmetic.WITH_BOUND.get(name):
+        if pick := evaluation.WITH_BOUND.get(name):
             limit = self.number(arguments[1])
             return evaluation.apply(
                 self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
@@ -179,9 +265,9 @@ class _Compiler:
 
     def aggregate(self, node: Any) -> Part:
         name = str(node.op)
-        function = arithmetic.AGGREGATIONS.get(name)
+        function = evaluation.AGGREGATIONS.get(name)
         if function is None:
-            raise UnscrapableError(f"{name} is not one of {', '.join(arithmetic.AGGREGATIONS)}")
+            raise UnscrapableError(f"{name} is not one of {', '.join(evaluation.AGGREGATIONS)}")
         inner, grouping = self.vector(node.expr), evaluation.NO_LABELS
         if node.modifier is not None:
             without = node.modifier.type == promql.AggModifierType.Without
@@ -197,15 +283,15 @@ class _Compiler:
             sides = self.vector(node.lhs), self.vector(node.rhs)
             return evaluation.combine_sets(name, *sides, self._matching(name, node.modifier))
         left, right = self.visit(node.lhs), self.visit(node.rhs)
-        function = arithmetic.ARITHMETIC.get(name) or arithmetic.COMPARISONS[name]
+        function = evaluation.ARITHMETIC.get(name) or evaluation.COMPARISONS[name]
         returns_bool = node.modifier is not None and node.modifier.return_bool
-        filters = name in arithmetic.COMPARISONS and not returns_bool
+        filters = name in evaluation.COMPARISONS and not returns_bool
         apply = evaluation.keep if filters else evaluation.apply
         if isinstance(right, float):
             return apply(left, lambda value: function(value, right))
         if isinstance(left, float):
             return apply(right, lambda value: function(left, value))
-        if name in arithmetic.COMPARISONS:
+        if name in evaluation.COMPARISONS:
             raise UnscrapableError(f"{name} between two vectors is not computed from scrapes")
         return evaluation.combine(function, left, right, self._matching(name, node.modifier))
 
@@ -218,7 +304,10 @@ class _Compiler:
             raise UnscrapableError(f"{name} has fill values for missing series")
         if self.own:  # each side is one value, that of the pod
             return evaluation.NO_LABELS
-        if modifier.card in _GROUPED:
+        if modifier.card in (
+            promql.VectorMatchCardinality.ManyToOne,
+            promql.VectorMatchCardinality.OneToMany,
+        ):
             raise UnscrapableError(f"{name} with group_left or group_right is not computed from scrapes")
         matching = modifier.matching
         if matching is None:
@@ -235,10 +324,9 @@ class _Compiler:
         return frozenset(labels)
 
     def _series(self, node: Any, read: Reading, *, keeps_name: bool) -> Part:
-        """Return the values that `read` gives for the series of a selector."""
         if not node.name:
             raise UnscrapableError("a selector without the name of a series")
-        shown = slots.show(node.name)
+        shown = parsing.show(node.name)
         if node.at is not None or node.offset is not None:
             raise UnscrapableError(f"{shown} has an @ modifier or an offset")
         if node.matchers.or_matchers:
@@ -246,13 +334,13 @@ class _Compiler:
         own = []
         narrows = False
         for matcher in node.matchers.matchers:
-            if matcher.name == slots.LABEL:
+            if matcher.name == parsing.LABEL:
                 narrows = True
             elif matcher.name in self.absent:
                 raise UnscrapableError(
                     f"{shown} is selected by {matcher.name}, which the scraped pods do not have"
                 )
-            elif slots.SERIES in matcher.name or slots.SERIES in matcher.value:
+            elif parsing.SERIES in matcher.name or parsing.SERIES in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
                 own.append(_matcher(matcher, shown))
@@ -262,7 +350,7 @@ class _Compiler:
 
 def _matcher(matcher: Any, shown: str) -> Matcher:
     """Return a matcher of the query for the series `shown`. Raises UnscrapableError if RE2 refuses it."""
-    own = slots.read_matcher(matcher)
+    own = parsing.read_matcher(matcher)
     try:
         matchers.build_test(own)
     except ValueError as error:

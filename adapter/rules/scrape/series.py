@@ -1,8 +1,8 @@
 """The series of one scraped pod: the last value of each, and the samples of counters within a window.
 
 A series of a pod belongs to that pod, whatever its labels say; one of an endpoint has attached labels
-besides. A series that the last scrape lacks has no last
-value; nothing is interpolated between scrapes. Times are seconds of a monotonic clock.
+besides. A series that the last scrape lacks has no last value; nothing is interpolated between scrapes. Times
+are seconds of a monotonic clock.
 
 The pod chooses how many series it exposes and how long their labels are. Therefore a scrape is recorded in
 small steps, labels and series have limits, and `size` estimates the bytes that are kept. A scrape that
@@ -49,9 +49,28 @@ Labels = tuple[str, ...]
 Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
 """The wanted series by name: all that match every matcher of one of the groups."""
 
-
 Relabel = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Makes the labels of a series; those that are empty are left out."""
+
+
+def attach(exposed: Mapping[str, str], attached: Mapping[str, str], *, honor: bool) -> dict[str, str]:
+    """Return the labels of a series of an endpoint, as Prometheus makes them for a ServiceMonitor.
+
+    An empty value stands for no label.
+
+    Where both have a label, the exposed one is renamed to ``exported_NAME``. With `honor` it wins instead,
+    even if it is empty.
+    """
+    if honor:
+        return {**attached, **exposed}
+    labels = {**exposed, **attached}
+    renamed = [name for name, value in exposed.items() if value and name in attached]
+    for name in sorted(renamed, key=len):  # in Prometheus' order
+        free = "exported_" + name
+        while labels.get(free):
+            free = "exported_" + free
+        labels[free] = exposed[name]
+    return labels
 
 
 class Track(msgspec.Struct, gc=False, eq=False):
@@ -129,7 +148,6 @@ class Track(msgspec.Struct, gc=False, eq=False):
 
 _UNKNOWN = Track()
 _K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 class PodSeries:
@@ -255,30 +273,30 @@ class PodSeries:
 
         for name, written in self._written.items():
             kept = shown.get(name, set())
-
-            def unwritten(text: bytes, track: Track | None, kept: set[bytes] = kept) -> bool:
-                return text not in kept and (track is None or track.scrape == self.scrapes or gone(track))
-
-            for text in (yield from _find_keys(written, unwritten)):
+            unused = (
+                (text, text not in kept and (track is None or track.scrape == self.scrapes or gone(track)))
+                for text, track in written.items()
+            )
+            for text in (yield from _select(unused)):
                 del written[text]
                 self.size -= _TEXT_BYTES + len(text)
         for group in self._by_name.values():
-            for flat in (yield from _find_keys(group, lambda _, track: gone(track))):
+            for flat in (yield from _select((flat, gone(track)) for flat, track in group.items())):
                 track = group.pop(flat)
                 self.count -= 1
                 self.size -= _weigh(flat) + len(track.times) * _SAMPLE_BYTES
 
 
-def _find_keys(entries: Mapping[_K, _V], test: Callable[[_K, _V], bool]) -> Generator[None, None, list[_K]]:
-    """Return the keys of the entries that pass a test, in steps."""
-    found = []
-    for number, (key, value) in enumerate(entries.items(), 1):
-        if test(key, value):
-            found.append(key)
+def _select(entries: Iterable[tuple[_K, bool]]) -> Generator[None, None, list[_K]]:
+    """Return the chosen keys, in steps."""
+    chosen = []
+    for number, (key, is_chosen) in enumerate(entries, 1):
+        if is_chosen:
+            chosen.append(key)
         if number % _FORGET_STEP == 0:
             yield
     yield
-    return found
+    return chosen
 
 
 class _New:
@@ -321,7 +339,8 @@ class _New:
             return True
         track = Track(flat)
         return any(
-            all(matchers.build_test(each)(track) for each in group) for group in selections.get(name, ())
+            all(matchers.build_test(matcher)(track) for matcher in group)
+            for group in selections.get(name, ())
         )
 
     def _grow(self, size: int) -> None:
@@ -335,7 +354,7 @@ class _New:
         for track in newest:
             for label, value in zip(track.flat[::2], track.flat[1::2], strict=True):
                 values.setdefault(label, set()).add(value)
-        label = max(values, key=lambda each: len(values[each]), default="")
+        label = max(values, key=lambda label: len(values[label]), default="")
         return (
             f"more than {self._most} series of {matchers.shorten(name)} within {self._keep:g} s: of the "
             f"newest {len(newest)} the label {matchers.shorten(ascii(label)[1:-1])} has "

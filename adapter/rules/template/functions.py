@@ -32,7 +32,6 @@ _SCALARS = {type(None): "nil", bool: "a truth value", int: "an integer", str: "t
 
 
 def describe_type(value: Value) -> str:
-    """Return the type of a value for error messages."""
     if isinstance(value, TemplateStruct):
         return "the template's variables"
     return _SCALARS.get(type(value)) or ("a map" if isinstance(value, Mapping) else "a list")
@@ -101,7 +100,7 @@ def find_format_fault(pattern: str, values: int) -> str | None:
 def _printf(pattern: str, *values: Value) -> str:
     remaining = iter(values)
     return _DIRECTIVE.sub(
-        lambda found: "%" if found[0] == "%%" else show(next(remaining), found[0][1]), pattern
+        lambda directive: "%" if directive[0] == "%%" else show(next(remaining), directive[0][1]), pattern
     )
 
 

@@ -31,8 +31,6 @@ class Path(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function and its arguments."""
-
     function: str
     arguments: tuple["Operand", ...]
     at: int

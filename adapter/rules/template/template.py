@@ -13,7 +13,7 @@ from adapter.rules.template import functions, syntax
 from adapter.rules.template.functions import TemplateStruct, Value
 from adapter.rules.template.syntax import Block, Body, Call, Literal, Operand, Path, Pipeline
 
-__all__ = ["LabelTemplate", "Template", "Value", "empty_query", "label_without_resource", "parse"]
+__all__ = ["LabelTemplate", "Template", "Value", "parse"]
 
 
 class Template:
@@ -66,16 +66,6 @@ class LabelTemplate:
         if not label:
             raise errors.TemplateError(f"empty label produced by label template {quote(self.text)}")
         return label
-
-
-def empty_query(text: str) -> str:
-    """Return the message about a query template that rendered to nothing."""
-    return f"empty query produced by metrics query template {quote(text)}"
-
-
-def label_without_resource(text: str) -> str:
-    """Return the message about a label template from which no resource can be read back."""
-    return f"label template {quote(text)} must include at least <<.Resource>>"
 
 
 def _bare_variable(node: str | Pipeline | Block) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.scrape import arithmetic
+from adapter.rules.scrape import evaluation
 
 ANY = st.floats() | st.sampled_from(
     [0.0, -0.0, 1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 1e291, 3.0]
@@ -43,7 +43,7 @@ INF, NAN = math.inf, math.nan
     ],
 )
 def test_arithmetic(left: float, sign: str, right: float, expected: float) -> None:
-    assert arithmetic.ARITHMETIC[sign](left, right) == pytest.approx(expected, nan_ok=True)
+    assert evaluation.ARITHMETIC[sign](left, right) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_arithmetic(left: float, sign: str, right: float, expected: float) -> No
     ],
 )
 def test_aggregations(name: str, values: list[float], expected: float) -> None:
-    assert arithmetic.AGGREGATIONS[name](values) == pytest.approx(expected, rel=1e-15, nan_ok=True)
+    assert evaluation.AGGREGATIONS[name](values) == pytest.approx(expected, rel=1e-15, nan_ok=True)
 
 
 @given(ANY, ANY, st.lists(ANY, min_size=1, max_size=8))
 def test_none_raises_and_all_give_floats(left: float, right: float, values: list[float]) -> None:
-    for operation in arithmetic.ARITHMETIC.values():
+    for operation in evaluation.ARITHMETIC.values():
         assert isinstance(operation(left, right), float)
-    for function in arithmetic.PER_VALUE.values():
+    for function in evaluation.PER_VALUE.values():
         assert isinstance(function(left), float)
-    for aggregation in arithmetic.AGGREGATIONS.values():
+    for aggregation in evaluation.AGGREGATIONS.values():
         assert isinstance(aggregation(values), float)

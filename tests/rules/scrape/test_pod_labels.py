@@ -8,8 +8,7 @@ from adapter.errors import UnscrapableError
 from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import ScrapedQuery, compile_query, merge_selections
+from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery, compile_query, merge_selections
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from tests.support.scraping import evaluate, parse, record
@@ -47,42 +46,40 @@ TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        pytest.param("sum(S{}) by pod", 8, id="sum"),
-        pytest.param("max(S{}) by pod", 5, id="max"),
-        pytest.param("min(S{}) by pod", 3, id="min"),
-        pytest.param("avg(S{}) by pod", 4, id="avg"),
-        pytest.param("count(S{}) by pod", 2, id="count"),
-        pytest.param('sum(S{code="500"}) by pod', 5, id="matcher"),
-        pytest.param('sum(S{code!="500"}) by pod', 3, id="matcher, not"),
-        pytest.param('sum(S{code=~"5.."}) by pod', 5, id="expression"),
-        pytest.param('sum(S{code=~"5"}) by pod', None, id="expressions match the whole value"),
-        pytest.param('sum(S{code!~"5.."}) by pod', 3, id="expression, not"),
-        pytest.param('sum(S{absent=""}) by pod', 8, id="an absent label is an empty one"),
-        pytest.param('sum(S{absent!=""}) by pod', None, id="no series"),
-        pytest.param('sum(S{pod="web-0",namespace=~"sh.*"}) by pod', 8, id="the pod's own name"),
-        pytest.param('sum(S{pod="other"}) by pod', None, id="another pod's name"),
-        pytest.param("sum(max(S{}) by (pod, kind)) by pod", 8, id="grouped twice"),
-        pytest.param("max(sum(S{}) by (pod, absent)) by pod", 8, id="grouped by a label that is not there"),
-        pytest.param("sum(S{}) by (namespace, pod)", 8, id="namespace named too"),
-        pytest.param("sum(max(S{}) by pod) by (pod, code)", 5, id="grouped by a label that is put away"),
-        pytest.param("sum by pod (S{}) * 2 - 1", 15, id="arithmetic behind"),
-        pytest.param("100 / sum(S{}) by pod", 12.5, id="arithmetic before"),
-        pytest.param("sum(S{} * 10) by pod", 80, id="arithmetic inside"),
-        pytest.param("-sum(S{}) by pod ^ 2 % 7", -1, id="precedence"),
-        pytest.param("sum(S{}) by pod / (2 + 2)", 2, id="numbers among themselves"),
-        pytest.param("(-sum(S{}) by pod) ^ 3", -512, id="power"),
-        pytest.param("abs(-sum(S{}) by pod)", 8, id="abs"),
-        pytest.param("ceil(sum(S{}) by pod / 3)", 3, id="ceil"),
-        pytest.param("floor(sum(S{}) by pod / 3)", 2, id="floor"),
-        pytest.param("clamp_max(sum(S{}) by pod, 4)", 4, id="clamp_max"),
-        pytest.param("sum(clamp_min(S{}, 2 + 2)) by pod", 9, id="clamp_min"),
-        pytest.param("sum(last_over_time(S{}[2m])) by pod", 8, id="last_over_time"),
-        pytest.param('sum(S{code="200"}) by pod / sum(S{}) by pod', 0.375, id="two aggregations"),
-        pytest.param('sum(S{code="200"}) by pod / on(pod) sum(S{}) by pod', 0.375, id="on the pod"),
-        pytest.param('sum(S{code="404"}) by pod / sum(S{}) by pod', None, id="a side without series"),
-        pytest.param(
-            "sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1, id="many to one"
-        ),
+        ("sum(S{}) by pod", 8),
+        ("max(S{}) by pod", 5),
+        ("min(S{}) by pod", 3),
+        ("avg(S{}) by pod", 4),
+        ("count(S{}) by pod", 2),
+        ('sum(S{code="500"}) by pod', 5),
+        ('sum(S{code!="500"}) by pod', 3),
+        ('sum(S{code=~"5.."}) by pod', 5),
+        ('sum(S{code=~"5"}) by pod', None),
+        ('sum(S{code!~"5.."}) by pod', 3),
+        ('sum(S{absent=""}) by pod', 8),
+        ('sum(S{absent!=""}) by pod', None),
+        ('sum(S{pod="web-0",namespace=~"sh.*"}) by pod', 8),
+        ('sum(S{pod="other"}) by pod', None),
+        ("sum(max(S{}) by (pod, kind)) by pod", 8),
+        ("max(sum(S{}) by (pod, absent)) by pod", 8),
+        ("sum(S{}) by (namespace, pod)", 8),
+        ("sum(max(S{}) by pod) by (pod, code)", 5),
+        ("sum by pod (S{}) * 2 - 1", 15),
+        ("100 / sum(S{}) by pod", 12.5),
+        ("sum(S{} * 10) by pod", 80),
+        ("-sum(S{}) by pod ^ 2 % 7", -1),
+        ("sum(S{}) by pod / (2 + 2)", 2),
+        ("(-sum(S{}) by pod) ^ 3", -512),
+        ("abs(-sum(S{}) by pod)", 8),
+        ("ceil(sum(S{}) by pod / 3)", 3),
+        ("floor(sum(S{}) by pod / 3)", 2),
+        ("clamp_max(sum(S{}) by pod, 4)", 4),
+        ("sum(clamp_min(S{}, 2 + 2)) by pod", 9),
+        ("sum(last_over_time(S{}[2m])) by pod", 8),
+        ('sum(S{code="200"}) by pod / sum(S{}) by pod', 0.375),
+        ('sum(S{code="200"}) by pod / on(pod) sum(S{}) by pod', 0.375),
+        ('sum(S{code="404"}) by pod / sum(S{}) by pod', None),
+        ("sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1),
     ],
 )
 def test_a_value(query: str, expected: float | None) -> None:
@@ -102,11 +99,11 @@ COUNTER = [f'jobs{{a="1"}} {10 * time}\njobs{{a="2"}} {time}' for time in range(
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        pytest.param("sum(rate(S{}[2m])) by pod", 11, id="rate"),
-        pytest.param("max(rate(S{}[2m])) by pod", 10, id="the greatest rate"),
-        pytest.param("sum(increase(S{}[1m])) by pod", 660, id="increase over the query's own range"),
-        pytest.param("sum(irate(S{}[2m])) by pod", 11, id="rate of the last two"),
-        pytest.param("sum(rate(S{}[2m])) by pod * 60", 660, id="a minute's"),
+        ("sum(rate(S{}[2m])) by pod", 11),
+        ("max(rate(S{}[2m])) by pod", 10),
+        ("sum(increase(S{}[1m])) by pod", 660),
+        ("sum(irate(S{}[2m])) by pod", 11),
+        ("sum(rate(S{}[2m])) by pod * 60", 660),
     ],
 )
 def test_counters(query: str, expected: float) -> None:
@@ -213,96 +210,55 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        pytest.param(
+        (
             "rate(S{}[1m])",
-            "without an aggregation a pod would have a value for each of its series: write sum(...) by "
-            "(<<.GroupBy>>)",
-            id="no aggregation",
+            (
+                "without an aggregation a pod would have a value for each of its series: write sum(...) by "
+                "(<<.GroupBy>>)"
+            ),
         ),
-        pytest.param(
-            "sum(S{}) by (pod, code)",
-            "grouped by code too, a pod would have several values",
-            id="more labels",
-        ),
-        pytest.param(
-            "sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)", id="no grouping"
-        ),
-        pytest.param(
-            "sum(S{}) without (code)",
-            "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)",
-            id="without",
-        ),
-        pytest.param("sum(S{}) by (code)", "sum by (code) does not name pod: it mixes pods", id="no pods"),
-        pytest.param(
-            "max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods", id="inner"
-        ),
-        pytest.param("topk(1, S{})", "topk is not one of sum, max, min, avg, count", id="topk"),
-        pytest.param("sum(1) by pod", "the query does not parse: ", id="sum of a number"),
-        pytest.param(
-            "sum(S{}) by pod or vector(0)",
-            "or is not computed from scrapes, only + - * / % ^",
-            id="or",
-        ),
-        pytest.param(
-            "sum(S{}) by pod > 5", "> is not computed from scrapes, only + - * / % ^", id="comparison"
-        ),
-        pytest.param(
+        ("sum(S{}) by (pod, code)", "grouped by code too, a pod would have several values"),
+        ("sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)"),
+        ("sum(S{}) without (code)", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)"),
+        ("sum(S{}) by (code)", "sum by (code) does not name pod: it mixes pods"),
+        ("max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods"),
+        ("topk(1, S{})", "topk is not one of sum, max, min, avg, count"),
+        ("sum(1) by pod", "the query does not parse: "),
+        ("sum(S{}) by pod or vector(0)", "or is not computed from scrapes, only + - * / % ^"),
+        ("sum(S{}) by pod > 5", "> is not computed from scrapes, only + - * / % ^"),
+        (
             "sum(avg_over_time(S{}[1m])) by pod",
-            "avg_over_time() cannot be computed from scrapes, only rate, increase, irate, last_over_time, "
-            "abs, ceil, floor, clamp_min, clamp_max",
-            id="function",
+            (
+                "avg_over_time() cannot be computed from scrapes, only rate, increase, irate, "
+                "last_over_time, abs, ceil, floor, clamp_min, clamp_max"
+            ),
         ),
-        pytest.param(
-            "clamp_max(sum(S{}) by pod, sum(S{}) by pod)",
-            "the query does not parse: ",
-            id="bound of another kind",
-        ),
-        pytest.param("sum(other) by pod", "other is selected without <<.LabelMatchers>>", id="no matchers"),
-        pytest.param(
-            "sum(S{<<.LabelMatchers>>}) by pod",
-            "<<.Series>> is selected without <<.LabelMatchers>>",
-            id="matchers twice",
-        ),
-        pytest.param('sum(S{__name__=~"x.*"}) by pod', "the query does not parse: ", id="name given twice"),
-        pytest.param(
-            'sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod',
-            "a selector without the name of a series",
-            id="names",
-        ),
-        pytest.param(
+        ("clamp_max(sum(S{}) by pod, sum(S{}) by pod)", "the query does not parse: "),
+        ("sum(other) by pod", "other is selected without <<.LabelMatchers>>"),
+        ("sum(S{<<.LabelMatchers>>}) by pod", "<<.Series>> is selected without <<.LabelMatchers>>"),
+        ('sum(S{__name__=~"x.*"}) by pod', "the query does not parse: "),
+        ('sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod', "a selector without the name of a series"),
+        (
             'sum(S{job="web"}) by pod',
             "<<.Series>> is selected by job, which Prometheus adds and pods do not expose",
-            id="job",
         ),
-        pytest.param(
+        (
             "sum(S{} / S{}) by pod",
             "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
-            id="series",
         ),
-        pytest.param(
+        (
             "sum(S{}) by (pod, code) / sum(S{}) by pod",
             "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
-            id="groups",
         ),
-        pytest.param(
+        (
             "sum(S{}) by pod / sum(S{}) by (pod, namespace)",
             "the sides of / are grouped by different labels and never match",
-            id="sides that never match",
         ),
-        pytest.param(
-            "sum(S{}) by pod / on(namespace) sum(S{}) by pod",
-            "/ with a matching that does not name pod",
-            id="on",
-        ),
-        pytest.param(
-            "sum(S{}) by pod / ignoring(x) sum(S{}) by pod",
-            "/ with a matching that does not name pod",
-            id="ignoring",
-        ),
-        pytest.param(
+        ("sum(S{}) by pod / on(namespace) sum(S{}) by pod", "/ with a matching that does not name pod"),
+        ("sum(S{}) by pod / ignoring(x) sum(S{}) by pod", "/ with a matching that does not name pod"),
+        (
             "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",
             "/ matches on labels that one side does not have",
-            id="lost label",
         ),
     ],
 )

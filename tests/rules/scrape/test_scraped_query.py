@@ -8,10 +8,8 @@ from adapter.errors import UnionError, UnscrapableError
 from adapter.model import steps
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import scraped_query
-from adapter.rules.scrape.attached import attach
-from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import Answer, compile_query, merge_selections
-from adapter.rules.scrape.series import PodSeries
+from adapter.rules.scrape.scraped_query import Answer, PodLabels, compile_query, merge_selections
+from adapter.rules.scrape.series import PodSeries, attach
 from adapter.rules.template import template
 from tests.support.scraping import parse, record
 

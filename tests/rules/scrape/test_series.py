@@ -68,11 +68,11 @@ def test_rate(samples: list[tuple[float, float]], rate: float | None) -> None:
 @pytest.mark.parametrize(
     ("samples", "rate"),
     [
-        pytest.param([(0, 0), (3, 1), (5, 5)], 2, id="the last two"),
-        pytest.param([(3, 9), (5, 5)], 2.5, id="a reset"),
-        pytest.param([(5, 5)], None, id="one"),
-        pytest.param([(-1, 0), (5, 5)], None, id="one within the window"),
-        pytest.param([], None, id="none"),
+        ([(0, 0), (3, 1), (5, 5)], 2),
+        ([(3, 9), (5, 5)], 2.5),
+        ([(5, 5)], None),
+        ([(-1, 0), (5, 5)], None),
+        ([], None),
     ],
 )
 def test_rate_of_the_last_two(samples: list[tuple[float, float]], rate: float | None) -> None:

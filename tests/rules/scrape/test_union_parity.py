@@ -10,7 +10,7 @@ from aiohttp import web
 from adapter.model import steps
 from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
-from adapter.rules.scrape import attached, scraped_query
+from adapter.rules.scrape import scraped_query, series
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from fastpath_sandbox.listener import Listener
@@ -130,7 +130,7 @@ def shown() -> list[PodSeries]:
 
 
 def scraped(labels: Mapping[str, str], *, honor: bool) -> PodSeries:
-    return PodSeries(lambda exposed: attached.attach(exposed, labels, honor=honor))
+    return PodSeries(lambda exposed: series.attach(exposed, labels, honor=honor))
 
 
 Values = dict[frozenset[tuple[str, str]], float]

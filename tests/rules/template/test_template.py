@@ -184,8 +184,3 @@ def test_a_label_template_with_other_variables_fails() -> None:
 def test_a_label_template_must_parse() -> None:
     with pytest.raises(errors.TemplateError, match=r"^1:3: unknown function"):
         template.LabelTemplate("<<Resource>>")
-
-
-def test_sentences() -> None:
-    assert template.empty_query("<<``>>") == 'empty query produced by metrics query template "<<``>>"'
-    assert template.label_without_resource("x") == 'label template "x" must include at least <<.Resource>>'
