@@ -22,15 +22,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import yaml
-
 import adapter
 from adapter.compose import app
 from adapter.compose.clock import SystemClock
 from adapter.config.options import SCALE
-from benchmarks import common
+from benchmarks import common, stepping
 from benchmarks.load import Connection, Reply
-from benchmarks.stage import ROOT
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
@@ -121,9 +118,7 @@ async def world() -> AsyncIterator[World]:
         Prometheus(known, CLOCK.wall) as prometheus,
     ):
         there = World(cluster, prometheus)
-        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-        for document in yaml.safe_load_all(definition.read_text()):
-            cluster.create(document)
+        stepping.create_kind(cluster)
         cluster.create(deployment("web", "default", _PODS))
         Workloads(cluster, startup=0.0, address=_ADDRESS.format).step(CLOCK.wall())
         shown = SeriesSet([Series("load", {}, there.read)])

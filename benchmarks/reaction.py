@@ -21,30 +21,22 @@ before the step is so low that a controller that sees the step late would undo t
 import asyncio
 import contextlib
 import random
-import resource
-import shutil
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
-from adapter.compose.clock import SystemClock
 from benchmarks import common, load, stepping
 from benchmarks.common import Goal, Report
-from benchmarks.stage import ROOT, Stage
-from benchmarks.stepping import CASES, NAMESPACE, Workload
+from benchmarks.stage import Stage
+from benchmarks.stepping import CASES, CLOCK, NAMESPACE, Workload
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import ScaleWatch
-from fastpath_sandbox.demo import metric_source, native_hpa
 from fastpath_sandbox.demo.metric_source import Job
-from fastpath_sandbox.demo.native_hpa import Adapter
 from tests.support import scalewrites
 from tests.support.scalewrites import Audit
 
-CLOCK = SystemClock()
 SEED = 20_261_120
 
 DRAWN = ("native", "boosted", "gauge")
@@ -58,11 +50,7 @@ def main() -> None:
     sizes = common.parse_sizes(
         "How long a step of the load takes to a written Scale.", workloads=30, pods=2, slow=15.0, seconds=30.0
     )
-    if shutil.which("prometheus") is None:
-        sys.exit("this benchmark needs Prometheus; Debian's package prometheus has it")
-    common.stay_on_load_core()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    stepping.prepare()
     step = "time from a load step to the written Scale"
     gauge = f"{step}, {sizes.workloads} workloads, gauge scraped every second"
     goals = {
@@ -88,34 +76,23 @@ async def _run(
         cluster = Cluster(now=CLOCK.wall)
         await stack.enter_async_context(cluster)
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
-        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-        for document in yaml.safe_load_all(definition.read_text()):
-            cluster.create(document)
+        stepping.create_kind(cluster)
         port, addresses = await stack.enter_async_context(
             stepping.listening(cluster, workloads, pods, CLOCK.wall)
         )
         quick = [address for case, address in addresses if case == "prometheus_quick"]
         others = [address for case, address in addresses if case != "prometheus_quick"]
         jobs = [Job("quick", quick, stepping.INTERVAL), Job("slow", others, slow)]
-        program = shutil.which("prometheus") or ""
-        prometheus = await stack.enter_async_context(
-            metric_source.running(program, jobs, stage.directory / "prometheus")
-        )
         for workload in workloads:
             cluster.create(stepping.autoscaler(workload, pods))
-        kubeconfig = cluster.kubeconfig(stage.directory / "kubeconfig")
-        relist = ("--metrics-relist-interval=2s", "--metrics-max-age=2m")
         # to the native controller the boosted show no more than its own do: samples of Prometheus
-        rules = stepping.rules(port, ("gauge", "counter"))
-        served = await asyncio.to_thread(
-            stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist
-        )
-        rules = stepping.rules(port, ("gauge", "counter", "boosted"))
-        await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *relist)
-        adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
+        rules = [
+            stepping.rules(port, ("gauge", "counter")),
+            stepping.rules(port, ("gauge", "counter", "boosted")),
+        ]
         spread = random.Random(SEED)
         await stack.enter_async_context(
-            native_hpa.running(kubeconfig, adapter, stage.directory, CLOCK, period=slow, random=spread.random)
+            stepping.chains(stage, cluster, jobs, rules, "2s", period=slow, random=spread.random)
         )
         await stepping.until_active(cluster, NAMESPACE, [each.name for each in workloads], 2 * slow)
         await asyncio.sleep(stepping.WINDOW)  # so that every rate is over a whole window

@@ -32,32 +32,25 @@ The cluster is the sandbox's, with a stand-in for the HPA controller. Prometheus
 import asyncio
 import contextlib
 import random
-import resource
-import shutil
 import statistics
 import sys
 from collections.abc import Sequence
 
-import yaml
-
 from adapter.autoscaler.decide.observation import Settings
-from adapter.compose.clock import SystemClock
 from benchmarks import capacity, common, load, reaction, ready_world, stepping
 from benchmarks.capacity import WorkloadTimes
 from benchmarks.common import Goal, Report
 from benchmarks.ready_pods import Pods
 from benchmarks.ready_world import CHAINS, HPA_CHAINS, NAMESPACE, STARTS, ZERO_CHAINS, Workload
-from benchmarks.stage import ROOT, Stage
+from benchmarks.stage import Stage
+from benchmarks.stepping import CLOCK
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.demo import metric_source, native_hpa
 from fastpath_sandbox.demo.metric_source import Job
-from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.prometheus.series import Exporter
 from tests.support import scalewrites
 from tests.support.scalewrites import Audit
 
-CLOCK = SystemClock()
 SEED = 20_261_123
 _SPARE_SECONDS = 60.0
 
@@ -73,11 +66,7 @@ def main() -> None:
         slow=15.0,
         seconds=30.0,
     )
-    if shutil.which("prometheus") is None:
-        sys.exit("this benchmark needs Prometheus; Debian's package prometheus has it")
-    common.stay_on_load_core()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    stepping.prepare()
     zero = "time from the first work in a queue to the Scale that leaves zero, exporter scraped every second"
     goals = {
         "zero_scraped_asked_p50_seconds": Goal(f"{zero}: p50", 1.5, "s"),
@@ -103,9 +92,7 @@ async def _run(
         cluster = Cluster(now=CLOCK.wall)
         await stack.enter_async_context(cluster)
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
-        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-        for document in yaml.safe_load_all(definition.read_text()):
-            cluster.create(document)
+        stepping.create_kind(cluster)
         pods = Pods(cluster, workloads, CLOCK.wall, stage.directory / "pods.json")
         await stack.enter_async_context(pods)
         exporter = Exporter(ready_world.queues(workloads), CLOCK.wall, host=ready_world.QUEUES_ADDRESS)
@@ -113,32 +100,18 @@ async def _run(
         for document in ready_world.queue_service(int(exporter.address.rpartition(":")[2])):
             cluster.create(document)
         jobs = [Job("pods", pods.discovered, slow), Job("queues", [exporter.address], slow)]
-        program = shutil.which("prometheus") or ""
-        prometheus = await stack.enter_async_context(
-            metric_source.running(program, jobs, stage.directory / "prometheus")
-        )
         for workload in workloads:
             cluster.create(ready_world.autoscaler(workload))
-        kubeconfig = cluster.kubeconfig(stage.directory / "kubeconfig")
-        relist = ("--metrics-relist-interval=5s", "--metrics-max-age=2m")
         # to the native controller the boosted show no more than its own do: samples of Prometheus
-        rules = ready_world.rules(pods.port, ("fast",))
-        served = await asyncio.to_thread(
-            stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist
-        )
-        rules = ready_world.rules(pods.port, ("boosted", "fast", "zero_scraped"))
-        await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *relist)
-        adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
+        rules = [
+            ready_world.rules(pods.port, ("fast",)),
+            ready_world.rules(pods.port, ("boosted", "fast", "zero_scraped")),
+        ]
         spread = random.Random(SEED)
+        settings = Settings(scale_to_zero=True)
         await stack.enter_async_context(
-            native_hpa.running(
-                kubeconfig,
-                adapter,
-                stage.directory,
-                CLOCK,
-                period=slow,
-                settings=Settings(scale_to_zero=True),
-                random=spread.random,
+            stepping.chains(
+                stage, cluster, jobs, rules, "5s", period=slow, settings=settings, random=spread.random
             )
         )
         await stepping.until_active(cluster, NAMESPACE, [each.name for each in workloads], 2 * slow)

@@ -22,8 +22,7 @@ from adapter.compose.clock import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
 from adapter.rules.scrape import scraped_query
-from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import ScrapedQuery
+from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint

@@ -14,11 +14,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import trustme
-import yaml
 
 from adapter.compose.clock import SystemClock
-from benchmarks import load
-from benchmarks.stage import ROOT, App, make_apps
+from benchmarks import load, stepping
+from benchmarks.stage import App, make_apps
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
@@ -189,10 +188,7 @@ class World:
         await stack.enter_async_context(self.cluster)
         for app in (*self.apps, self.replaced):
             self.create_pods(app)
-        for document in yaml.safe_load_all(
-            (ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml").read_text("utf-8")
-        ):
-            self.cluster.create(document)
+        stepping.create_kind(self.cluster)
         self.cluster.create(deployment("web", SCALED, LEAST))
         self.cluster.create(_autoscaler())
         shown = SeriesSet([Series("soak_load", {}, lambda _: self._shown)])

@@ -1,22 +1,33 @@
 """The workloads of `benchmarks.reaction`: pods whose load steps once, their rules and autoscalers.
 
+What runs around them is that of `benchmarks.ready` too.
+
 Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
 
 import asyncio
 import contextlib
 import math
+import resource
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import yaml
 
+from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
+from benchmarks import common, load
+from benchmarks.stage import ROOT, Stage
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.demo import metric_source, native_hpa
+from fastpath_sandbox.demo.metric_source import Job
+from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
 
 NAMESPACE = "shop"
@@ -29,6 +40,8 @@ INTERVAL = 1.0
 
 WINDOW = 5.0
 """What the rate of a counter is over, in seconds, where pods are scraped."""
+
+CLOCK = SystemClock()
 
 _START_SECONDS = 90.0
 
@@ -104,6 +117,48 @@ async def listening(
             port = int(exporter.address.rpartition(":")[2])
             addresses.append((workload.case, exporter.address))
         yield port, addresses
+
+
+def prepare() -> None:
+    """Leave the server's core, and allow as many open files as the system does; ends without Prometheus."""
+    if shutil.which("prometheus") is None:
+        sys.exit("this benchmark needs Prometheus; Debian's package prometheus has it")
+    common.stay_on_load_core()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def create_kind(cluster: Cluster) -> None:
+    """Create the CustomResourceDefinition of FastPathAutoscalers."""
+    definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
+    for document in yaml.safe_load_all(definition.read_text()):
+        cluster.create(document)
+
+
+@contextlib.asynccontextmanager
+async def chains(
+    stage: Stage,
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    rules: Sequence[dict[str, Any]],
+    relist: str,
+    **native: Any,
+) -> AsyncIterator[None]:
+    """Run Prometheus, `fastpath serve`, `fastpath scale` and a stand-in for the HPA controller.
+
+    `rules` are those that are served, and those of the scaler; `native` are arguments of the controller.
+    """
+    program = shutil.which("prometheus") or ""
+    async with metric_source.running(program, jobs, stage.directory / "prometheus") as prometheus:
+        kubeconfig = cluster.kubeconfig(stage.directory / "kubeconfig")
+        flags = (f"--metrics-relist-interval={relist}", "--metrics-max-age=2m")
+        served = await asyncio.to_thread(
+            stage.start_adapter, kubeconfig, prometheus, rules[0], "--serve-floors", *flags
+        )
+        await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules[1], *flags)
+        adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
+        async with native_hpa.running(kubeconfig, adapter, stage.directory, CLOCK, **native):
+            yield
 
 
 async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], more: float) -> None:

@@ -18,12 +18,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import yaml
-
 from adapter.compose.clock import SystemClock
-from benchmarks import common
+from benchmarks import common, stepping
 from benchmarks.common import Goal, Report
-from benchmarks.stage import ROOT, Stage
+from benchmarks.stage import Stage
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
 from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
@@ -40,11 +38,7 @@ RULE = {
     "seriesQuery": 'queue_length{queue!=""}',
     "resources": {"namespaced": False},
     "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)",
-    "scrape": {
-        "service": {"namespace": SOURCE, "name": "exporter"},
-        "port": "metrics",
-        "interval": "1s",
-    },
+    "scrape": {"service": {"namespace": SOURCE, "name": "exporter"}, "port": "metrics", "interval": "1s"},
 }
 
 
@@ -130,9 +124,7 @@ async def _run(stage: Stage, count: int, seconds: float) -> dict[str, float]:
     queues = Queues(names)
     spread = random.Random(SEED)
     async with Cluster(now=CLOCK.wall) as cluster:
-        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
-        for document in yaml.safe_load_all(definition.read_text()):
-            cluster.create(document)
+        stepping.create_kind(cluster)
         for name in names:
             cluster.create(deployment(name, NAMESPACE))
         async with exporting(cluster, queues):

@@ -147,18 +147,10 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     assert (page.FOLDER / path.name).read_text() == made, "run python -m benchmarks.page"
 
 
-def test_the_picture_is_up_to_date() -> None:
-    entry = suite.read(suite.RESULTS)["reaction"]
-
-    assert reaction_plot.PICTURE.read_text() == reaction_plot.draw(entry), (
-        "run python -m benchmarks.reaction_plot"
-    )
-
-
-def test_the_picture_of_ready_pods_is_up_to_date() -> None:
-    entry = suite.read(suite.RESULTS)["ready"]
-
-    assert ready_plot.PICTURE.read_text() == ready_plot.draw(entry), "run python -m benchmarks.ready_plot"
+@pytest.mark.parametrize(("plot", "name"), [(reaction_plot, "reaction"), (ready_plot, "ready")])
+def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
+    made = plot.draw(suite.read(suite.RESULTS)[name])
+    assert plot.PICTURE.read_text() == made, f"run python -m benchmarks.{name}_plot"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +208,7 @@ _RESULTS: Mapping[str, suite.Entry] = {
                 "unit": "ms",
                 "at_least": False,
                 "reached": False,
-            },
+            }
         },
         "settings": {"hpas": 200},
         "machine": {"cores": 2, "cpu": "some", "load": 0.5},
