@@ -102,24 +102,6 @@ def test_a_secret_that_exists_is_mounted_and_not_made() -> None:
     assert {decoded(each or "") for each in bundles(objects)} == {b"authority"}
 
 
-def test_cert_manager_makes_the_secret_and_the_bundle() -> None:
-    objects = charts.render(join(ALL, {"certManager": {"enabled": True}}))
-    assert not objects.all("Secret")
-    serving = objects.one("Certificate", "fastpath-serving")["spec"]
-    assert mounted(objects) == {serving["secretName"]}
-    assert tuple(serving["dnsNames"]) == tls.service_names("fastpath", "fastpath")
-    assert bundles(objects) == {None}
-    injected = {
-        each["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
-        for each in objects.all("APIService")
-    }
-    assert injected == {"fastpath/fastpath-serving"}
-    for monitor in objects.all("ServiceMonitor"):
-        (endpoint,) = monitor["spec"]["endpoints"]
-        secret = endpoint["tlsConfig"]["ca"]["secret"]["name"]
-        assert objects.one("Certificate", secret)["spec"]["secretName"] == secret
-
-
 def test_pods_that_sign_for_themselves_are_not_verified() -> None:
     objects = charts.render(join(ALL, {"tls": {"insecureSkipTLSVerify": True}}))
     assert not objects.all("Secret")

@@ -16,7 +16,7 @@ import yaml
 
 from adapter.config.options import SERVE
 from tests.chart.test_values import SCALER, join
-from tests.support import charts
+from tests.support import charts, rendered
 from tests.support.charts import NOTES
 from tests.support.rendered import JSON, Objects
 
@@ -139,8 +139,8 @@ def test_their_image_is_replaced_and_the_notes_say_so(repository: str) -> None:
 
 def test_the_way_back_is_that_of_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs/guides/migrate-from-prometheus-adapter.md").read_text()
-    _, _, block = guide.partition("```sh in place back\n")
-    lower, sleep, rollback = block.partition("```")[0].splitlines()
+    (block,) = rendered.blocks(guide, "sh in place back")
+    lower, sleep, rollback = block.splitlines()
     notes = charts.render_files(MODE, name=RELEASE, namespace=NAMESPACE)[f"templates/{NOTES}"]
     steps = [line.strip() for line in notes.splitlines()]
     assert (

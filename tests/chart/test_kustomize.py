@@ -158,22 +158,14 @@ def kustomize(components: Sequence[str], folder: Path) -> Objects:
         if name == CERTS:
             assert certs.main(["--out-dir", str(folder / "certs")]) == 0
         listed.append(folder / "certs" if name == CERTS else name)
-    overlay = rendered.write_overlay(folder / "overlay", listed)
-    path = overlay / "kustomization.yaml"
-    document = _load(path)
-    if any(name.startswith("scaler") for name in components):
-        document["resources"].append(rendered.relative_path(MANIFESTS / "crd", overlay))
+    fields: JSON = {}
     if "external" in components:
-        (overlay / "external.yaml").write_text(EXTERNAL_RULES.read_text())
-        document["configMapGenerator"] = [
-            {
-                "name": "fastpath-rules",
-                "namespace": "fastpath",
-                "behavior": "merge",
-                "files": ["external.yaml"],
-            }
-        ]
-    path.write_text(yaml.safe_dump(document))
+        (folder / "overlay").mkdir()
+        (folder / "overlay" / "external.yaml").write_text(EXTERNAL_RULES.read_text())
+        generator = {"name": "fastpath-rules", "namespace": "fastpath", "behavior": "merge"}
+        fields["configMapGenerator"] = [{**generator, "files": ["external.yaml"]}]
+    kinds = [MANIFESTS / "crd"] if any(name.startswith("scaler") for name in components) else []
+    overlay = rendered.write_overlay(folder / "overlay", listed, kinds, **fields)
     return rendered.render(overlay)
 
 

@@ -1,7 +1,6 @@
 """The commands and files of the documentation on the chart: Helm renders it as they say."""
 
 import json
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from fastpath_tools.live import chart_values as helm_values
-from tests.support import charts
+from tests.support import charts, rendered
 from tests.support.rendered import JSON, ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -19,11 +18,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 GUIDE = ROOT / "docs" / "guides" / "helm.md"
 MIGRATION = ROOT / "docs" / "guides" / "migrate-from-prometheus-adapter.md"
 PAGES = (GUIDE, MIGRATION, ROOT / "README.md", charts.CHART / "README.md")
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a page with exactly this info string."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -58,7 +52,7 @@ def _merge(target: JSON, more: JSON) -> None:
 
 
 def guide_values() -> str:
-    (text,) = blocks(GUIDE, "yaml values")
+    (text,) = rendered.blocks(GUIDE.read_text(), "yaml values")
     return text
 
 
@@ -118,7 +112,7 @@ def test_the_values_of_the_guide() -> None:
 @pytest.mark.parametrize("tool", ["flux", "argocd"])
 def test_gitops(path: Path, tool: str) -> None:
     """The values in the objects are those of the chart, and the same release has the same names."""
-    (text,) = blocks(path, f"yaml {tool}")
+    (text,) = rendered.blocks(path.read_text(), f"yaml {tool}")
     document = list(yaml.safe_load_all(text))[-1]
     spec = document["spec"]
     if tool == "flux":

@@ -4,7 +4,6 @@ Expected is what `fastpath check` reads from the values themselves. Files that p
 people's and not part of this repository.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +16,10 @@ from hypothesis import strategies as st
 
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
-from adapter.errors import NotFoundError
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.model.resources import BUILTIN
-from adapter.rules.compile import Ruleset, compile_rules
 from fastpath_tools.live import chart_values as helm_values
-from tests.rules.test_public_rules import DEFAULTS, FILES, FOLDER, QUESTIONS, Asked
+from tests.rules.test_public_rules import DEFAULTS, FOLDER
 from tests.support import charts
 from tests.support.rendered import Objects
-from tests.support.world import question, series, vector, world
 
 DATA = Path(__file__).parents[1] / "data" / "rules"
 
@@ -107,48 +101,6 @@ def test_the_config_map_has_the_rules_of_the_file(path: Path, default: bool) -> 
     assert rendered.config == wanted.config
     assert len(rendered.config.rules) >= DEFAULTS * default
     assert len(rendered.faults) == len(wanted.faults)
-
-
-def compiled(values: Values) -> Ruleset:
-    parsed = rules_file.parse_rules(config_map(values), "config.yaml")
-    assert (parsed.faults, parsed.fatal) == ((), ())
-    ruleset, faults = compile_rules(parsed.config, BUILTIN)
-    assert faults == ()
-    return ruleset
-
-
-PUBLIC_QUESTIONS = [
-    pytest.param(name, asked, default, id=f"{case}-{default}")
-    for case, (name, asked) in QUESTIONS.items()
-    if FOLDER.is_dir()
-    for default in (False, True)
-]
-
-
-@pytest.mark.parametrize(("name", "asked", "default"), PUBLIC_QUESTIONS)
-async def test_the_config_map_asks_the_queries_of_the_file(
-    name: str,
-    asked: Asked,
-    default: bool,  # noqa: FBT001
-) -> None:
-    sections = sections_of(FOLDER / f"{name}.yaml")
-    ruleset = compiled({"rules": sections | {"default": default}})
-    index = asked.rule
-    if asked.api == "custom":
-        its_own = FILES[name].is_chart and sections.get("default", True) is not False
-        index += DEFAULTS * default - DEFAULTS * its_own
-    rules = ruleset.custom if asked.api == "custom" else ruleset.external
-    selector = rules[index].config.series_query
-    found = series({"__name__": asked.name, **dict.fromkeys(asked.labels.split(), "x")})
-    async with world(ruleset, answer=lambda _: vector(), lists={selector: found}, names=asked.listed) as here:
-        wanted = question(asked.api, asked.request)
-        with contextlib.suppress(NotFoundError):  # nothing has a value
-            if isinstance(wanted, CustomQuestion):
-                await here.provider.custom(wanted)
-            else:
-                assert isinstance(wanted, ExternalQuestion)
-                await here.provider.external(wanted)
-        assert here.querier.asked == ([] if asked.promql is None else [asked.promql])
 
 
 ODD: Mapping[str, str] = {
@@ -365,42 +317,14 @@ def loaded(text: str, *, default: bool = False) -> Values:
     return document
 
 
+_PIECES = r"""
+{{ }} {{- -}} {{/* << >> <<.Series>> {<<.LabelMatchers>>} # | > % & * ! ? @ ` ' " \ \n ~ null true no on
+0x1f 0o7 1e3 .5
+1_000 12:30 2024-01-01 = [5m] {} [] --- ... é 🚀 a
+"""
 PIECES = [
-    *(
-        "{{",
-        "}}",
-        "{{-",
-        "-}}",
-        "{{ .Values.rules }}",
-        "{{/*",
-        "<<",
-        ">>",
-        "<<.Series>>",
-        "{<<.LabelMatchers>>}",
-    ),
-    *(
-        "\n",
-        "\n\n",
-        " ",
-        "  ",
-        "\t",
-        "\r",
-        "#",
-        " #",
-        ": ",
-        "- ",
-        "|",
-        ">",
-        "%",
-        "&",
-        "*",
-        "!",
-        "?",
-        "@",
-        "`",
-    ),
-    *("'", '"', "\\", "\\n", "~", "null", "true", "no", "on", "0x1f", "0o7", "1e3", ".5", "1_000", "12:30"),
-    *("2024-01-01", "=", "[5m]", "{}", "[]", "---", "...", "\u00a0", "\ufeff", "\u00e9", "\U0001f680", "a"),
+    *_PIECES.split(),
+    *("{{ .Values.rules }}", "\n", "\n\n", " ", "  ", "\t", "\r", " #", ": ", "- ", "\u00a0", "\ufeff"),
 ]
 """What YAML or a template gives a meaning to.
 

@@ -48,15 +48,10 @@ FURTHER = (
 """What the manifests hold and the sandbox does not serve by itself."""
 
 
-def _blocks(path: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture
 def overlay(tmp_path: Path) -> Path:
     """Return the folder of the page's kustomization, with rules and certificate as the page says."""
-    (kustomization,) = _blocks(DEPLOY, "yaml")
+    (kustomization,) = rendered.blocks(DEPLOY.read_text(), "yaml")
     folder = tmp_path / "fastpath"
     groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
     assert f"fastpath certs {groups} --out-dir certs" in DEPLOY.read_text()
@@ -199,8 +194,8 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def test_there_and_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
-    beside, switch, rest = _blocks(MIGRATION, "sh")
-    switch_back, rest_back = _blocks(MIGRATION, "sh back")
+    beside, switch, rest = rendered.blocks(MIGRATION.read_text(), "sh")
+    switch_back, rest_back = rendered.blocks(MIGRATION.read_text(), "sh back")
     migration = Migration(cluster, kubectl, overlay)
     before = migration.registrations()
 
@@ -234,10 +229,10 @@ async def test_there_and_back(cluster: Cluster, kubectl: Kubectl, overlay: Path)
 
 
 async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
-    beside, switch, _ = _blocks(MIGRATION, "sh")
+    beside, switch, _ = rendered.blocks(MIGRATION.read_text(), "sh")
     migration = Migration(cluster, kubectl, overlay)
     before = migration.registrations()
-    for block in (beside, switch, _blocks(MIGRATION, "sh back")[0]):
+    for block in (beside, switch, rendered.blocks(MIGRATION.read_text(), "sh back")[0]):
         await migration.run(block)
     assert migration.registrations() == before
     # the old version is preferred again before the new one is gone
@@ -294,7 +289,7 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
         cluster.delete("APIService", name)
     applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
     assert applied.status == 0, applied.stderr
-    (block,) = _blocks(UNINSTALL, "sh remove")
+    (block,) = rendered.blocks(UNINSTALL.read_text(), "sh remove")
     first, second = block.strip().splitlines()
     await _delete(kubectl, cluster, overlay, first)
     assert not cluster.list("APIService")

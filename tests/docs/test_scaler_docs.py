@@ -18,9 +18,7 @@ SCALER = (ROOT / "docs" / "reference" / "scaler.md").read_text()
 EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
 SCHEMA: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 BLOCKS: list[dict[str, Any]] = [
-    yaml.safe_load(block)
-    for page in (GUIDE, SCALER)
-    for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    yaml.safe_load(block) for page in (GUIDE, SCALER) for block in rendered.blocks(page, "yaml")
 ]
 (SHOWN,) = (block for block in BLOCKS if block["kind"] == fastpath_autoscaler.KIND)
 
@@ -37,7 +35,7 @@ def test_examples_are_taken(document: dict[str, Any]) -> None:
 
 
 def test_a_part_of_a_spec_is_taken() -> None:
-    (part,) = re.findall(r"^```yaml spec\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    (part,) = rendered.blocks(GUIDE, "yaml spec")
     document = SHOWN | {"spec": SHOWN["spec"] | yaml.safe_load(part)["spec"]}
 
     assert structural.verdict(document, SCHEMA) == []

@@ -9,12 +9,11 @@ import fnmatch
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +33,9 @@ from tests.support.engine import Engine, Image
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
+from tests.support.rendered import JSON, Objects
 from tests.support.tls import Authority
+from tests.support.tools import free_port
 
 ROOT = rendered.ROOT
 PREFIX = "/opt/fastpath"
@@ -123,11 +124,8 @@ def test_it_runs_unprivileged_and_as_the_manifests_say() -> None:
 def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
     sources = {source for text in _of("COPY", 0) for source in text.split()[:-1]}
     assert all((ROOT / source).exists() for source in sources)
-    lines = [
-        line
-        for line in (ROOT / ".dockerignore").read_text().splitlines()
-        if line and not line.startswith("#")
-    ]
+    text = (ROOT / ".dockerignore").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines if line.startswith("!")} == sources
     assert [line for line in lines[1:] if not line.startswith("!")] == ["**/__pycache__"]
@@ -143,13 +141,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     engine.remove()
 
 
+def _run(image: Image, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["chroot", str(image.root), f"{PREFIX}/bin/{program}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def _python(image: Image, code: str) -> Any:
-    done = subprocess.run(
-        ["chroot", image.root, f"{PREFIX}/bin/python", "-Ic", code],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _run(image, "python", "-Ic", code)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -181,12 +179,7 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
     for name, verb in registered().items():
         if name.startswith("__"):
             continue
-        done = subprocess.run(
-            ["chroot", image.root, f"{PREFIX}/bin/fastpath", name, "--help"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = _run(image, "fastpath", name, "--help")
         if verb.needs:
             hint = "which is not installed: pip install 'fastpath-adapter[tools]'"
             sentence = f"fastpath {name}: needs {' and '.join(verb.needs)}, {hint}\n"
@@ -231,20 +224,12 @@ class PodSurroundings(NamedTuple):
     def environment(self) -> dict[str, str]:
         """Return what the kubelet sets."""
         host, _, port = self.cluster.url.removeprefix("https://").partition(":")
-        return {
-            "KUBERNETES_SERVICE_HOST": host,
-            "KUBERNETES_SERVICE_PORT": port,
-            "HOME": "/",
-        }
+        return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOME": "/"}
 
 
 @pytest.fixture
 def unused_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_port()
 
 
 @pytest.fixture
@@ -278,22 +263,19 @@ async def world(
         yield PodSurroundings(cluster, prometheus, account)
 
 
-def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
-    """Return the arguments of the prometheus-community chart 5.3's Deployment, for these values.
+def chart_arguments(port: int, prometheus: str, *, logtostderr: bool) -> list[str]:
+    """Return the arguments of the prometheus-community chart 5.3's Deployment.
 
     Older ones passed ``--logtostderr=true`` too, after ``--cert-dir``.
     """
-    given = {"listenPort": 6443, "metricsRelistInterval": "1m", "logLevel": 4, "logtostderr": False, **values}
     return [
         "/adapter",
-        f"--secure-port={given['listenPort']}",
-        *(["--tls-cert-file=/var/run/serving-cert/tls.crt"] if tls else []),
-        *(["--tls-private-key-file=/var/run/serving-cert/tls.key"] if tls else []),
+        f"--secure-port={port}",
         "--cert-dir=/tmp/cert",
-        *(["--logtostderr=true"] if given["logtostderr"] else []),
-        f"--prometheus-url={given['url']}:{given['port']}{given.get('path', '')}",
-        f"--metrics-relist-interval={given['metricsRelistInterval']}",
-        f"--v={given['logLevel']}",
+        *(["--logtostderr=true"] if logtostderr else []),
+        f"--prometheus-url={prometheus}",
+        "--metrics-relist-interval=1m",
+        "--v=4",
         "--config=/etc/adapter/config.yaml",
     ]
 
@@ -337,13 +319,10 @@ async def _ask(
 
 def _assert_confined(program: Confined, scratch: Sequence[str]) -> None:
     """Look from outside at what the process may do: no capability, no other user, nothing to write to."""
-    assert program.status("Uid") == [str(confined.USER)] * 4
-    assert program.status("Gid") == [str(confined.USER)] * 4
-    assert program.status("Groups") == []
-    assert {name: program.status(name) for name in ("CapEff", "CapPrm", "CapBnd", "CapInh")} == {
-        name: ["0" * 16] for name in ("CapEff", "CapPrm", "CapBnd", "CapInh")
-    }
-    assert program.status("NoNewPrivs") == ["1"]
+    wanted = {"Groups": [], "NoNewPrivs": ["1"]}
+    wanted |= {key: [str(confined.USER)] * 4 for key in ("Uid", "Gid")}
+    wanted |= {key: ["0" * 16] for key in ("CapEff", "CapPrm", "CapBnd", "CapInh")}
+    assert {name: program.status(name) for name in wanted} == wanted
     writable = {where for where, options in program.mounts().items() if "ro" not in options}
     assert {where for where in writable if not where.startswith(("/proc", "/dev"))} == set(scratch)
 
@@ -371,8 +350,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
     config = tmp_path / "config"
     config.mkdir()
     (config / "config.yaml").write_text(helm_values.render_config(CHART_VALUES))
-    url, _, port = world.prometheus.url.rpartition(":")
-    arguments = chart_arguments({"listenPort": unused_port, "url": url, "port": port, "logtostderr": old})
+    arguments = chart_arguments(unused_port, world.prometheus.url, logtostderr=old)
     files = {"/etc/adapter": config, "/var/run/secrets/kubernetes.io/serviceaccount": world.account}
     pod = Pod(files, world.environment(), arguments, ["/tmp"])
     with confined.running(tmp_path, image, pod) as program:
@@ -389,26 +367,13 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int
 ) -> None:
     """With the Secret of `fastpath certs`; a client trusts it under the Service's name by its bundle."""
     base = rendered.read_base()
-    rules, serving = tmp_path / "rules", tmp_path / "serving"
-    rules.mkdir()
-    for name, text in base.one("ConfigMap")["data"].items():
-        (rules / name).write_text(text)
-    assert certs.main([]) == 0
-    secret, config_map = yaml.safe_load_all(capsys.readouterr().out)
-    _mount_secret(serving, secret["data"])
-    mounts = {mount["name"]: mount["mountPath"] for mount in base.container["volumeMounts"]}
-    files = {
-        mounts["rules"]: rules,
-        mounts["serving-cert"]: serving,
-        "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
-    }
+    files, trust = _mounted(base, base.one("ConfigMap"), world, tmp_path)
     own = [f"--secure-port={unused_port}", f"--prometheus-url={world.prometheus.url}", "--shutdown-delay=0s"]
     pod = Pod(files, world.environment(), [*base.container["args"], *own])
-    trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
     with confined.running(tmp_path, image, pod) as program:
         await _ask(program, unused_port, "/readyz", trust, _ok)
         _assert_confined(program, [])
@@ -422,28 +387,13 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: PodSurroundings, tmp_path: Path, unused_port: int
 ) -> None:
     """It answers probes, and shows its metrics to a caller who trusts the authority and has the right."""
     components = ("scaler", "service-monitor", "scaler-service-monitor")
     objects = rendered.render(rendered.write_overlay(tmp_path / "overlay", components)).of("fastpath-scaler")
-    rules, serving = tmp_path / "rules", tmp_path / "serving"
-    rules.mkdir()
-    for name, text in objects.one("ConfigMap", "fastpath-rules")["data"].items():
-        (rules / name).write_text(text)
-    assert certs.main([]) == 0
-    secret, config_map = yaml.safe_load_all(capsys.readouterr().out)
-    _mount_secret(serving, secret["data"])
-    mounts = {mount["name"]: mount["mountPath"] for mount in objects.container["volumeMounts"]}
-    files = {
-        mounts["rules"]: rules,
-        mounts["serving-cert"]: serving,
-        "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
-    }
-    trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        health = probe.getsockname()[1]
+    files, trust = _mounted(objects, objects.one("ConfigMap", "fastpath-rules"), world, tmp_path)
+    health = free_port()
     own = [
         f"--prometheus-url={world.prometheus.url}",
         f"--metrics-bind-address=:{unused_port}",
@@ -454,26 +404,43 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     world.cluster.create(crd.definition())
     arguments = [*objects.container["args"], *own]
     pod = Pod(files, world.environment(), arguments, command=objects.container["command"])
-    with confined.running(tmp_path, image, pod) as running:
-        await _ask(running, unused_port, "/readyz", trust, _ok)
+    with confined.running(tmp_path, image, pod) as program:
+        await _ask(program, unused_port, "/readyz", trust, _ok)
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{health}/readyz") as response,
         ):
             assert (response.status, await response.text()) == (200, "ok")
-        metrics = await _ask(running, unused_port, "/metrics", trust, _ok)
+        metrics = await _ask(program, unused_port, "/metrics", trust, _ok)
         assert "fastpath_scaler_autoscalers 0.0" in metrics
-        _assert_confined(running, [])
-        assert running.stop() == 0
-    assert "Traceback" not in running.log
+        _assert_confined(program, [])
+        assert program.stop() == 0
+    assert "Traceback" not in program.log
 
 
-def _mount_secret(folder: Path, encoded: Mapping[str, str]) -> None:
-    """Write a Secret's files as the kubelet does with fsGroup and mode 0440."""
-    folder.mkdir()
-    for name, text in encoded.items():
-        path = folder / name
+def _mounted(
+    objects: Objects, rules: JSON, world: PodSurroundings, folder: Path
+) -> tuple[dict[str, Path], ssl.SSLContext]:
+    """Return what the container mounts, with a Secret of `fastpath certs`, and what a client trusts then.
+
+    The files of the Secret are as the kubelet writes them with fsGroup and mode 0440.
+    """
+    for name in ("rules", "serving"):
+        (folder / name).mkdir()
+    for name, text in rules["data"].items():
+        (folder / "rules" / name).write_text(text)
+    assert certs.main(["--out-dir", str(folder / "certs")]) == 0
+    secret = yaml.safe_load((folder / "certs" / "secret.yaml").read_text())
+    for name, text in secret["data"].items():
+        path = folder / "serving" / name
         path.write_bytes(base64.b64decode(text))
         path.chmod(0o440)
         if os.geteuid() == 0:
             os.chown(path, 0, confined.USER)
+    mounts = {mount["name"]: mount["mountPath"] for mount in objects.container["volumeMounts"]}
+    files = {
+        mounts["rules"]: folder / "rules",
+        mounts["serving-cert"]: folder / "serving",
+        "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
+    }
+    return files, ssl.create_default_context(cafile=folder / "certs" / "ca.crt")

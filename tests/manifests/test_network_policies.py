@@ -4,10 +4,8 @@ Policies are judged as Kubernetes does: a pod that some policy selects for a dir
 of those policies allows, and nothing else.
 """
 
-import functools
 import ipaddress
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,15 +38,8 @@ STRANGER = Peer("shop", {"app": "web"})
 NEIGHBOUR = Peer("fastpath", {"app": "other"})
 
 
-@functools.cache
 def composed(*components: str, patches: str = "") -> Objects:
-    with tempfile.TemporaryDirectory() as directory:
-        folder = rendered.write_overlay(Path(directory), [*components, "network-policy"])
-        document = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        document["resources"].append(rendered.relative_path(MANIFESTS / "crd", folder))
-        document["patches"] = yaml.safe_load(patches) or []
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
-        return rendered.render(folder)
+    return rendered.compose(*components, "network-policy", kinds=True, patches=patches)
 
 
 def _selects(selector: JSON, labels: Mapping[str, str]) -> bool:
@@ -101,9 +92,7 @@ BOTH = ("fastpath", "fastpath-scaler")
 
 
 def test_without_the_component_everything_is_allowed() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        objects = rendered.render(rendered.write_overlay(Path(directory), []))
-    assert allowed(objects, "fastpath", "Ingress", STRANGER, "https")
+    assert allowed(rendered.compose(), "fastpath", "Ingress", STRANGER, "https")
 
 
 def test_the_metrics_apis_are_reached_by_apiserver_and_prometheus_alone() -> None:
@@ -153,7 +142,7 @@ def test_only_pods_that_scale_reach_the_pods_that_rules_scrape() -> None:
 
 def test_the_addresses_of_the_page_leave_others_out() -> None:
     page = (ROOT / "docs" / "guides" / "deploy.md").read_text()
-    (patches,) = re.findall(r"^```yaml network-policy\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (patches,) = rendered.blocks(page, "yaml network-policy")
     before, after = composed(*SEPARATE), composed(*SEPARATE, patches=patches)
     for direction, port in (("Ingress", "https"), ("Egress", 443)):
         assert allowed(before, "fastpath", direction, ELSEWHERE, port), "as shipped nothing is taken away"

@@ -2,8 +2,6 @@
 
 import functools
 import itertools
-import re
-import tempfile
 import textwrap
 from pathlib import Path
 
@@ -52,15 +50,7 @@ def overlay() -> Objects:
     return rendered.render(MANIFESTS / "overlays" / "scaler")
 
 
-@functools.cache
-def composed(*components: str) -> Objects:
-    """Return base and the kind with components."""
-    with tempfile.TemporaryDirectory() as directory:
-        folder = rendered.write_overlay(Path(directory), components)
-        document = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        document["resources"].append(rendered.relative_path(MANIFESTS / "crd", folder))
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
-        return rendered.render(folder)
+composed = functools.partial(rendered.compose, kinds=True)
 
 
 def options_of(objects: Objects) -> Options:
@@ -82,7 +72,7 @@ def within(tmp_path_factory: pytest.TempPathFactory) -> Objects:
         "namespace": "shop",
         "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)],
         "configMapGenerator": [
-            {"name": "fastpath-scaler-autoscalers", "behavior": "replace", "files": ["api.yaml"]},
+            {"name": "fastpath-scaler-autoscalers", "behavior": "replace", "files": ["api.yaml"]}
         ],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
@@ -106,16 +96,16 @@ def _needs(namespace: str) -> list[Want]:
     return wants
 
 
-def _lease(namespace: str) -> list[Want]:
-    name = WHOLE.lease_name(SERVE.table["leader-elect-resource-name"].default)
+def _lease(namespace: str, shard: Shard = WHOLE) -> list[Want]:
+    name = shard.lease_name(SERVE.table["leader-elect-resource-name"].default)
     wants = [
         Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")
     ]
     return [Want("create", "coordination.k8s.io", "leases", namespace), *wants]
 
 
-def _floors(namespace: str) -> list[Want]:
-    name = floor.config_map_name(WHOLE)
+def _floors(namespace: str, shard: Shard = WHOLE) -> list[Want]:
+    name = floor.config_map_name(shard)
     wants = [Want(verb, "", "configmaps", namespace) for verb in ("list", "create")]
     return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update", "delete")]
 
@@ -274,16 +264,13 @@ def test_roles_of_people(role: str, allowed: set[str], plural: str) -> None:
     found = overlay().one("ClusterRole", f"fastpath-autoscalers-{role}")
     assert found["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
     verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-    granted = {
-        verb for verb in verbs if any(covers(rule, Want(verb, GROUP, plural)) for rule in found["rules"])
-    }
-    assert granted == allowed
-    status = {
-        verb
-        for verb in verbs
-        if any(covers(rule, Want(verb, GROUP, f"{plural}/status")) for rule in found["rules"])
-    }
-    assert status <= {"get", "list", "watch"}
+
+    def granted(resource: str) -> set[str]:
+        wants = {verb: Want(verb, GROUP, resource) for verb in verbs}
+        return {verb for verb, want in wants.items() if any(covers(rule, want) for rule in found["rules"])}
+
+    assert granted(plural) == allowed
+    assert granted(f"{plural}/status") <= {"get", "list", "watch"}
     assert all(rule["apiGroups"] == [GROUP] for rule in found["rules"])
 
 
@@ -337,21 +324,7 @@ def test_a_scaler_is_spread_and_kept(scaler: Objects) -> None:
 
 
 def test_a_scaler_meets_the_restricted_standard(scaler: Objects) -> None:
-    pod, container = scaler.pod, scaler.container
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["enableServiceLinks"] is False
-    assert pod["automountServiceAccountToken"] is True
-    assert scaler.one("ServiceAccount", SCALER)["automountServiceAccountToken"] is False
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert {"cpu", "memory"} == container["resources"]["requests"].keys()
-    assert "memory" in container["resources"]["limits"]
-    assert all(mount["readOnly"] and "subPath" not in mount for mount in container["volumeMounts"])
+    rendered.assert_restricted(scaler)
 
 
 def test_a_single_replica_of_each() -> None:
@@ -368,24 +341,14 @@ def test_the_quota_leaves_room_for_both_while_they_are_updated() -> None:
 
 def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     page = (rendered.ROOT / "docs" / "reference" / "scaler.md").read_text()
-    (block,) = re.findall(r"^```yaml shards\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    document = {
-        "resources": [rendered.relative_path(MANIFESTS / "overlays" / "scaler", tmp_path)],
-        "patches": yaml.safe_load(textwrap.dedent(block)),
-    }
+    (block,) = rendered.blocks(page, "yaml shards")
+    overlay = rendered.relative_path(MANIFESTS / "overlays" / "scaler", tmp_path)
+    document = {"resources": [overlay], "patches": yaml.safe_load(textwrap.dedent(block))}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(document))
     rights = Rights(rendered.render(tmp_path), SCALER, "fastpath")
     for number in (1, 2, 3):
         shard = Shard(number, 3)
-        lease = shard.lease_name(SERVE.table["leader-elect-resource-name"].default)
-        wants = [
-            Want(verb, "coordination.k8s.io", "leases", "fastpath", lease)
-            for verb in ("get", "update", "watch")
-        ]
-        wants += [
-            Want(verb, "", "configmaps", "fastpath", floor.config_map_name(shard))
-            for verb in ("get", "update")
-        ]
+        wants = [want for want in (*_lease("fastpath", shard), *_floors("fastpath", shard)) if want.name]
         assert [want for want in wants if not rights.allow(want)] == []
     assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
 
@@ -490,7 +453,6 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
     named = {volumes[mounts[given["config"]]], volumes[mounts[given["autoscalers"]]]}
     assert named == {each["metadata"]["name"] for each in within.all("ConfigMap")}
     assert within.one("ConfigMap", "fastpath-scaler-autoscalers")["data"].keys() == {"api.yaml"}
-    assert all(mount["readOnly"] and "subPath" not in mount for mount in container["volumeMounts"])
     labels = within.one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert within.one("Deployment")["spec"]["selector"]["matchLabels"].items() <= labels
 

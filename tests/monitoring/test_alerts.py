@@ -243,11 +243,10 @@ def test_the_base_of_runbooks_can_be_set_as_the_page_says(tmp_path: Path) -> Non
 
 
 def _kustomization(directory: Path, *resources: str, more: str = "") -> Path:
-    """Write a kustomization with the component; kubectl wants paths relative to it."""
-    component = Path("..", *[".."] * (len(directory.parts) - 2), *rendered.MANIFESTS.parts[1:])
-    listed = "".join(f"- {name}\n" for name in resources)
-    text = f"components: [{component / 'components' / 'alerts'}]\n"
-    (directory / "kustomization.yaml").write_text((f"resources:\n{listed}" if listed else "") + text + more)
+    """Write a kustomization with the component."""
+    component = rendered.relative_path(rendered.MANIFESTS / "components" / "alerts", directory)
+    text = yaml.safe_dump({"resources": [*resources], "components": [component]})
+    (directory / "kustomization.yaml").write_text(text + more)
     return directory
 
 

@@ -104,8 +104,8 @@ def test_conventions_of_panels(dashboard: Dashboard) -> None:
 
 
 def test_the_component_has_what_the_sidecar_loads(tmp_path: Path) -> None:
-    component = Path("..", *[".."] * (len(tmp_path.parts) - 2), *rendered.MANIFESTS.parts[1:])
-    (tmp_path / "kustomization.yaml").write_text(f"components: [{component / 'components' / 'dashboards'}]\n")
+    component = rendered.relative_path(rendered.MANIFESTS / "components" / "dashboards", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(f"components: [{component}]\n")
     maps = rendered.render(tmp_path).all("ConfigMap")
     assert len(maps) == len(DASHBOARDS)
     for each in maps:
@@ -150,26 +150,19 @@ def register(cluster: Cluster) -> None:
         name = f"v1beta1.{group}"
         service = {"namespace": HOME, "name": "fastpath"}
         spec = {"group": group, "version": "v1beta1", "service": service, "insecureSkipTLSVerify": True}
-        cluster.create(
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": name},
-                "spec": spec,
-            }
-        )
+        kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+        cluster.create({**kind, "metadata": {"name": name}, "spec": spec})
 
 
 @contextlib.asynccontextmanager
 async def recorded(tmp_path: Path, prometheus_server: PrometheusFactory) -> AsyncIterator[PrometheusServer]:
     """Run adapter and scaler in one process; the block begins when Prometheus has scraped their scale-ups."""
     port = free_port()
-    labels = {"namespace": HOME, "pod": "fastpath-a"}
     server = await asyncio.to_thread(
         prometheus_server,
         targets={"fastpath": [f"127.0.0.1:{port}"]},
         scrape_interval="1s",
-        labels=labels,
+        labels={"namespace": HOME, "pod": "fastpath-a"},
     )
     async with boosting.running() as world:
         register(world.cluster)

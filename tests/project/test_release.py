@@ -207,9 +207,7 @@ def recorded(tmp_path: Path) -> Path:
 def _stand_in(folder: Path, name: str, then: str = "") -> None:
     program = folder / name
     record = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]) + chr(10))"
-    program.write_text(
-        f'#!/bin/sh\n"{sys.executable}" -c "{record}" "{folder}/calls" {name} "$@"\n{then}\n',
-    )
+    program.write_text(f'#!/bin/sh\n"{sys.executable}" -c "{record}" "{folder}/calls" {name} "$@"\n{then}\n')
     program.chmod(0o755)
 
 
@@ -314,10 +312,7 @@ _PUSHED = f"echo 'Pushed: ghcr.io/me/it/charts/fastpath:1.2.3' >&2; echo 'Digest
 
 @pytest.mark.usefixtures("helm")
 def test_the_chart_is_pushed_with_helm(
-    recorded: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _stand_in(recorded, "helm", _PUSHED)
     monkeypatch.setenv("PATH", f"{recorded}:{os.environ['PATH']}")

@@ -358,7 +358,7 @@ class Bench:
             len(each) for outcomes in alone for each in outcomes if isinstance(each, dict)
         )
         for query in set(queries.values()):
-            if query.separability.separable:
+            if not query.separability.reason:
                 self.seen["separable"] += 1
                 of_query = [
                     (objects, each)

@@ -18,8 +18,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape.pod_labels import PodLabels
-from adapter.rules.scrape.scraped_query import compile_query
+from adapter.rules.scrape.scraped_query import PodLabels, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.cache import ScrapedValues

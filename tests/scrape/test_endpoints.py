@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from adapter.config.endpoint_keys import EndpointSource
-from adapter.config.scrape_keys import Access
+from adapter.config.scrape_keys import Access, EndpointSource
 from adapter.model.label_selectors import parse_selector
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints, resolve_pods, resolve_service

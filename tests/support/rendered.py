@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,20 +232,58 @@ def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
         }
 
 
-def write_overlay(folder: Path, components: Iterable[str | Path]) -> Path:
-    """Write a kustomization of base and components (names below manifests/components, or paths) and return
-    its folder.
+def write_overlay(
+    folder: Path, components: Iterable[str | Path], resources: Iterable[Path] = (), **fields: Any
+) -> Path:
+    """Write a kustomization of base, resources and components (names below manifests/components, or paths)
+    and return its folder; `fields` are further ones of the kustomization.
     """
     folder.mkdir(parents=True, exist_ok=True)
     listed = [MANIFESTS / "components" / each if isinstance(each, str) else each for each in components]
     document = {
-        "resources": [relative_path(MANIFESTS / "base", folder)],
+        "resources": [relative_path(path, folder) for path in (MANIFESTS / "base", *resources)],
         "components": [relative_path(path, folder) for path in listed],
+        **fields,
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
     return folder
 
 
+@functools.cache
+def compose(*components: str, kinds: bool = False, patches: str = "") -> Objects:
+    """Return base with components, with `kinds` also our CustomResourceDefinitions; `patches` is YAML."""
+    fields = {"patches": yaml.safe_load(patches)} if patches else {}
+    with tempfile.TemporaryDirectory() as folder:
+        return render(write_overlay(Path(folder), components, [MANIFESTS / "crd"] if kinds else (), **fields))
+
+
+def assert_restricted(objects: Objects) -> None:
+    """Assert that the pods of the only Deployment meet the restricted standard of Kubernetes, and more."""
+    pod, container = objects.pod, objects.container
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"} & pod.keys()
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all("hostPort" not in port for port in container["ports"])
+    # nothing is written, and only the configuration is mounted
+    assert all({*volume} - {"name"} <= {"configMap", "secret"} for volume in pod["volumes"])
+    assert all(mount["readOnly"] and "subPath" not in mount for mount in container["volumeMounts"])
+    assert pod["enableServiceLinks"] is False
+    account = objects.one("ServiceAccount", pod["serviceAccountName"])
+    assert (pod["automountServiceAccountToken"], account["automountServiceAccountToken"]) == (True, False)
+    assert {"cpu", "memory"} == container["resources"]["requests"].keys()
+    assert "memory" in container["resources"]["limits"]
+
+
 def relative_path(path: Path, folder: Path) -> str:
     """Return the path from `folder`: kustomize takes no absolute ones."""
     return os.path.relpath(path.resolve(), folder.resolve())
+
+
+def blocks(page: str, info: str) -> list[str]:
+    """Return the fenced blocks of a page with exactly this info string."""
+    return re.findall(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from adapter.errors import PrometheusError
+from adapter.model import visible
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import registry, wording
+from adapter.rules import registry
 from fastpath_tools.check import missing
 from fastpath_tools.check.missing import MissingCase, RuleTrace
 from fastpath_tools.live.preview import SeriesLists
@@ -444,7 +445,7 @@ def test_fixed_name() -> None:
     [([], ""), (["a"], "a"), (list("abcde"), "a, b, c, d, e"), (list("abcdefg"), "a, b, c, d, e and 2 more")],
 )
 def test_listed(texts: list[str], shown: str) -> None:
-    assert wording.listed(texts) == shown
+    assert visible.listed(texts) == shown
 
 
 def test_labels_of() -> None:

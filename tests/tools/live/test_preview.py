@@ -109,7 +109,7 @@ def test_a_rule_told_from_its_text() -> None:
     assert pods.everything == 'sum(hits_total{namespace!="",pod!=""}) by (pod)'
     assert pods.label == "pod"
     assert pods.separability
-    assert pods.separability.separable
+    assert not pods.separability.reason
     assert made.main == pods
 
 
@@ -248,7 +248,7 @@ def test_sound_rules() -> None:
     for each in found:
         assert [*lint_query.check_resource_query(each)] == []
         assert each.main.separability is not None
-        assert each.main.separability.separable
+        assert not each.main.separability.reason
 
 
 def test_what_is_asked_alone() -> None:
