@@ -1,6 +1,7 @@
 """Reads the API server's discovery documents into a catalogue: on a timer, and again after a miss.
 
-Aggregated discovery (``apidiscovery.k8s.io``) has all resources in two documents, from Kubernetes 1.27 on.
+Aggregated discovery (``apidiscovery.k8s.io``) has all resources in two documents. An API server without it,
+or a proxy that drops the parameters of Accept, answers with a document for each group and version.
 Groups of aggregated API servers often cannot be read. Such a group loses at most its own resources, and not
 even those if they were known before.
 """
@@ -25,9 +26,11 @@ _ACCEPT = ",".join(
     [
         f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         f"{JSON};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        JSON,  # what an older server sends, and is then refused for
+        JSON,
     ]
 )
+_PARALLEL = 8
+"""Documents of groups that are read at a time."""
 
 _INTERVAL = 600.0
 """Seconds between two readings."""
@@ -87,13 +90,43 @@ class _AggregatedList(msgspec.Struct, frozen=True):
     items: list[_AggregatedGroup] | None = None
 
 
+class _LegacyVersion(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    versions: list[_LegacyVersion] | None = None
+    preferred_version: _LegacyVersion = _LegacyVersion()
+
+
+class _LegacyGroups(msgspec.Struct, frozen=True):
+    """Without aggregated discovery: ``/api`` has versions, ``/apis`` has groups."""
+
+    versions: list[str] | None = None
+    groups: list[_LegacyGroup] | None = None
+
+
+class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    kind: str
+    namespaced: bool = False
+    singular_name: str = ""
+    verbs: list[str] | None = None
+
+
+class _LegacyResources(msgspec.Struct, frozen=True):
+    resources: list[_LegacyResource] | None = None
+
+
 # -- reading -------------------------------------------------------------------------------------------------
 
 
 async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = None) -> Discovery:
     """Read the resources of the cluster. Those of `known` replace group versions that cannot be read.
 
-    Raises `errors.KubernetesError` if ``/api`` or ``/apis`` cannot be read: nothing resolves without these.
+    Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
+    without these.
     """
     groups = [*await _fetch_groups(client, "/api"), *await _fetch_groups(client, "/apis")]
     resources: list[APIResource] = []
@@ -104,7 +137,7 @@ async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = No
             continue
         for index, version in enumerate(group.versions or ()):  # in order of preference
             if version.freshness == "Stale" and not version.resources:
-                failed[f"{name}/{version.version}"] = "its API server does not answer"
+                failed[f"{name}/{version.version}"] = "its API server does not answer with resources"
                 resources += [
                     old for old in known or () if (old.group, old.version) == (name, version.version)
                 ]
@@ -128,10 +161,53 @@ async def fetch_discovery(client: KubernetesClient, known: Catalogue | None = No
 
 async def _fetch_groups(client: KubernetesClient, path: str) -> list[_AggregatedGroup]:
     body = await client.get(path, accept=_ACCEPT)
-    if _AGGREGATED not in body.content_type:
-        message = f"cannot get {path}: Kubernetes 1.27 or newer is needed, which has aggregated discovery"
-        raise errors.KubernetesError(0, "Decode", message)
-    return body.decode(_AggregatedList, f"get {path}").items or []
+    if _AGGREGATED in body.content_type:
+        return body.decode(_AggregatedList, f"get {path}").items or []
+    document = body.decode(_LegacyGroups, f"get {path}")
+    if document.versions:
+        versions = [await _fetch_version(client, f"/api/{version}") for version in document.versions]
+        return [_AggregatedGroup(versions=versions)]
+    slots = asyncio.Semaphore(_PARALLEL)
+
+    async def fetch(group: str, version: str) -> _AggregatedVersion:
+        async with slots:
+            try:
+                return await _fetch_version(client, f"/apis/{group}/{version}")
+            except errors.KubernetesError:
+                return _AggregatedVersion(version, "Stale")
+
+    groups: dict[str, list[asyncio.Task[_AggregatedVersion]]] = {}
+    async with asyncio.TaskGroup() as tasks:
+        for group in document.groups or ():
+            if group.name not in METRIC_GROUPS:
+                # the preferred version first, as in the aggregated document
+                ordered = sorted(group.versions or (), key=lambda known: known != group.preferred_version)
+                groups[group.name] = [
+                    tasks.create_task(fetch(group.name, known.version), name=f"discovery of {group.name}")
+                    for known in ordered
+                ]
+    return [
+        _AggregatedGroup(_GroupName(name), [read.result() for read in reads])
+        for name, reads in groups.items()
+    ]
+
+
+async def _fetch_version(client: KubernetesClient, path: str) -> _AggregatedVersion:
+    resources = (await client.get(path)).decode(_LegacyResources, f"get {path}").resources or ()
+    return _AggregatedVersion(
+        path.rpartition("/")[2],
+        resources=[
+            _AggregatedResource(
+                entry.name,
+                _ResponseKind(entry.kind),
+                "Namespaced" if entry.namespaced else "Cluster",
+                entry.singular_name,
+                entry.verbs,
+            )
+            for entry in resources
+            if "/" not in entry.name
+        ],
+    )
 
 
 async def fetch_catalogue(client: KubernetesClient, known: Catalogue | None = None) -> Catalogue:

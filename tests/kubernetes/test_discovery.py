@@ -81,8 +81,9 @@ def named(catalogue: Catalogue) -> list[str]:
 # -- against the cluster -------------------------------------------------------------------------------------
 
 
-async def test_catalogue_of_a_cluster() -> None:
-    async with Cluster() as cluster, connected(cluster.url) as client:
+@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
+async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
+    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster.url) as client:
         cluster.add_kind(WIDGETS)
         catalogue = await fetch_catalogue(client)
         requests = [request.path for request in cluster.requests]
@@ -100,20 +101,20 @@ async def test_catalogue_of_a_cluster() -> None:
     assert (scalers.version, scalers.preferred) == ("v2", True)
     assert catalogue.lookup("widget") is not None
     assert not [resource for resource in catalogue if "/" in resource.plural]
-    assert requests == ["/api", "/apis"]
+    assert (requests == ["/api", "/apis"]) is aggregated
 
 
-async def test_a_group_that_does_not_answer_costs_only_itself(
-    cluster: Cluster, client: KubernetesClient
-) -> None:
-    cluster.add_kind(WIDGETS)
-    whole = await fetch_catalogue(client)
-    cluster.faults.stale.add(("example.com", "v1"))
-    part = await fetch_discovery(client)
-    assert set(part.failed) == {"example.com/v1"}
-    assert part.catalogue.lookup("widget") is None
-    assert len(part.catalogue) == len(whole) - 1
-    assert await fetch_catalogue(client, whole) == whole
+@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
+async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
+    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster.url) as client:
+        cluster.add_kind(WIDGETS)
+        whole = await fetch_catalogue(client)
+        cluster.faults.stale.add(("example.com", "v1"))
+        part = await fetch_discovery(client)
+        assert set(part.failed) == {"example.com/v1"}
+        assert part.catalogue.lookup("widget") is None
+        assert len(part.catalogue) == len(whole) - 1
+        assert await fetch_catalogue(client, whole) == whole
 
 
 async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
@@ -158,10 +159,39 @@ async def test_a_stale_group_with_resources_is_taken_as_it_is() -> None:
     assert discovery.catalogue.lookup("job", "a.io") is not None
 
 
-async def test_a_server_without_aggregated_discovery_is_too_old() -> None:
-    async with Cluster(aggregated_discovery=False) as cluster, connected(cluster.url) as client:
-        with pytest.raises(errors.KubernetesError, match=r"Kubernetes 1\.27 or newer is needed"):
-            await fetch_catalogue(client)
+LEGACY = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {
+        "resources": [
+            {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "verbs": ["list"]},
+            {"name": "pods/status", "singularName": "", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
+            {"name": "nodes", "singularName": "", "kind": "Node", "namespaced": False},
+        ]
+    },
+    "/apis": {
+        "groups": [
+            {
+                "name": "a.io",
+                "versions": [{"version": "v2"}, {"version": "v1"}],
+                "preferredVersion": {"version": "v1"},
+            },
+            {"name": "custom.metrics.k8s.io", "versions": [{"version": "v1beta1"}]},
+            {"name": "b.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}},
+        ]
+    },
+    "/apis/a.io/v1": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
+    "/apis/a.io/v2": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
+    "/apis/b.io/v1": {"resources": None},
+}
+
+
+async def test_legacy_documents() -> None:
+    server = Documents(LEGACY)
+    discovery = await fetch_discovery(server)
+    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs", "a.io/v2 jobs"]
+    nodes = discovery.catalogue.lookup("node")
+    assert nodes is not None, "the singular name is the kind in lower case where the server gives none"
+    assert "/apis/custom.metrics.k8s.io/v1beta1" not in server.asked
 
 
 @pytest.mark.parametrize(
@@ -178,6 +208,18 @@ async def test_without_these_nothing_resolves(path: str, document: Any) -> None:
     server.documents[path] = document
     with pytest.raises(errors.KubernetesError):
         await fetch_discovery(server)
+
+
+async def test_without_the_core_group_nothing_resolves() -> None:
+    error = errors.KubernetesError(503, "ServiceUnavailable", "no")
+    with pytest.raises(errors.KubernetesError):
+        await fetch_discovery(Documents(LEGACY | {"/api/v1": error}))
+
+
+async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
+    discovery = await fetch_discovery(Documents(LEGACY | {"/apis/a.io/v2": b"<html>"}))
+    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs"]
+    assert list(discovery.failed) == ["a.io/v2"]
 
 
 # -- the catalogue in force ----------------------------------------------------------------------------------
