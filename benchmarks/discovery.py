@@ -18,9 +18,9 @@ import uvloop
 
 from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
+from adapter.config.options import PrometheusOptions
 from adapter.model.resources import BUILTIN
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
@@ -52,7 +52,7 @@ async def relist(url: str) -> dict[str, float]:
     ruleset, found = compile_rules(parsed.config, BUILTIN)
     faulty = (*parsed.faults, *parsed.fatal, *found)
     assert not faulty
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
+    client = await PrometheusClient.open(PrometheusOptions(prometheus_url=url), clock, monitoring, problems)
     lister = SeriesLister(client.origin, monitoring, problems)
     relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     idle: list[float] = []

@@ -36,13 +36,13 @@ from adapter.bounds.forecast.job import STEP, TOO_MUCH_WORK, ForecastAnswer, For
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.config.options import PrometheusOptions
 from adapter.forecast.service import MEMORY_BYTES, ForecastService
 from adapter.forecast.worker import MOST_SAMPLES
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.prometheus import connection
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common, tick
@@ -285,7 +285,7 @@ async def _largest(cpu_seconds: float) -> float:
     queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
     settings = ForecastSettings(FLOOR, 35 * DAY)
     with _prometheus() as url:
-        origin = await connection.open_connection(PrometheusSettings(url=url), clock, problems)
+        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
         process = ForecastService(origin, problems, cpu_seconds=cpu_seconds)
         answer = await process.run(
             ForecastJob("shop/web", autoscaler, "fast", settings, (60,), queries, _NOW)
@@ -304,7 +304,7 @@ async def _jobs(count: int, days: int) -> dict[str, float]:
     settings = ForecastSettings(FLOOR, days * DAY)
     queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
     with _prometheus() as url:
-        origin = await connection.open_connection(PrometheusSettings(url=url), clock, problems)
+        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
         service = ForecastService(origin, problems)
 
         async def run(name: str, now: int, before: ForecastAnswer | None = None) -> ForecastAnswer:

@@ -17,6 +17,7 @@ import uvloop
 
 from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
+from adapter.config.options import PrometheusOptions
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.lister import ObjectLister
@@ -24,7 +25,6 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.model.label_selectors import EVERYTHING
 from adapter.model.resources import BUILTIN
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
@@ -66,7 +66,7 @@ async def discover(url: str) -> dict[str, float]:
         rules_file.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
     )
     assert not found
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
+    client = await PrometheusClient.open(PrometheusOptions(prometheus_url=url), clock, monitoring, problems)
     lister = SeriesLister(client.origin, monitoring, problems)
     relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     before = time.process_time()

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.config.options import Options, PrometheusOptions, check_max_age
+from adapter.config.options import Options, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
@@ -22,7 +22,7 @@ from adapter.model import pod_networks
 from adapter.model.clock import Clock
 from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusConnection, PrometheusSettings
+from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.metrics import RulesMetricsProvider
@@ -89,8 +89,7 @@ async def open_runtime(
     kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
     configuration = await credentials.load_configuration(kubeconfig, clock, problems)
     client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
-    settings = prometheus_settings(options)
-    prometheus = await PrometheusClient.open(settings, clock, monitoring, problems)
+    prometheus = await PrometheusClient.open(options, clock, monitoring, problems)
     stack.push_async_callback(prometheus.close)
     cache = await stack.enter_async_context(
         QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
@@ -201,24 +200,4 @@ def open_rules(
         strict=options.strict_config,
         check=lambda config: check_max_age(options, config),
         adopted=adopted,
-    )
-
-
-def prometheus_settings(options: PrometheusOptions) -> PrometheusSettings:
-    """Return the part of the settings that concerns the connection to Prometheus."""
-    return PrometheusSettings(
-        url=options.prometheus_url,
-        verb=options.prometheus_verb,
-        headers=options.prometheus_headers,
-        params=options.prometheus_query_params,
-        ca_file=options.prometheus_ca_file,
-        cert_file=options.prometheus_client_tls_cert_file,
-        key_file=options.prometheus_client_tls_key_file,
-        token_file=options.prometheus_token_file,
-        basic_auth_file=options.prometheus_basic_auth_file,
-        auth_incluster=options.prometheus_auth_incluster,
-        kubeconfig=options.prometheus_auth_config,
-        attempt_timeout=options.prometheus_attempt_timeout,
-        request_timeout=options.prometheus_timeout,
-        max_answer_bytes=options.prometheus_max_answer_bytes,
     )

@@ -3,7 +3,7 @@
 import msgspec
 
 from adapter.bounds.forecast.job import ForecastAnswer, ForecastJob, from_plain, to_plain
-from adapter.prometheus.range_server import RangeServer
+from adapter.prometheus.endpoint import PrometheusServer
 
 
 class WorkerJob(msgspec.Struct, frozen=True):
@@ -13,7 +13,7 @@ class WorkerJob(msgspec.Struct, frozen=True):
     """
 
     job: ForecastJob
-    server: RangeServer
+    server: PrometheusServer
     most_values: int
     cpu_seconds: float
     seconds: float

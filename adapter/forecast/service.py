@@ -18,7 +18,6 @@ from adapter.errors import InputError, PrometheusError
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_reply, encode_job
 from adapter.prometheus import worker_process
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.range_server import RangeServer
 from adapter.telemetry.problems import ProblemLog
 
 MODULE = "adapter.forecast.worker"
@@ -74,7 +73,7 @@ class ForecastService:
         if not self._is_installed():
             return ForecastAnswer(reason=jobs.NOT_INSTALLED, problem=_MISSING)
         try:
-            server = await RangeServer.of(self._origin, QUERY_TIMEOUT)
+            server = await self._origin.server(QUERY_TIMEOUT)
         except (InputError, PrometheusError) as error:
             return ForecastAnswer(reason=jobs.UNREADABLE, problem=f"the history cannot be read: {error}")
         try:

@@ -7,12 +7,11 @@ expires when no caller may use it any more.
 import asyncio
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.metrics import Monitoring
@@ -52,13 +51,17 @@ class Freshness(NamedTuple):
     ahead: float = 0.0
 
     def lifetime(self, took: float) -> float:
-        """Return for how many seconds an answer is a hit that came `took` seconds after its query was sent.
+        """Return for how many seconds from the sending of its query an answer is a hit that took `took`.
 
-        The time counts from the sending of the query. An answer that is slower than its TTL would be stale on
-        arrival, and Prometheus would be queried without a pause. An answer that took over half of its TTL is
-        therefore used for as long as it took, within `max_age`.
+        An answer that is slower than its TTL would be stale on arrival, and Prometheus would be queried
+        without a pause. One that took over half of its TTL is used for twice as long, within `max_age`.
         """
         return max(self.ttl, min(2 * took, self.max_age)) if self.ttl else 0.0
+
+    def left(self, kept: "StoredAnswer[Any]", now: float) -> float:
+        """Return for how many seconds an answer is still a hit."""
+        answer: TextAnswer | ObjectAnswer | SweepAnswer = kept.answer
+        return answer.asked + self.lifetime(kept.took) - now
 
     @property
     def refresh_after(self) -> float:
@@ -81,8 +84,8 @@ class TextQuery(NamedTuple):
 class TextAnswer(NamedTuple):
     """The answer to a query by its text. `asked` is when the query was sent (monotonic seconds).
 
-    `failure` is set on an older answer that replaces a failed query. `partial` is set when the answer has a
-    warning and may lack data; such an answer is not cached.
+    `failure` is set on an older answer that replaces a failed query, `partial` on one with a warning, which
+    may lack data and is not cached.
     """
 
     result: QueryResult
@@ -97,12 +100,10 @@ class TextAnswer(NamedTuple):
 
 
 class ObjectAnswer(NamedTuple):
-    """The samples of the requested objects by name, each object's in the order received.
+    """The samples of the requested objects by name, in the order received; objects without one are absent.
 
-    Objects without a sample are absent.
     `asked`, `failure` and `partial` are as in `TextAnswer`. `fallbacks` are the objects whose samples replace
-    those of another source. `scraped`: some of the objects are scraped, so that newer samples may exist at
-    any moment.
+    those of another source. `scraped`: some are scraped, so newer samples may exist at any moment.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
@@ -169,12 +170,7 @@ class AnswerStore(Generic[KeyT, AnswerT]):
     """Cached answers and requests in flight of one type."""
 
     def __init__(
-        self,
-        name: str,
-        clock: Clock,
-        monitoring: Monitoring,
-        weigh: Callable[[KeyT], int],
-        room: int = KEPT_BYTES,
+        self, name: str, clock: Clock, monitoring: Monitoring, weigh: Callable[[KeyT], int], room: int
     ) -> None:
         """`name` is the label in the self-metrics, `weigh` the bytes of a key, `room` the bytes of all."""
         self.inflight: dict[KeyT, asyncio.Future[AnswerT]] = {}
@@ -184,11 +180,6 @@ class AnswerStore(Generic[KeyT, AnswerT]):
             name, monitoring, room, lambda kept: kept[0].weight, clock.monotonic
         )
 
-    @property
-    def kept_bytes(self) -> float:
-        """Estimated bytes of the cached answers."""
-        return self._kept.currsize
-
     def find(self, key: KeyT) -> StoredAnswer[AnswerT] | None:
         """Return the last answer, None once it has expired."""
         try:
@@ -197,12 +188,11 @@ class AnswerStore(Generic[KeyT, AnswerT]):
             return None
 
     def keep(self, key: KeyT, answer: AnswerT, seconds: float, took: float = 0.0) -> None:
-        """Cache a complete answer until `seconds` after its query was sent.
+        """Cache a complete answer that fits until `seconds` after its query was sent.
 
-        It is cached for longer if the answer that it replaces would have expired later. A caller that accepts
-        no old answer thereby shortens no other caller's fallback. An answer that exceeds the whole room is
-        not cached. A key counts twice, because the cache remembers up to as many keys again of entries that
-        were dropped or replaced.
+        It is cached for longer if the answer that it replaces would have expired later: a caller that accepts
+        no old answer shortens no other caller's fallback. A key counts twice, because the cache remembers up
+        to as many keys again of entries that were dropped or replaced.
         """
         if answer.partial is not None:
             return
@@ -213,7 +203,7 @@ class AnswerStore(Generic[KeyT, AnswerT]):
 
     def open(self, key: KeyT) -> asyncio.Future[AnswerT]:
         """Return a new future, which `inflight` holds until it is done; drop expired answers."""
-        self._kept.expire()
+        self.expire()
         future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         weight = INFLIGHT_BYTES + self._weigh(key)
         self.inflight[key] = future
@@ -229,40 +219,3 @@ class AnswerStore(Generic[KeyT, AnswerT]):
         del self.inflight[key]
         self.inflight_bytes -= weight
         future.exception()  # mark it as retrieved: every caller may be gone
-
-
-class Hit(NamedTuple):
-    """An answer that may still be used for `left` seconds; `source` is its label in the self-metrics."""
-
-    answer: ObjectAnswer
-    source: str
-    left: float
-
-
-class ObjectAnswers:
-    """The answers about objects: each request's `own`, and `sweeps`, which answer any request of a query."""
-
-    def __init__(self, clock: Clock, monitoring: Monitoring) -> None:
-        self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
-            "objects", clock, monitoring, lambda request: request[0].weight + request[1].weight
-        )
-        self.sweeps: AnswerStore[MetricQuery, SweepAnswer] = AnswerStore(
-            "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
-        )
-
-    def find(self, query: MetricQuery, objects: Objects, freshness: Freshness, now: float) -> Hit | None:
-        """Return the newest usable answer; one selected from a sweep becomes the request's own."""
-        kept = self.own.find((query, objects))
-        swept = self.sweeps.find(query)
-        if kept is not None and (swept is None or swept.answer.asked <= kept.answer.asked):
-            left = kept.answer.asked + freshness.lifetime(kept.took) - now
-            if left > 0:
-                return Hit(kept.answer, "cache", left)
-        if swept is None:
-            return None
-        left = swept.answer.asked + freshness.lifetime(swept.took) - now
-        if left <= 0:
-            return None
-        answer = swept.answer.select(objects)
-        self.own.keep((query, objects), answer, max(freshness), swept.took)
-        return Hit(answer, "sweep", left)

@@ -27,7 +27,7 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -35,15 +35,18 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 from adapter.prometheus.answers import (
+    KEPT_BYTES,
+    KEPT_SWEEPS_BYTES,
+    AnswerStore,
     Freshness,
     ObjectAnswer,
-    ObjectAnswers,
     SweepAnswer,
 )
 from adapter.prometheus.client import Querier
 from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery, QueryRule
 from adapter.rules.query_plan import Objects, PlannedQuery
+from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -59,9 +62,8 @@ RECENT_REQUESTS = 10_000
 """How many recent requests a batch remembers."""
 
 FRESH_SCANNED = 64
-"""A search for requests to prefetch ends after so many with fresh answers. The requests behind them were
-asked for so lately that an answer would be stale before they are repeated, and looking at all would cost more
-than the query."""
+"""A search for requests to prefetch ends after so many with fresh answers. Those behind them came so lately
+that an answer would be stale before they are repeated, and looking at all would cost more than the query."""
 
 SWEEP_LIMIT = 20_000
 """A metric with so many objects is not swept again: the answer would cost more than it saves."""
@@ -75,11 +77,8 @@ STEP_SAMPLES = 1_000
 BATCH_BYTES = 32 * 1024 * 1024
 """Bound on the requests that one batch remembers: each may name thousands of objects."""
 
-BATCHES = 10_000
-"""How many batches are remembered."""
-
 BATCHES_BYTES = 64 * 1024 * 1024
-"""Bound on all batches together."""
+"""Bound on all batches together; those without a recent request are forgotten."""
 
 _BATCH_BYTES = 1024
 
@@ -87,11 +86,23 @@ RequestFuture = asyncio.Future[ObjectAnswer]
 
 
 class Batcher:
-    """What batches share: the way to Prometheus, the answers about objects, and which rules may be merged."""
+    """The batches in use, and what they share: the way to Prometheus, answers, and which rules may be merged.
+
+    `own` has the answers to requests about objects, `sweeps` those that answer any request of a query.
+    """
 
     def __init__(self, querier: Querier, clock: Clock, monitoring: Monitoring) -> None:
         self.clock = clock
-        self.answers = ObjectAnswers(clock, monitoring)
+        self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
+            "objects", clock, monitoring, lambda key: key[0].weight + key[1].weight, KEPT_BYTES
+        )
+        self.sweeps: AnswerStore[MetricQuery, SweepAnswer] = AnswerStore(
+            "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
+        )
+        # a batch that is evicted while it runs finishes by itself, and the next request begins another
+        self._batches: ExpiringCache[tuple[MetricQuery, str | None], Batch] = ExpiringCache(
+            "batches", monitoring, BATCHES_BYTES, lambda kept: kept[0].weight, clock.monotonic
+        )
         self._querier = querier
         self._monitoring = monitoring
         # labels() costs more than inc()
@@ -115,6 +126,40 @@ class Batcher:
         else:
             self._succeeded[kind].inc()
         return result
+
+    def note(self, query: MetricQuery, objects: Objects, object_count: int, now: float) -> "Batch":
+        """Return the batch of a request, and remember the request there."""
+        # where namespaces cannot share a query, each has its own batch
+        key = (query, None if query.sweepable else objects.namespace)
+        try:
+            batch, _ = self._batches[key]
+        except KeyError:
+            batch = Batch(query, object_count, self)
+        batch.note(objects, now)
+        if batch.weight <= self._batches.maxsize:
+            self._batches[key] = (batch, now + RECENT_SECONDS)
+        return batch
+
+    def find(
+        self, query: MetricQuery, objects: Objects, freshness: Freshness, now: float
+    ) -> tuple[ObjectAnswer, str, float] | None:
+        """Return the newest usable answer, where it is from, and for how many seconds it may be used.
+
+        An answer that is selected from a sweep becomes the request's own.
+        """
+        kept = self.own.find((query, objects))
+        swept = self.sweeps.find(query)
+        if (
+            kept is not None
+            and (swept is None or swept.answer.asked <= kept.answer.asked)
+            and (left := freshness.left(kept, now)) > 0
+        ):
+            return kept.answer, "cache", left
+        if swept is None or (left := freshness.left(swept, now)) <= 0:
+            return None
+        answer = swept.answer.select(objects)
+        self.own.keep((query, objects), answer, max(freshness), swept.took)
+        return answer, "sweep", left
 
     def may_merge(self, rule: QueryRule) -> bool:
         return rule not in self._unmergeable and self._paused.get(rule, -math.inf) <= self.clock.monotonic()
@@ -149,7 +194,7 @@ class Batch:
         self.freshness = Freshness(0.0, 0.0)
         self.recent: OrderedDict[Objects, float] = OrderedDict()
         self.recent_names = 0
-        self.weight = _BATCH_BYTES + query.weight
+        self.weight = _BATCH_BYTES + 2 * query.weight  # also as a key of the cache of batches
         self.object_count = object_count
         self._shared = shared
 
@@ -172,16 +217,16 @@ class Batch:
 
     async def run(self) -> None:
         """Execute the batch until no request is pending."""
-        clock, answers = self._shared.clock, self._shared.answers
+        clock = self._shared.clock
         while self.pending:
             self.inflight, self.pending = self.pending, {}
             sent = clock.monotonic()
             await self.execute()
             now = clock.monotonic()
             for objects, future in list(self.pending.items()):  # a sweep or prefetch may have answered them
-                hit = answers.find(self.query, objects, self.freshness, now)
-                if hit is not None and hit.answer.asked >= sent:
-                    future.set_result(hit.answer)
+                hit = self._shared.find(self.query, objects, self.freshness, now)
+                if hit is not None and hit[0].asked >= sent:
+                    future.set_result(hit[0])
                     del self.pending[objects]
         self.inflight, self.running = {}, False
 
@@ -192,26 +237,17 @@ class Batch:
             await self._execute_separately()
             return
         sent = shared.clock.monotonic()
-        busy = sent - self.used_before < self.freshness.ttl
         requests = list(self.inflight)
         planned: list[PlannedQuery] = []
-        results: Sequence[QueryResult] | None = None
         try:
-            if busy and self.worth_sweeping():
-                planned = [query_plan.sweep(query)]
-                results = await self._sweep(planned[0])
-            if results is None:
-                if busy:
-                    requests += query_plan.prefetch(query, requests, self._due(sent))
-                planned = []
-                for one in query_plan.merge(query, requests):
-                    if planned:
-                        await asyncio.sleep(0)
-                    planned.append(one)
-                results = await self._send(planned)
+            results = await self._query(requests, planned, sent)
             answer, duplicates = await demux(query, planned, results, sent)
         except PrometheusError as failure:
-            await self._recover(planned, failure)
+            if _is_merged(planned) and failure.kind != "unreachable":
+                shared.pause_merging(query.rule, failure)
+                await self._execute_separately()
+            else:
+                self._fail_inflight(failure)
             return
         if duplicates and _is_merged(planned):
             shared.stop_merging(query.rule)
@@ -219,10 +255,10 @@ class Batch:
             return
         took = shared.clock.monotonic() - sent
         if planned[0].kind is query_plan.QueryKind.SWEEP and answer.partial is None:
-            shared.answers.sweeps.expire()
-            shared.answers.sweeps.keep(query, answer, self.freshness.lifetime(took), took)
+            shared.sweeps.expire()
+            shared.sweeps.keep(query, answer, self.freshness.lifetime(took), took)
             self.object_count = sum(map(len, answer.samples.values()))
-        await self._resolve(requests, answer, took)
+        await self._resolve(requests, answer, took, self.inflight)
 
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
         """Send one request in a query of its own, and resolve it."""
@@ -233,34 +269,47 @@ class Batch:
         except PrometheusError as failure:
             fail(future, failure)
             return
-        own, took = answer.select(objects), self._shared.clock.monotonic() - sent
-        self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
-        future.set_result(own)
+        took = self._shared.clock.monotonic() - sent
+        await self._resolve([objects], answer, took, {objects: future})
 
     def abandon(self, failure: PrometheusError) -> None:
         """Fail all requests after `run` was cancelled or failed; the next request starts another run."""
-        for future in (*self.inflight.values(), *self.pending.values()):
-            fail(future, failure)
+        self.inflight |= self.pending
+        self._fail_inflight(failure)
         self.inflight, self.pending, self.running = {}, {}, False
 
-    def worth_sweeping(self) -> bool:
+    def _fail_inflight(self, failure: PrometheusError) -> None:
+        for future in self.inflight.values():
+            fail(future, failure)
+
+    def _is_worth_sweeping(self) -> bool:
         """Whether the recent requests name over half of the objects, and those are not too many.
 
         A name counts once for each request: telling names apart would cost more than a sweep too early.
         """
-        if not 0 < self.object_count < SWEEP_LIMIT or not self.query.sweepable:
-            return False
-        return self.recent_names * 2 > self.object_count
+        return self.query.sweepable and 0 < self.object_count < min(SWEEP_LIMIT, self.recent_names * 2)
 
-    async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
-        """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
-        try:
-            return await self._send([sweep], SWEEP_SAMPLES)
-        except PrometheusError as error:
-            if error.kind != "size":
-                raise
-        self.object_count = SWEEP_LIMIT
-        return None
+    async def _query(
+        self, requests: list[Objects], planned: list[PlannedQuery], now: float
+    ) -> Sequence[QueryResult]:
+        """Plan and send the queries of requests; a busy batch adds what it prefetches to the requests."""
+        busy = now - self.used_before < self.freshness.ttl
+        if busy and self._is_worth_sweeping():
+            planned.append(query_plan.sweep(self.query))
+            try:
+                return await self._send(planned, SWEEP_SAMPLES)
+            except PrometheusError as error:
+                if error.kind != "size":
+                    raise
+            self.object_count = SWEEP_LIMIT  # too large: the metric is not swept again
+            planned.clear()
+        if busy:
+            requests += query_plan.prefetch(self.query, requests, self._due(now))
+        for one in query_plan.merge(self.query, requests):
+            if planned:
+                await asyncio.sleep(0)
+            planned.append(one)
+        return await self._send(planned)
 
     async def _send(self, planned: Sequence[PlannedQuery], most: int | None = None) -> list[QueryResult]:
         accepts = self.query.rule.accepts_warnings
@@ -278,91 +327,36 @@ class Batch:
     async def _execute_separately(self) -> None:
         await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
 
-    async def _recover(self, planned: Sequence[PlannedQuery], failure: PrometheusError) -> None:
-        """Send the requests of a failed merged query separately, unless Prometheus cannot be reached."""
-        if not _is_merged(planned) or failure.kind == "unreachable":
-            for future in self.inflight.values():
-                fail(future, failure)
-            return
-        self._shared.pause_merging(self.query.rule, failure)
-        await self._execute_separately()
-
-    async def _resolve(self, requests: Sequence[Objects], answer: SweepAnswer, took: float) -> None:
-        """Cache the answer to each request, and resolve those in flight."""
+    async def _resolve(
+        self,
+        requests: Sequence[Objects],
+        answer: SweepAnswer,
+        took: float,
+        futures: Mapping[Objects, RequestFuture],
+    ) -> None:
+        """Cache the answer to each request, and resolve those that wait."""
         names = 0
         for objects in requests:
             names += len(objects.names)
-            if names > STEP_SAMPLES:
+            if names > STEP_SAMPLES and len(requests) > 1:
                 names = 0
                 await asyncio.sleep(0)
             own = answer.select(objects)
-            self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
-            future = self.inflight.get(objects)
-            if future is not None:
+            self._shared.own.keep((self.query, objects), own, max(self.freshness), took)
+            if (future := futures.get(objects)) is not None:
                 future.set_result(own)
 
     def _due(self, now: float) -> Iterator[Objects]:
         """Yield the recent requests without a fresh answer, oldest first."""
         fresh = 0
         for objects in self.recent:
-            kept = self._shared.answers.own.find((self.query, objects))
-            if (
-                kept is not None
-                and now - kept.answer.asked < self.freshness.lifetime(kept.took) - self.freshness.ahead
-            ):
+            kept = self._shared.own.find((self.query, objects))
+            if kept is not None and self.freshness.left(kept, now) > self.freshness.ahead:
                 fresh += 1
                 if fresh > FRESH_SCANNED:
                     return
             elif objects not in self.inflight:
                 yield objects
-
-
-class Batches:
-    """The batches in use, least recently used first, within a bound of memory.
-
-    A batch that is evicted while it runs finishes by itself; the next request of its query begins another.
-    """
-
-    def __init__(
-        self, shared: Batcher, monitoring: Monitoring, *, most: int = BATCHES, room: int = BATCHES_BYTES
-    ) -> None:
-        self.maxsize = float(room)
-        self.currsize = 0.0
-        self._shared = shared
-        self._most = most
-        self._batches: OrderedDict[tuple[MetricQuery, str | None], Batch] = OrderedDict()
-        self._evictions = monitoring.watch_cache("batches", self)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def note(self, query: MetricQuery, objects: Objects, object_count: int, now: float) -> Batch:
-        """Return the batch of a request, and remember the request there."""
-        # where namespaces cannot share a query, each has its own batch
-        key = (query, None if query.sweepable else objects.namespace)
-        batch = self._batches.get(key)
-        if batch is None:
-            self._drop_unused(now)
-            batch = self._batches[key] = Batch(query, object_count, self._shared)
-            self.currsize += batch.weight
-        self._batches.move_to_end(key)
-        before = batch.weight
-        batch.note(objects, now)
-        self.currsize += batch.weight - before
-        while len(self._batches) > self._most or (self.currsize > self.maxsize and len(self._batches) > 1):
-            self._evictions.inc()
-            self._drop_oldest()
-        return batch
-
-    def _drop_unused(self, now: float) -> None:
-        """Drop up to two batches that are not recent: with a new batch each, only those in use remain."""
-        for _ in range(2):
-            if self._batches and now - next(iter(self._batches.values())).used > RECENT_SECONDS:
-                self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        _, batch = self._batches.popitem(last=False)
-        self.currsize -= batch.weight
 
 
 def fail(future: asyncio.Future[Any], failure: PrometheusError) -> None:

@@ -9,8 +9,7 @@ import asyncio
 import functools
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Protocol, Self
 
@@ -18,22 +17,21 @@ import aiohttp
 from aiohttp import http_exceptions
 from yarl import URL
 
+from adapter.config.options import PrometheusOptions
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.prometheus import connection, endpoint
-from adapter.prometheus.connection import FollowedTLS, PrometheusConnection, PrometheusSettings
-from adapter.prometheus.response import (
-    READABLE_STATUSES,
-    ResponseDecoder,
-    shorten,
-    too_large,
-)
+from adapter.prometheus.connection import FollowedFiles, PrometheusConnection
+from adapter.prometheus.response import READABLE_STATUSES, ResponseDecoder, shorten, too_large
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 ENDPOINT = "/api/v1/query"
+
+MAX_CONNECTIONS = 20
+"""As many queries as Prometheus itself runs at once."""
 
 _MAX_REDIRECTS = 10  # as Go's client
 _KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
@@ -66,40 +64,35 @@ class PrometheusClient:
     def __init__(
         self,
         origin: PrometheusConnection,
-        session: aiohttp.ClientSession,
-        tls: FollowedTLS,
+        tls: FollowedFiles[ssl.SSLContext],
         clock: Clock,
         monitoring: Monitoring,
     ) -> None:
         self.origin = origin
-        self._settings = origin.settings
-        self._session = session
+        self._options = origin.options
         self._tls = tls
         self._clock = clock
         self._monitoring = monitoring
-        self._free = asyncio.Semaphore(origin.settings.max_connections)
+        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._reading = 0  # bytes that the answers being read take
         monitoring.prometheus_response_bytes.set_function(lambda: self._reading)
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.endpoint.base)
-
-    @classmethod
-    async def open(
-        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, problems: ProblemLog
-    ) -> Self:
-        """Return a client without connecting. Raises InputError for settings or files that cannot be used."""
-        origin = await connection.open_connection(settings, clock, problems)
-        tls = FollowedTLS(origin.tls, clock, problems)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=settings.max_connections, keepalive_timeout=_KEEP_ALIVE_SECONDS
-            ),
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[trace],
         )
-        return cls(origin, session, tls, clock, monitoring)
+
+    @classmethod
+    async def open(
+        cls, options: PrometheusOptions, clock: Clock, monitoring: Monitoring, problems: ProblemLog
+    ) -> Self:
+        """Return a client without connecting. Raises InputError for options or files that cannot be used."""
+        origin = await connection.open_connection(options, clock, problems)
+        return cls(origin, connection.follow_tls(origin.tls, clock, problems), clock, monitoring)
 
     async def close(self) -> None:
         """Close all connections; queries in flight fail."""
@@ -108,43 +101,39 @@ class PrometheusClient:
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         """Return the samples of `promql` at `time` (epoch seconds), in Prometheus' order.
 
-        Raises PrometheusError.
-
-        An answer is not read beyond `most` samples. A result that is neither vector nor scalar is an error of
-        kind ``type`` with its name in `result_type`.
+        Raises PrometheusError. An answer is not read beyond `most` samples. A result that is neither vector
+        nor scalar is an error of kind ``type`` with its name in `result_type`.
         """
         started = self._clock.monotonic()
         try:
-            async with self._slot():
-                left = self._settings.request_timeout - (self._clock.monotonic() - started)
-                answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left), most)
+            if self._free.locked():
+                await self._wait_for_connection()
+            else:
+                await self._free.acquire()
+            try:
+                left = self._options.prometheus_timeout - (self._clock.monotonic() - started)
+                return await self._attempt(
+                    promql, time, min(self._options.prometheus_attempt_timeout, left), most
+                )
+            finally:
+                self._free.release()
         except PrometheusError as error:
             if error.kind not in _OF_THE_QUERY:
                 error.url = self.origin.endpoint.shown(ENDPOINT)
             raise
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
-        return answer
 
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        """Wait for a free connection, at most for the timeout of a whole request."""
-        if self._free.locked():
-            self._monitoring.queries_waiting.inc()
-            try:
-                async with asyncio.timeout(self._settings.request_timeout):
-                    await self._free.acquire()
-            except TimeoutError as error:
-                text = f"no connection became free in {self._settings.request_timeout:g} s"
-                raise PrometheusError("timeout", text) from error
-            finally:
-                self._monitoring.queries_waiting.dec()
-        else:
-            await self._free.acquire()
+    async def _wait_for_connection(self) -> None:
+        self._monitoring.queries_waiting.inc()
         try:
-            yield
+            async with asyncio.timeout(self._options.prometheus_timeout):
+                await self._free.acquire()
+        except TimeoutError as error:
+            text = f"no connection became free in {self._options.prometheus_timeout:g} s"
+            raise PrometheusError("timeout", text) from error
         finally:
-            self._free.release()
+            self._monitoring.queries_waiting.dec()
 
     async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> QueryResult:
         """Send the query once. Prometheus gets the timeout of `within` seconds as well, and then stops."""
@@ -157,11 +146,11 @@ class PrometheusClient:
         if self._session.closed:
             raise PrometheusError("unreachable", "the client is closed")
         request = self.origin.endpoint.request(ENDPOINT, params)
-        if request.method != self._settings.verb:
+        if request.method != self._options.prometheus_verb:
             self._monitoring.query_posts.inc()
         try:
             async with asyncio.timeout(within):
-                answer = await self._fetch(request, most)
+                return await self._fetch(request, most)
         except TimeoutError as error:
             raise PrometheusError("timeout", f"no answer in {within:.3g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -170,10 +159,8 @@ class PrometheusClient:
             seconds = self._clock.monotonic() - started
             self._duration.observe(seconds)
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug(
-                    "query sent", extra=facts(method=request.method, query=promql, time=time, seconds=seconds)
-                )
-        return answer
+                values = facts(method=request.method, query=promql, time=time, seconds=seconds)
+                _log.debug("query sent", extra=values)
 
     async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> QueryResult:
         headers = await self.origin.request_headers()
@@ -185,7 +172,7 @@ class PrometheusClient:
             URL(request.url, encoded=True),
             data=request.body,
             headers=headers,
-            ssl=self._tls.context(),
+            ssl=self._tls.value(),
             server_hostname=self.origin.tls.server_name or None,
             proxy=self.origin.proxy or None,
             max_redirects=_MAX_REDIRECTS,
@@ -199,7 +186,7 @@ class PrometheusClient:
             return await self._read(response, most)
 
     async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> QueryResult:
-        limit = self._settings.max_answer_bytes
+        limit = self._options.prometheus_max_answer_bytes
         if (response.content_length or 0) > limit:
             raise too_large(limit)
         decoder = ResponseDecoder(most, limit)
@@ -236,12 +223,9 @@ class PrometheusClient:
             self._reading -= held
 
     def _hold(self, decoder: ResponseDecoder, before: int) -> int:
-        """Count and return the bytes that an answer takes now instead of `before`.
-
-        Refuse it if all take too much.
-        """
+        """Count the bytes that an answer takes instead of `before`; refuse it if all take too much."""
         weight = decoder.weight
-        limit = self._settings.max_answer_bytes
+        limit = self._options.prometheus_max_answer_bytes
         others = self._reading - before
         if others + weight > limit and weight > SMALL_ANSWER:
             text = f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"

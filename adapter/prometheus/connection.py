@@ -13,61 +13,34 @@ flight end on theirs.
 
 import base64
 import contextlib
-import logging
+import math
 import posixpath
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Generic, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from adapter import net
+from adapter.config.options import PrometheusOptions
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
 from adapter.telemetry.problems import ProblemLog
-
-_log = logging.getLogger(__name__)
 
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, credentials and TLS files are checked for changes."""
 
-_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-_TLS_SUBJECT = "prometheus-tls"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 # Time, inode and size of each file: Kubernetes swaps a link, editors replace or rewrite.
 _Identity = tuple[tuple[int, int, int], ...]
 
-
-@dataclass(frozen=True, slots=True)
-class PrometheusSettings:
-    """Everything about the connection that users can set. "" means not given; times are seconds.
-
-    `headers` and `params` (extra query parameters, such as a tenant) are sent with every request.
-    `attempt_timeout` bounds a request from its start to the last byte, `request_timeout` also the waiting for
-    one of `max_connections`.
-    """
-
-    url: str = field(default="https://localhost", repr=False)  # may hold a password
-    verb: Literal["GET", "POST"] = "GET"
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    params: tuple[tuple[str, str], ...] = ()
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    token_file: str = ""
-    basic_auth_file: str = ""  # one line, user:password
-    auth_incluster: bool = False
-    kubeconfig: str = ""
-    attempt_timeout: float = 5.0
-    request_timeout: float = 8.0
-    max_connections: int = 20  # as many queries as Prometheus itself runs at once
-    max_answer_bytes: int = 64 * 1024 * 1024
-    service_account: str = _SERVICE_ACCOUNT
+T = TypeVar("T")
 
 
 class Authorization:
@@ -84,12 +57,58 @@ class Authorization:
         """Note that the server refused the last value with 401."""
 
 
-class FileAuthorization(Authorization):
-    """A value rendered from a file.
+class FollowedFiles(Generic[T]):
+    """A value made of files, which are checked once a second at most.
 
-    The file is checked for changes (time, size or inode: Kubernetes swaps links) once a second at most, and
-    at the next request after a refusal. If it cannot be read, the last value stays in use, as in client-go.
+    Files that cannot be used, such as half-written ones, leave the last value in use and are reported.
     """
+
+    def __init__(
+        self,
+        paths: Iterable[str],
+        build: Callable[[], T],
+        what: str,
+        subject: str,
+        clock: Clock,
+        problems: ProblemLog,
+    ) -> None:
+        """Build the value; raises what `build` raises. `what` and `subject` are for messages."""
+        self._paths = tuple(Path(path) for path in paths if path)
+        self._build = build
+        self._message = f"{what} cannot be reloaded; the old ones stay in use"
+        self._subject = subject
+        self._clock = clock
+        self._problems = problems
+        self._identity: _Identity | None = None
+        with contextlib.suppress(OSError):  # building the value names the file
+            self._identity = _identify(self._paths)
+        self._value = build()
+        self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
+
+    def value(self) -> T:
+        """Return the value of the files as of now or of a second ago."""
+        now = self._clock.monotonic()
+        if self._paths and now >= self._next_check:
+            self._next_check = now + FILE_CHECK_SECONDS
+            try:
+                # a few small local files, read only when they changed: not worth a thread
+                identity = _identify(self._paths)  # before reading: the next check finds a change in between
+                if identity != self._identity:
+                    self._value = self._build()
+                    self._identity = identity
+            except (OSError, ValueError, InputError) as error:
+                self._problems.report("credentials", self._message, str(error), subject=self._subject)
+            else:
+                self._problems.resolve("credentials", subject=self._subject)
+        return self._value
+
+    def check(self) -> None:
+        """Check the files at the next use."""
+        self._next_check = -math.inf
+
+
+class FileAuthorization(Authorization):
+    """A value rendered from a file, which is checked again after a refusal, too."""
 
     def __init__(
         self,
@@ -106,44 +125,22 @@ class FileAuthorization(Authorization):
         Raises InputError if the file cannot be read now.
         """
         super().__init__()
-        self._receiver = receiver
-        self._path = Path(path)
-        self._render = render
-        self._flag = flag
-        self._clock = clock
-        self._problems = problems
-        self._identity: _Identity | None = None
-        self._next_check = 0.0
+
+        def build() -> str:
+            return render(Path(path).read_text(encoding="utf-8").strip())
+
         try:
-            self._read()
+            what = f"credentials for {receiver}"
+            self._file = FollowedFiles([path], build, what, flag, clock, problems)
         except (OSError, ValueError) as error:
             expected = f"a readable file ({error.strerror})" if isinstance(error, OSError) else str(error)
-            raise InputError([Fault(path=flag, value=path, expected=expected)]) from error
-        self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
+            raise _refuse(flag, path, expected) from error
 
     async def header(self) -> str:
-        now = self._clock.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + FILE_CHECK_SECONDS
-            try:
-                self._read()
-            except (OSError, ValueError) as error:
-                message = f"credentials for {self._receiver} cannot be reloaded; the old ones stay in use"
-                self._problems.report("credentials", message, str(error), subject=self._flag)
-            else:
-                self._problems.resolve("credentials", subject=self._flag)
-        return self._value
+        return self._file.value()
 
     def refuse(self) -> None:
-        """Check the file at the next request."""
-        self._next_check = 0.0
-
-    def _read(self) -> None:
-        # a few hundred bytes of a local file, usually in memory: not worth a thread
-        identity = _identify(self._path)
-        if identity != self._identity:
-            self._value = self._render(self._path.read_text(encoding="utf-8").strip())
-            self._identity = identity
+        self._file.check()
 
 
 class KubeconfigAuthorization(Authorization):
@@ -171,57 +168,33 @@ def render_basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-class FollowedTLS:
-    """The context for some `TLSFiles`.
-
-    Files that cannot be used, such as half-written ones, leave the last context in use. That is reported
-    once, and the files are checked every second until they can be used.
-    """
-
-    def __init__(self, files: TLSFiles, clock: Clock, problems: ProblemLog) -> None:
-        """Read the files. Raises InputError for files that cannot be used."""
-        self._files = files
-        self._clock = clock
-        self._problems = problems
-        self._paths = tuple(Path(name) for name in (files.ca_file, files.cert_file, files.key_file) if name)
-        self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
-        self._identity: _Identity | None = None
-        with contextlib.suppress(OSError):  # building the context names the file
-            self._identity = _identify(*self._paths)
-        self._context = build_context(files)
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context of the files as of now or of a second ago."""
-        now = self._clock.monotonic()
-        if self._paths and now >= self._next_check:
-            self._next_check = now + FILE_CHECK_SECONDS
-            self._reload()
-        return self._context
-
-    def _reload(self) -> None:
-        # a few small local files, read only when they changed: not worth a thread
-        try:
-            identity = _identify(
-                *self._paths
-            )  # before reading: a change in between is found by the next check
-            if identity != self._identity:
-                self._context = build_context(self._files)
-                self._identity = identity
-        except (OSError, InputError) as error:
-            message = "TLS files for Prometheus cannot be reloaded; the old ones stay in use"
-            self._problems.report("credentials", message, str(error), subject=_TLS_SUBJECT)
-        else:
-            self._problems.resolve("credentials", subject=_TLS_SUBJECT)
+def follow_tls(
+    files: TLSFiles,
+    clock: Clock,
+    problems: ProblemLog,
+    *,
+    receiver: str = "Prometheus",
+    flag: str = "--prometheus-ca-file",
+    subject: str = "prometheus-tls",
+) -> FollowedFiles[ssl.SSLContext]:
+    """Return the context of TLS files. Raises InputError for files that cannot be used."""
+    return FollowedFiles(
+        (files.ca_file, files.cert_file, files.key_file),
+        lambda: build_context(files, flag),
+        f"TLS files for {receiver}",
+        subject,
+        clock,
+        problems,
+    )
 
 
-def build_context(files: TLSFiles) -> ssl.SSLContext:
-    """Return the client's TLS context. Raises InputError for files that cannot be used."""
+def build_context(files: TLSFiles, flag: str = "--prometheus-ca-file") -> ssl.SSLContext:
+    """Return a client's TLS context; `flag` names the CA file. InputError for files that cannot be used."""
     try:
         context = ssl.create_default_context(cafile=files.ca_file or None)
     except OSError as error:  # SSLError is one
-        raise _refuse(
-            "--prometheus-ca-file", files.ca_file, f"a file of PEM certificates ({_reason(error)})"
-        ) from error
+        expected = f"a file of PEM certificates ({_reason(error)})"
+        raise _refuse(flag, files.ca_file, expected) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go does not require it, and private CAs do not meet it
     if not files.verify:
@@ -239,9 +212,9 @@ def build_context(files: TLSFiles) -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusConnection:
-    """Resolved settings. `proxy` is "" for a direct connection."""
+    """Resolved options. `proxy` is "" for a direct connection."""
 
-    settings: PrometheusSettings
+    options: PrometheusOptions
     endpoint: PrometheusEndpoint
     headers: tuple[tuple[str, str], ...] = field(repr=False)
     tls: TLSFiles
@@ -255,91 +228,89 @@ class PrometheusConnection:
             headers["Authorization"] = value
         return headers
 
+    async def server(self, seconds: float, max_bytes: int | None = None) -> PrometheusServer:
+        """Return what another process or thread needs for requests sent now; the bounds are theirs."""
+        headers, most = await self.request_headers(), max_bytes or self.options.prometheus_max_answer_bytes
+        return PrometheusServer(self.endpoint, self.tls, headers, self.proxy, seconds, most)
+
 
 async def open_connection(
-    settings: PrometheusSettings, clock: Clock, problems: ProblemLog
+    options: PrometheusOptions, clock: Clock, problems: ProblemLog
 ) -> PrometheusConnection:
-    """Resolve the settings and read the files. Raises InputError with the flag that cannot be used."""
-    split = _split_url(settings.url)
-    for name, value in settings.headers:
+    """Resolve the options and read the files. Raises InputError with the flag that cannot be used."""
+    split, headers = _split_url(options.prometheus_url), options.prometheus_headers
+    for name, value in headers:
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
             raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
-    explicit = [value for name, value in settings.headers if name.lower() == "authorization"]
-    tls, cluster, cluster_proxy = await _resolve_tls(settings, clock, problems)
+    explicit = [value for name, value in headers if name.lower() == "authorization"]
+    tls, cluster, cluster_proxy = await _resolve_tls(options, clock, problems)
+    token_file, password_file = options.prometheus_token_file, options.prometheus_basic_auth_file
     if explicit:
         authorization = Authorization(explicit[-1])
     elif split.username is not None:
-        authorization = Authorization(
-            render_basic(f"{unquote(split.username)}:{unquote(split.password or '')}")
-        )
-    elif settings.token_file:
-        authorization = FileAuthorization(
-            settings.token_file, render_bearer, "--prometheus-token-file", clock, problems
-        )
+        user, password = unquote(split.username), unquote(split.password or "")
+        authorization = Authorization(render_basic(f"{user}:{password}"))
+    elif token_file:
+        flag = "--prometheus-token-file"
+        authorization = FileAuthorization(token_file, render_bearer, flag, clock, problems)
     elif cluster is not None:
         authorization = cluster
-    elif settings.basic_auth_file:
-        authorization = FileAuthorization(
-            settings.basic_auth_file, render_basic, "--prometheus-basic-auth-file", clock, problems
-        )
+    elif password_file:
+        flag = "--prometheus-basic-auth-file"
+        authorization = FileAuthorization(password_file, render_basic, flag, clock, problems)
     else:
         authorization = Authorization()
     host = split.netloc.rpartition("@")[2]
-    base = f"{split.scheme}://{host}{_clean(split.path)}"
+    # as Go's path.Join cleans a path, without a final slash, repeated slashes and dots
+    path = posixpath.normpath(f"/{split.path.lstrip('/')}").rstrip("/")
+    base = f"{split.scheme}://{host}{path}"
     return PrometheusConnection(
-        settings=settings,
-        endpoint=PrometheusEndpoint(base, split.query, settings.verb, settings.params),
-        headers=_merge_headers(settings.headers),
+        options=options,
+        endpoint=PrometheusEndpoint(
+            base, split.query, options.prometheus_verb, options.prometheus_query_params
+        ),
+        headers=_merge_headers(headers),
         tls=tls,
-        proxy="" if settings.ca_file else cluster_proxy or net.proxy_of(base, split.hostname or ""),
+        proxy="" if options.prometheus_ca_file else cluster_proxy or net.proxy_of(base, split.hostname or ""),
         authorization=authorization,
     )
 
 
 async def _resolve_tls(
-    settings: PrometheusSettings, clock: Clock, problems: ProblemLog
+    options: PrometheusOptions, clock: Clock, problems: ProblemLog
 ) -> tuple[TLSFiles, Authorization | None, str]:
     """Return the TLS files, and the credentials of the cluster that apply with their proxy."""
-    if settings.auth_incluster and settings.kubeconfig:
-        raise _refuse(
-            "--prometheus-auth-config",
-            settings.kubeconfig,
-            "cannot be combined with --prometheus-auth-incluster",
-        )
-    own = TLSFiles(settings.ca_file)
-    if settings.cert_file and settings.key_file:  # upstream ignores one without the other
-        own = TLSFiles(settings.ca_file, settings.cert_file, settings.key_file)
-    elif settings.cert_file or settings.key_file:
-        _log.warning("client certificate and key must be set together; neither is used")
-    if settings.ca_file:
+    ca_file, kubeconfig = options.prometheus_ca_file, options.prometheus_auth_config
+    certificate, key = options.prometheus_client_tls_cert_file, options.prometheus_client_tls_key_file
+    # upstream ignores one without the other
+    own = TLSFiles(ca_file, certificate, key) if certificate and key else TLSFiles(ca_file)
+    if ca_file:
         return own, None, ""
-    if settings.auth_incluster:
+    if options.prometheus_auth_incluster:
         token = FileAuthorization(
-            f"{settings.service_account}/token", render_bearer, "--prometheus-auth-incluster", clock, problems
+            f"{SERVICE_ACCOUNT}/token", render_bearer, "--prometheus-auth-incluster", clock, problems
         )
-        return TLSFiles(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token, ""
-    if settings.kubeconfig:
+        return TLSFiles(f"{SERVICE_ACCOUNT}/ca.crt", own.cert_file, own.key_file), token, ""
+    if kubeconfig:
         try:
-            found = await credentials.load_configuration(Path(settings.kubeconfig), clock, problems)
+            cluster = await credentials.load_configuration(Path(kubeconfig), clock, problems)
         except InputError as error:
             named = [replace(fault, path="--prometheus-auth-config") for fault in error.faults]
             raise InputError(named) from error
         tls = TLSFiles(
-            found.ca_file,
-            own.cert_file or found.cert_file,
-            own.key_file or found.key_file,
-            found.verify,
-            found.tls_server_name,
+            cluster.ca_file,
+            own.cert_file or cluster.cert_file,
+            own.key_file or cluster.key_file,
+            cluster.verify,
+            cluster.tls_server_name,
         )
-        return tls, KubeconfigAuthorization(found), found.proxy
+        return tls, KubeconfigAuthorization(cluster), cluster.proxy
     return own, None, ""
 
 
 def _merge_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return each header once, without Authorization.
-
-    Compression is used only on request, because it costs more than the network.
-    """
+    """Return each header once, without Authorization."""
+    # compression is used only on request: it costs more than the network
     merged = {"accept-encoding": ("Accept-Encoding", "identity")}
     given: set[str] = set()
     for name, value in headers:
@@ -363,12 +334,7 @@ def _split_url(url: str) -> SplitResult:
     return split
 
 
-def _clean(path: str) -> str:
-    """Return a path as Go's path.Join does, without a final slash, repeated slashes and dots."""
-    return posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
-
-
-def _identify(*paths: Path) -> _Identity:
+def _identify(paths: Iterable[Path]) -> _Identity:
     return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, paths))
 
 

@@ -20,15 +20,8 @@ ONLY_TLS = "the server expects TLS: use https:// in place of http://"
 NO_API = "the server answers, but this is not the API of Prometheus: check host, port and path of the URL"
 
 # What OpenSSL calls the first bytes of a plain HTTP answer, by version.
-_PLAIN_ANSWER = frozenset(
-    {
-        "WRONG_VERSION_NUMBER",
-        "RECORD_LAYER_FAILURE",
-        "PACKET_LENGTH_TOO_LONG",
-        "HTTP_REQUEST",
-        "UNEXPECTED_MESSAGE",
-    }
-)
+_PLAIN_ANSWER = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+_PLAIN_ANSWER |= {"HTTP_REQUEST", "UNEXPECTED_MESSAGE"}
 
 # How Go's servers, nginx and Apache answer a plain request on a TLS port.
 _TLS_PORT = re.compile(
@@ -46,12 +39,9 @@ class EndpointRequest(NamedTuple):
 
 
 class PrometheusEndpoint(msgspec.Struct, frozen=True):
-    """A Prometheus: `base` is scheme, host and cleaned path without a final slash.
+    """A Prometheus: `base` is scheme, host and cleaned path without a final slash, `query` its query text.
 
-    `query` is the base URL's own query text.
-
-    `params` are sent with every request. With POST they are in the URL too, because a gateway reads them
-    there.
+    `params` are sent with every request; with POST they are in the URL, where a gateway reads them.
     """
 
     base: str
@@ -60,10 +50,7 @@ class PrometheusEndpoint(msgspec.Struct, frozen=True):
     params: tuple[tuple[str, str], ...] = ()
 
     def request(self, path: str, params: list[tuple[str, str]]) -> EndpointRequest:
-        """Return the request to `path` (``/api/v1/query``).
-
-        With GET the parameters replace the base URL's own query.
-        """
+        """Return the request to `path`; with GET the parameters replace the base URL's own query."""
         if self.verb == "GET":
             url = f"{self.base}{path}?{_encode([*params, *self.params])}"
             if len(url) <= MAX_GET_LENGTH:
@@ -88,6 +75,20 @@ class TLSFiles(msgspec.Struct, frozen=True):
     key_file: str = ""
     verify: bool = True
     server_name: str = ""
+
+
+class PrometheusServer(msgspec.Struct, frozen=True):
+    """A Prometheus as another process or thread reaches it. `headers` and `proxy` hold secrets.
+
+    `timeout` bounds what is asked, in seconds, and `max_bytes` an answer.
+    """
+
+    endpoint: PrometheusEndpoint
+    tls: TLSFiles
+    headers: dict[str, str]
+    proxy: str
+    timeout: float
+    max_bytes: int
 
 
 def format_time(seconds: float) -> str:

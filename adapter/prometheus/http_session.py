@@ -12,13 +12,14 @@ from typing import Any
 import requests
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
+from requests import exceptions
 from requests.adapters import HTTPAdapter
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
 from adapter.errors import PrometheusError
 from adapter.prometheus import endpoint, response
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.endpoint import PrometheusServer
 
 BodyReader = Callable[[Iterable[bytes]], Iterator[bytes]]
 """Takes the parts of a body while they arrive, and returns the parts of what the library decodes."""
@@ -35,42 +36,37 @@ class EndpointSession(requests.Session):
     """
 
     def __init__(
-        self,
-        place: PrometheusEndpoint,
-        tls: TLSFiles,
-        headers: dict[str, str],
-        proxy: str,
-        read: BodyReader,
-        *,
-        unsent: frozenset[str] = frozenset(),
+        self, server: PrometheusServer, read: BodyReader, *, unsent: frozenset[str] = frozenset()
     ) -> None:
         super().__init__()
-        self._place = place
+        self._server = server
         self._read = read
         self._unsent = unsent
         self.trust_env = False  # proxies are resolved already; netrc and CA variables do not apply
-        self.headers = requests.structures.CaseInsensitiveDict(headers)
+        self.headers = requests.structures.CaseInsensitiveDict(server.headers)
         self.max_redirects = 10
         self.hooks["response"] = [self._bound]
-        if proxy:
-            self.proxies = {"http": proxy, "https": proxy}
-        system = ssl.get_default_verify_paths()
+        if server.proxy:
+            self.proxies = {"http": server.proxy, "https": server.proxy}
+        system, tls = ssl.get_default_verify_paths(), server.tls
         self.verify = tls.verify and (tls.ca_file or system.cafile or system.capath or True)
         self.cert = (tls.cert_file, tls.key_file) if tls.cert_file else None
         if tls.server_name:
             # a longer prefix than that of the library's adapter, so that it takes precedence
-            self.mount(f"{place.base}/api", _NamedServer(tls.server_name))
+            self.mount(f"{server.endpoint.base}/api", _NamedServer(tls.server_name))
 
-    def client(self, timeout: float) -> Any:
-        """Return the library's client on this session; a request has `timeout` seconds."""
+    def client(self) -> Any:
+        """Return the library's client on this session."""
         connect: Any = PrometheusConnect  # its types ask for more than it uses
-        return connect(self._place.base, session=self, retry=_NO_RETRY, timeout=timeout)
+        server = self._server
+        return connect(server.endpoint.base, session=self, retry=_NO_RETRY, timeout=server.timeout)
 
     def prepare_request(self, request: Any) -> requests.PreparedRequest:
         """Prepare a request with the endpoint's verb, parameters and length of a URL."""
         params = [(name, str(value)) for name, value in request.params.items() if name not in self._unsent]
-        path = request.url.removeprefix(self._place.base)
-        request.method, request.url, body = self._place.request(path, params)
+        place = self._server.endpoint
+        path = request.url.removeprefix(place.base)
+        request.method, request.url, body = place.request(path, params)
         request.params = {}
         if body is not None:
             request.data = body
@@ -130,27 +126,21 @@ def mapped_errors() -> Iterator[None]:
 
 
 def _map_error(error: requests.RequestException) -> PrometheusError:
-    """Map an error of requests.
-
-    The text is that of the innermost cause: outer ones hold the URL and memory addresses.
-    """
-    kind = "timeout" if isinstance(error, requests.Timeout) else "unreachable"
-    if isinstance(
-        error, requests.TooManyRedirects | requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema
-    ):
-        return PrometheusError("status", "too many redirects, or a redirect to an invalid URL")
-    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return PrometheusError(kind, "the connection broke within the answer")
-    if kind == "timeout":
-        return PrometheusError(kind, "no answer in time")
+    """Map an error of requests by its innermost cause: outer ones hold the URL and memory addresses."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
-    text = (isinstance(cause, OSError) and cause.strerror) or str(cause)
-    if isinstance(cause, TimeoutError):
-        return PrometheusError("timeout", "no answer in time")
-    if isinstance(cause, ssl.SSLError):
-        text = endpoint.explain_tls(cause)
-    elif isinstance(error, requests.exceptions.SSLError):
-        text = f"certificate not accepted: {cause}"
-    return PrometheusError(kind, response.shorten(text))
+    match error:
+        case exceptions.TooManyRedirects() | exceptions.InvalidURL() | exceptions.InvalidSchema():
+            return PrometheusError("status", "too many redirects, or a redirect to an invalid URL")
+        case exceptions.ChunkedEncodingError() | exceptions.ContentDecodingError():
+            return PrometheusError("unreachable", "the connection broke within the answer")
+        case _ if isinstance(error, requests.Timeout) or isinstance(cause, TimeoutError):
+            return PrometheusError("timeout", "no answer in time")
+        case _ if isinstance(cause, ssl.SSLError):
+            text = endpoint.explain_tls(cause)
+        case exceptions.SSLError():
+            text = f"certificate not accepted: {cause}"
+        case _:
+            text = (isinstance(cause, OSError) and cause.strerror) or str(cause)
+    return PrometheusError("unreachable", response.shorten(text))

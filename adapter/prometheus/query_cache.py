@@ -18,6 +18,7 @@ warnings; its answers are complete then.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Self, TypeVar
@@ -32,7 +33,7 @@ from adapter.prometheus.answers import (
     TextAnswer,
     TextQuery,
 )
-from adapter.prometheus.batching import Batch, Batcher, Batches, demux, fail, find_warning
+from adapter.prometheus.batching import Batch, Batcher, demux, fail, find_warning
 from adapter.prometheus.client import Querier
 from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery
@@ -68,11 +69,9 @@ class QueryCache:
         # labels() costs more than inc()
         self._sources = {source: monitoring.responses.labels(source=source) for source in _SOURCES}
         self._batcher = Batcher(querier, clock, monitoring)
-        self._batches = Batches(self._batcher, monitoring)
         self._texts: AnswerStore[TextQuery, TextAnswer] = AnswerStore(
             "texts", clock, monitoring, lambda query: len(query.promql), KEPT_TEXTS_BYTES
         )
-        self._answers = self._batcher.answers
         monitoring.pending_query_bytes.set_function(self._inflight_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -101,20 +100,13 @@ class QueryCache:
         """
         query = TextQuery(promql, accepts_warnings)
         kept = self._texts.find(query)
-        if kept is not None:
-            left = kept.answer.asked + freshness.lifetime(kept.took) - self._clock.monotonic()
-            if left > 0:
-                self._sources["cache"].inc()
-                if left <= freshness.ahead and query not in self._texts.inflight and self._may_refresh():
-                    self._start_text(query, freshness)
-                return kept.answer
-        return await self._get(
-            self._texts,
-            query,
-            freshness,
-            lambda: self._start_text(query, freshness),
-            takes_partial=takes_partial,
-        )
+        if kept is not None and (left := freshness.left(kept, self._clock.monotonic())) > 0:
+            self._sources["cache"].inc()
+            if left <= freshness.ahead and query not in self._texts.inflight and self._may_refresh():
+                self._start_text(query, freshness)
+            return kept.answer
+        start = functools.partial(self._start_text, query, freshness)
+        return await self._get(self._texts, query, freshness, start, takes_partial=takes_partial)
 
     async def ask_objects(
         self,
@@ -130,41 +122,26 @@ class QueryCache:
         `expected` is about how many objects have the metric, as discovery counted its series. `takes_partial`
         is as in `ask`; the rule of the query decides whether warnings are accepted.
         """
-        if query.separability.reason:
-            return await self._ask_unmergeable(query, objects, freshness, takes_partial=takes_partial)
-        now = self._clock.monotonic()
-        key = (query, objects)
-        batch = self._batches.note(query, objects, expected, now)
+        if query.separability.reason:  # equal texts still share a query
+            planned, accepts = query_plan.ask_alone(query, objects), query.rule.accepts_warnings
+            text = await self.ask(
+                planned.promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial
+            )
+            answer, _ = await demux(query, [planned], [text.result], text.asked)
+            return answer.select(objects)._replace(failure=text.failure, partial=text.partial)
+        now, store, key = self._clock.monotonic(), self._batcher.own, (query, objects)
+        batch = self._batcher.note(query, objects, expected, now)
         batch.freshness = freshness
-        hit = self._answers.find(query, objects, freshness, now)
+        hit = self._batcher.find(query, objects, freshness, now)
         if hit is not None:
-            self._sources[hit.source].inc()
-            if (
-                hit.left <= freshness.ahead
-                and not batch.running
-                and key not in self._answers.own.inflight
-                and self._may_refresh()
-            ):
+            own, source, left = hit
+            self._sources[source].inc()
+            is_due = left <= freshness.ahead and not batch.running and key not in store.inflight
+            if is_due and self._may_refresh():
                 self._start_objects(batch, objects)
-            return hit.answer
-        return await self._get(
-            self._answers.own,
-            key,
-            freshness,
-            lambda: self._start_objects(batch, objects),
-            takes_partial=takes_partial,
-        )
-
-    async def _ask_unmergeable(
-        self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
-    ) -> ObjectAnswer:
-        """Send a request that cannot be merged; equal texts still share a query."""
-        planned, accepts = query_plan.ask_alone(query, objects), query.rule.accepts_warnings
-        text = await self.ask(
-            planned.promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial
-        )
-        answer, _ = await demux(query, [planned], [text.result], text.asked)
-        return answer.select(objects)._replace(failure=text.failure, partial=text.partial)
+            return own
+        start = functools.partial(self._start_objects, batch, objects)
+        return await self._get(store, key, freshness, start, takes_partial=takes_partial)
 
     async def _get(
         self,
@@ -199,14 +176,14 @@ class QueryCache:
         return answer
 
     def _inflight_bytes(self) -> int:
-        return self._texts.inflight_bytes + self._answers.own.inflight_bytes
+        return self._texts.inflight_bytes + self._batcher.own.inflight_bytes
 
     def _check_room(self) -> None:
         if self._inflight_bytes() >= INFLIGHT_BYTES:
             raise PrometheusError("busy", "too many requests are waiting for Prometheus")
 
     def _may_refresh(self) -> bool:
-        inflight = len(self._texts.inflight) + len(self._answers.own.inflight)
+        inflight = len(self._texts.inflight) + len(self._batcher.own.inflight)
         return inflight < REFRESH_LIMIT and self._inflight_bytes() < INFLIGHT_BYTES
 
     def _start_text(self, query: TextQuery, freshness: Freshness) -> asyncio.Future[TextAnswer]:
@@ -217,7 +194,7 @@ class QueryCache:
 
     def _start_objects(self, batch: Batch, objects: Objects) -> asyncio.Future[ObjectAnswer]:
         """Send a request with the next query of its batch, or by itself if its rule may not be merged now."""
-        future = self._answers.own.open((batch.query, objects))
+        future = self._batcher.own.open((batch.query, objects))
         name = f"batch {batch.query.series}"
         if not self._batcher.may_merge(batch.query.rule):
             self._spawn(batch.execute_one(objects, future), name, lambda failure: fail(future, failure))

@@ -15,8 +15,8 @@ from adapter.errors import PrometheusError
 from adapter.model import go_text
 from adapter.prometheus import endpoint, http_session, response
 from adapter.prometheus.connection import PrometheusConnection
+from adapter.prometheus.endpoint import PrometheusServer
 from adapter.prometheus.http_session import EndpointSession
-from adapter.prometheus.range_server import RangeServer
 
 ENDPOINT = "/api/v1/query_range"
 
@@ -59,7 +59,7 @@ class RangeReader:
         A time without a sample has no value, and neither has one with NaN or an infinity. Raises
         PrometheusError.
         """
-        server = await RangeServer.of(self._origin, self._timeout)
+        server = await self._origin.server(self._timeout)
         try:
             return await asyncio.to_thread(read_range, server, promql, start, end, step)
         except PrometheusError as error:
@@ -68,7 +68,7 @@ class RangeReader:
             raise
 
 
-def read_range(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
+def read_range(server: PrometheusServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
     """Return the values of a query as `RangeReader.read` does. Blocks.
 
     A range that is too much for the server is read in halves.
@@ -77,7 +77,8 @@ def read_range(server: RangeServer, promql: str, start: int, end: int, step: int
     try:
         return _read(server, promql, start, end, step)
     except PrometheusError as error:
-        if not _is_too_much(error) or points < 2 * SMALLEST_RANGE:
+        is_too_much = error.kind in {"timeout", "size"} or any(text in error.message for text in _TOO_MUCH)
+        if not is_too_much or points < 2 * SMALLEST_RANGE:
             error.url = server.endpoint.shown(ENDPOINT)
             raise
     middle = start + points // 2 * step
@@ -90,12 +91,7 @@ def is_unauthorized(error: PrometheusError) -> bool:
     return error.message.startswith("HTTP status 401")
 
 
-def _is_too_much(error: PrometheusError) -> bool:
-    """Tell whether a query over a shorter range may succeed."""
-    return error.kind in {"timeout", "size"} or any(text in error.message for text in _TOO_MUCH)
-
-
-def _read(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
+def _read(server: PrometheusServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
     most = min(server.max_bytes, MOST_BYTES)
 
     def check(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -109,19 +105,20 @@ def _read(server: RangeServer, promql: str, start: int, end: int, step: int) -> 
 
     first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
     more = {"timeout": endpoint.format_time(server.timeout)}
-    with (
-        http_session.mapped_errors(),
-        EndpointSession(server.endpoint, server.tls, server.headers, server.proxy, check) as session,
-    ):
-        found = session.client(server.timeout).custom_query_range(promql, first, last, str(step), more)
-    if len(found) > 1:
-        raise PrometheusError("type", f"the query has {len(found)} series, and one was expected")
-    return {
-        round(at): value
-        for series in found
-        for at, text in series["values"]
-        if math.isfinite(value := _number(text))
-    }
+    with http_session.mapped_errors(), EndpointSession(server, check) as session:
+        series = session.client().custom_query_range(promql, first, last, str(step), more)
+    if len(series) > 1:
+        raise PrometheusError("type", f"the query has {len(series)} series, and one was expected")
+    values: dict[int, float] = {}
+    for at, text in series[0]["values"] if series else ():
+        try:
+            value = go_text.parse_float(text)
+        except ValueError as error:
+            shown = response.shorten(repr(text))
+            raise PrometheusError("decode", f"a sample's value is {error}: {shown}") from error
+        if math.isfinite(value):
+            values[round(at)] = value
+    return values
 
 
 def _check_answer(body: bytes) -> None:
@@ -134,11 +131,3 @@ def _check_answer(body: bytes) -> None:
         raise response.explain_refusal(200, body)
     if answer.data is None or answer.data.result_type != "matrix":
         raise PrometheusError("decode", "the answer to a range query is no matrix")
-
-
-def _number(text: str) -> float:
-    try:
-        return go_text.parse_float(text)
-    except ValueError as error:
-        shown = response.shorten(repr(text))
-        raise PrometheusError("decode", f"a sample's value is {error}: {shown}") from error

@@ -1,9 +1,9 @@
 """Decodes Prometheus' JSON while it arrives: an answer is split into pieces, and each is decoded to samples.
 
 A long answer is never decoded in one step, so other requests run in between, and the JSON text is never in
-memory as a whole. As upstream, only ``status: error`` is an error. Warnings are part of the result, because
-an engine that leaves data out says so there: Thanos and Prometheus with remote read in `warnings`, a
-VictoriaMetrics cluster in `isPartial`. The query cache decides what follows from a warning.
+memory as a whole. As upstream, only ``status: error`` is an error. An engine that leaves data out says so in
+a warning, which is part of the result: Thanos and Prometheus with remote read in `warnings`, a cluster of
+VictoriaMetrics in `isPartial`.
 
 How a text is split without parsing it: in a JSON string a quote is preceded by a backslash, so the quote of
 ``},{"`` opens or closes a string. A closing quote is followed by a comma, a colon, a bracket or a blank,
@@ -51,7 +51,6 @@ _KINDS = {"bad_data": "query", "execution": "query", "timeout": "timeout"}
 _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]+")
 _AFTER_QUOTE = re.compile(rb"[A-Za-z_]")
 _ABSENT = msgspec.Raw(b"null")
-
 
 # Years 1 to 9999, which our own answers can express.
 _Time = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
@@ -127,10 +126,10 @@ class Splitter:
     def feed(self, chunk: bytes) -> None:
         self.buffer += chunk
         if self._head is None and not self._whole:
-            found = self._shape.head.match(self.buffer)
-            if found is not None:
-                self._head = bytes(found.group())
-                del self.buffer[: found.end()]
+            head = self._shape.head.match(self.buffer)
+            if head is not None:
+                self._head = bytes(head.group())
+                del self.buffer[: head.end()]
             else:
                 self._whole = len(self.buffer) > _LONGEST_HEAD
 
@@ -153,24 +152,20 @@ class Splitter:
 
     def _last_boundary(self, end: int) -> int:
         boundary = self._shape.boundary
-        while (found := self.buffer.rfind(boundary, 0, end)) >= 0:
-            if _AFTER_QUOTE.match(self.buffer, found + 4):
-                return found
-            end = found + 3
+        while (place := self.buffer.rfind(boundary, 0, end)) >= 0:
+            if _AFTER_QUOTE.match(self.buffer, place + 4):
+                return place
+            end = place + 3
         return -1
 
 
 class ResponseDecoder:
     """Decodes one answer: `feed` a chunk, `step` until it returns False, and at last `finish`.
 
-    All raise PrometheusError.
+    All raise PrometheusError, of kind ``size`` beyond `most` samples or `room` bytes of memory.
     """
 
     def __init__(self, most: int | None = None, room: int | None = None) -> None:
-        """`most` bounds the samples, `room` the bytes of memory.
-
-        An answer beyond is an error of kind ``size``.
-        """
         self._most = most
         self._room = room
         self._splitter = Splitter(VECTOR, PIECE_BYTES)
@@ -191,7 +186,7 @@ class ResponseDecoder:
         piece = self._splitter.take()
         if piece is None:
             return False
-        self._add(_decode(_ELEMENTS, piece), len(piece))
+        self._add(decode(_ELEMENTS, piece), len(piece))
         return True
 
     def finish(self) -> QueryResult:
@@ -199,27 +194,27 @@ class ResponseDecoder:
         rest = self._splitter.finish()
         if len(rest) > 4 * PIECE_BYTES:  # a text that could not be split
             self._check_room(self._decoded + WHOLE_GROWTH * len(rest))
-        envelope = _decode(_ENVELOPE, rest)
+        envelope = decode(_ENVELOPE, rest)
         _raise_error(envelope)
         if envelope.data == _ABSENT:
             raise PrometheusError("decode", "the answer holds no data")
-        result = _decode(_RESULT, envelope.data)
+        result = decode(_RESULT, envelope.data)
         every = [*([_PARTIAL] if envelope.is_partial else ()), *(envelope.warnings or ())]
         self.warnings = len(every)
         warnings = tuple(shorten(text) for text in every[:WARNINGS_KEPT])
         if result.result_type == "vector":
-            self._add(_decode(_ELEMENTS, result.result), len(rest))
+            self._add(decode(_ELEMENTS, result.result), len(rest))
             return QueryResult("vector", self._samples, warnings)
         if result.result_type == "scalar":
-            self._add([_Element({}, _decode(_POINT, result.result))], len(rest))
+            self._add([_Element({}, decode(_POINT, result.result))], len(rest))
             return QueryResult("scalar", self._samples, warnings)
         kind = shorten(result.result_type)
         raise PrometheusError("type", f"the result is a {kind}, neither vector nor scalar", kind)
 
     def drop(self) -> bool:
-        """Free some of the samples of a refused answer. Return False if none is left.
+        """Free some of the samples of a refused answer; return False if none is left.
 
-        To free a long answer in one step takes as long as to decode a good part of it.
+        To free all in one step takes as long as to decode a good part of them.
         """
         del self._samples[-DROPPED_AT_ONCE:]
         return bool(self._samples)
@@ -237,7 +232,7 @@ class ResponseDecoder:
                     text = f"a sample's value is {error}: {shorten(repr(point.text))}"
                     raise PrometheusError("decode", text) from error
             elif element.histogram != _ABSENT:
-                value, time = HISTOGRAM, _decode(_HISTOGRAM, element.histogram).time
+                value, time = HISTOGRAM, decode(_HISTOGRAM, element.histogram).time
             else:
                 raise PrometheusError("decode", "a sample has neither value nor histogram")
             self._samples.append(Sample(element.metric, value, time))
@@ -261,7 +256,7 @@ def too_large(room: int) -> PrometheusError:
 def explain_refusal(status: int, body: bytes) -> PrometheusError:
     """Return Prometheus' own error if the body is its envelope, otherwise one about the HTTP status."""
     try:
-        _raise_error(_decode(_ENVELOPE, body))
+        _raise_error(decode(_ENVELOPE, body))
     except PrometheusError as error:
         if error.kind != "decode":
             return error
@@ -280,7 +275,8 @@ def _raise_error(envelope: _Envelope) -> None:
         raise PrometheusError(_KINDS.get(envelope.error_type, "status"), text)
 
 
-def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
+def decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
+    """Decode a text that Prometheus sent. Raises PrometheusError."""
     try:
         return decoder.decode(text)
     except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8

@@ -15,7 +15,7 @@ import msgspec
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.prometheus import worker_process
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.endpoint import PrometheusServer
 
 if TYPE_CHECKING:  # the worker imports this module, and starts faster without these
     from adapter.prometheus.connection import PrometheusConnection
@@ -41,28 +41,22 @@ _NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that do 
 
 
 class WorkerRequest(msgspec.Struct):
-    """All that the worker needs. `headers` and `proxy` hold secrets, so it is sent on standard input.
+    """All that the worker needs, on standard input, because `server` holds secrets.
 
-    `start` is in epoch seconds; `max_bytes` bounds the answer to each selector; `timeout` is in
-    seconds.
+    `start` is in epoch seconds; the bounds of `server` are for each selector.
     """
 
-    endpoint: PrometheusEndpoint
-    tls: TLSFiles
-    headers: dict[str, str]
-    proxy: str
+    server: PrometheusServer
     selectors: list[str]
     start: float
-    max_bytes: int
-    timeout: float
     connections: int
 
 
 class WorkerLine(msgspec.Struct, omit_defaults=True):
-    """A part of the result. `selector` is an index into the request's selectors.
+    """A part of the result of one selector, by its index in the request.
 
-    A selector's series come in one or more lines, in order; its last line has `done`, or `kind` and `text` of
-    a `PrometheusError`. The very last line has `peak`, the worker's largest resident memory in bytes.
+    Its series come in one or more lines, in order; the last has `done`, or `kind` and `text` of a
+    `PrometheusError`. The very last line has `peak`, the worker's largest resident memory in bytes.
     """
 
     selector: int = -1
@@ -78,10 +72,7 @@ _LINE = msgspec.json.Decoder(WorkerLine)
 
 
 class SeriesLister:
-    """Lists series. It holds no connection, so it need not be closed.
-
-    `max_bytes` bounds the answer to one selector, `timeout` a whole run in seconds.
-    """
+    """Lists series. `max_bytes` bounds the answer to one selector, `timeout` a whole run in seconds."""
 
     def __init__(
         self,
@@ -104,36 +95,25 @@ class SeriesLister:
         """Return for each selector the names of its series with samples since `start` (epoch seconds).
 
         Each name has one entry with the label names of all its series, in the order in which the names last
-        appear in Prometheus' answer, because upstream lets the last one win. No end time is sent, as upstream
-        sends none. Lists that were complete when the run timed out are returned.
+        appear in Prometheus' answer, because upstream lets the last one win. Lists that were complete when
+        the run timed out are returned.
         """
         wanted = list(dict.fromkeys(selectors))
         if not wanted:
             return {}
-        request = WorkerRequest(
-            endpoint=self._origin.endpoint,
-            tls=self._origin.tls,
-            headers=await self._origin.request_headers(),
-            proxy=self._origin.proxy,
-            selectors=wanted,
-            start=start,
-            max_bytes=self._max_bytes,
-            timeout=self._timeout,
-            connections=_CONNECTIONS,
-        )
+        server = await self._origin.server(self._timeout, self._max_bytes)
         collected = _Collected(wanted)
-        ending = await self._run(msgspec.json.encode(request), collected)
-        if any(
-            isinstance(each, PrometheusError) and each.kind == "status" for each in collected.results.values()
-        ):
-            self._origin.authorization.refuse()
+        request = msgspec.json.encode(WorkerRequest(server, wanted, start, _CONNECTIONS))
+        ending = await self._run(request, collected)
         self._monitoring.discovery_bytes.set(collected.size)
         self._monitoring.discovery_worker_memory.set(collected.peak)
-        found = {selector: collected.results.get(selector, ending) for selector in wanted}
-        for each in found.values():
-            if isinstance(each, PrometheusError) and each.kind not in _NOT_OF_THE_SERVER:
-                each.url = self._origin.endpoint.shown(ENDPOINT)
-        return found
+        lists = {selector: collected.results.get(selector, ending) for selector in wanted}
+        for answer in lists.values():
+            if isinstance(answer, PrometheusError) and answer.kind not in _NOT_OF_THE_SERVER:
+                answer.url = self._origin.endpoint.shown(ENDPOINT)
+                if answer.kind == "status":
+                    self._origin.authorization.refuse()
+        return lists
 
     async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
         """Run a worker to its end or to the timeout; return the error of the selectors without a result."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 import msgspec
 import urllib3
@@ -48,8 +48,6 @@ class _Ending(msgspec.Struct):
     status: str = ""
     data: list[dict[str, str]] | None = None
 
-
-_T = TypeVar("_T")
 
 _SERIES = msgspec.json.Decoder(list[dict[str, str]])
 _ENDING = msgspec.json.Decoder(_Ending)
@@ -115,10 +113,10 @@ def reduce_list(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
             raise PrometheusError("size", text)
         splitter.feed(part)
         while (piece := splitter.take()) is not None:
-            tally.add(_decode(_SERIES, piece))
+            tally.add(response.decode(_SERIES, piece))
     rest = splitter.finish()
     try:
-        ending = _decode(_ENDING, rest)
+        ending = response.decode(_ENDING, rest)
     except PrometheusError as error:
         raise PrometheusError(error.kind, endpoint.explain_body(error.message, beginning)) from error
     if ending.status == "error":
@@ -129,37 +127,29 @@ def reduce_list(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
     yield msgspec.json.encode({"data": SeriesList(size, tally.result())})
 
 
-def open_session(request: WorkerRequest) -> EndpointSession:
-    """Return a session for series lists. Its requests have no end, as upstream's."""
-    reader = functools.partial(reduce_list, most=request.max_bytes)
-    place, tls, headers, proxy = request.endpoint, request.tls, request.headers, request.proxy
-    return EndpointSession(place, tls, headers, proxy, reader, unsent=frozenset({"end"}))
-
-
-def list_series(session: EndpointSession, request: WorkerRequest, selector: str) -> SeriesList:
+def list_series(session: EndpointSession, start: float, selector: str) -> SeriesList:
     """Return the series of a selector. Raises PrometheusError."""
-    start = datetime.fromtimestamp(request.start, UTC)
+    first = datetime.fromtimestamp(start, UTC)
     with http_session.mapped_errors():
-        listed = session.client(request.timeout).get_series(start, start, {"match[]": selector})
+        listed = session.client().get_series(first, first, {"match[]": selector})
     return msgspec.convert(listed, SeriesList)
 
 
 def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool:
-    """Answer the one request on `source` with lines on `sink`.
-
-    Return False after a defect, which standard error shows.
+    """Answer the one request on `source` with lines on `sink`; return False after a defect, which is printed.
 
     `bound_memory` limits the process: if the names of a list do not fit, the list fails and not the
     container.
     """
     request = msgspec.json.decode(source.read(), type=WorkerRequest)
     if bound_memory:
-        most = request.max_bytes + MEMORY_BYTES
+        most = request.server.max_bytes + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     sessions: queue.SimpleQueue[EndpointSession] = queue.SimpleQueue()
     connections = max(1, min(request.connections, len(request.selectors)))
-    for _ in range(connections):
-        sessions.put(open_session(request))
+    reader = functools.partial(reduce_list, most=request.server.max_bytes)
+    for _ in range(connections):  # upstream sends no end time
+        sessions.put(EndpointSession(request.server, reader, unsent=frozenset({"end"})))
     printing = threading.Lock()
 
     def print_lines(lines: Iterator[WorkerLine]) -> None:
@@ -170,7 +160,7 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
     def answer(index: int, selector: str) -> None:
         session = sessions.get()
         try:
-            lines = _lines(index, list_series(session, request, selector))
+            lines = _lines(index, list_series(session, request.start, selector))
         except PrometheusError as error:
             lines = iter([WorkerLine(index, kind=error.kind, text=str(error))])
         except MemoryError:
@@ -181,11 +171,9 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
 
     sound = True
     with ThreadPoolExecutor(connections) as pool:
-        for future in [
-            pool.submit(answer, index, selector) for index, selector in enumerate(request.selectors)
-        ]:
-            defect = future.exception()
-            if defect is not None:
+        futures = [pool.submit(answer, index, selector) for index, selector in enumerate(request.selectors)]
+        for future in futures:
+            if (defect := future.exception()) is not None:
                 traceback.print_exception(defect)
                 sound = False
     while not sessions.empty():
@@ -204,13 +192,6 @@ def _lines(index: int, listed: SeriesList) -> Iterator[WorkerLine]:
             yield WorkerLine(index, tuple(part))
             part, length = [], 0
     yield WorkerLine(index, tuple(part), done=True, bytes=listed.size)
-
-
-def _decode(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
-    try:
-        return decoder.decode(text)
-    except (ValueError, RecursionError) as error:
-        raise PrometheusError("decode", response.shorten(f"not a list of series: {error}")) from error
 
 
 def _peak_memory() -> int:

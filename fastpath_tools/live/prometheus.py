@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from adapter.compose import providers
 from adapter.config.options import PrometheusOptions, RulesOptions
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
@@ -52,8 +51,7 @@ async def open_prometheus(
     stack: AsyncExitStack,
 ) -> PrometheusReader:
     """Return the Prometheus of a connection. InputError for files that cannot be used."""
-    settings = providers.prometheus_settings(connection)
-    client = await PrometheusClient.open(settings, clock, monitoring, problems)
+    client = await PrometheusClient.open(connection, clock, monitoring, problems)
     stack.push_async_callback(client.close)
     lister = SeriesLister(client.origin, monitoring, problems, max_bytes=discovery.discovery_max_bytes)
     return PrometheusReader(client, lister, clock.wall(), discovery.look_back)

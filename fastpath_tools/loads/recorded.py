@@ -15,7 +15,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
@@ -94,8 +93,7 @@ async def _read(options: LoadOptions) -> Recorded:
             live = LiveCluster(await stack.enter_async_context(connecting), clock, service, "")
         source = await _source(options, live)
         found = _metrics(options, source)
-        settings = providers.prometheus_settings(options)
-        client = await PrometheusClient.open(settings, clock, monitoring, problems)
+        client = await PrometheusClient.open(options, clock, monitoring, problems)
         stack.push_async_callback(client.close)
         lister = SeriesLister(client.origin, monitoring, problems)
         queries = await _queries(options, source, PrometheusReader(client, lister, now, now - grid.start))

@@ -30,7 +30,6 @@ from adapter.kubernetes.cache import (
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist, text_files
 from adapter.rules import lookback, matchers, parsing
 from adapter.rules.scrape import exposition, series
@@ -135,9 +134,8 @@ NUMBERS = {
     "4,096 users of up to 10,000 bytes": (authentication._USERS_KEPT, authentication._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of encoded responses": HandlerLimits().kept_bytes // MIB,
-    "10,000 requests, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
-        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES,
-        batching.BATCHES_BYTES // MIB,
+    "10,000 requests, 32 MiB a metric; 64 MiB for all metrics": (
+        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
@@ -147,7 +145,7 @@ NUMBERS = {
         health.PROBE_CONNECTIONS, health.PROBE_SECONDS, health.PROBE_HEAD_BYTES // 1024,
     ),
     "8 MiB wait": access_log._ROOM // MIB,
-    "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
+    "20; others wait, 8 s": (client.MAX_CONNECTIONS, Options().prometheus_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
@@ -155,7 +153,7 @@ NUMBERS = {
     "while 10 requests are pending": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (
-        PrometheusSettings().max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
+        Options().prometheus_max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
     ),
     "counts 16 times": response.WHOLE_GROWTH,
     "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, batching.SWEEP_SAMPLES),

@@ -20,16 +20,15 @@ from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, Histo
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.config.options import PrometheusOptions
 from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories
 from adapter.forecast.service import MODULE, PROBLEM, ForecastService
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.ready_times import PodStart
-from adapter.prometheus import connection, worker_process
-from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus import connection, endpoint, worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
-from adapter.prometheus.range_server import RangeServer
 from adapter.simulate.recorded import metric_queries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -90,7 +89,7 @@ async def start(prometheus: PrometheusServer) -> AsyncIterator[Start]:
     async def open_service(url: str = prometheus.url, **settings: Any) -> ForecastService:
         clock = FakeClock()
         problems = ProblemLog(Monitoring(), clock)
-        origin = await connection.open_connection(PrometheusSettings(url=url), clock, problems)
+        origin = await connection.open_connection(PrometheusOptions(prometheus_url=url), clock, problems)
         services.append(ForecastService(origin, problems, **settings))
         return services[-1]
 
@@ -189,7 +188,7 @@ async def test_a_job_that_is_cancelled_ends_the_worker(start: Start) -> None:
 async def test_a_worker_ends_with_its_scaler_in_the_middle_of_a_job() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        server = RangeServer(PrometheusEndpoint(url), TLSFiles(), {}, "", 60.0, 1_000_000)
+        server = endpoint.PrometheusServer(PrometheusEndpoint(url), TLSFiles(), {}, "", 60.0, 1_000_000)
         with worker_process.start(MODULE) as process:
             assert process.stdin is not None
             asked = messages.WorkerJob(job(), server, 1_000_000, 120.0, 480.0)

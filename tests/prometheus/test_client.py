@@ -17,25 +17,27 @@ from adapter.prometheus import client as prometheus
 from adapter.prometheus import connection, endpoint
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
-from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
+from tests.support.scripted import EMPTY_VECTOR, Scripted, Start, connection_options, hang, redirect, stream
 from tests.support.tls import Authority
 from tests.support.waiting import until
 
 Open = Callable[..., Awaitable[PrometheusClient]]
 
+VECTOR = '{"status":"success","data":{"resultType":"vector","result":[%s]}}'
+ERROR = '{"status":"error","errorType":"%s","error":"%s"}'
+
 
 @pytest.fixture
 async def open_client(clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) -> AsyncIterator[Open]:
-    """Return a function that opens a client to a URL with further settings; all are closed at the end."""
+    """Return a function that opens a client to a URL with further options; all are closed at the end."""
     clients: list[PrometheusClient] = []
 
-    async def start(url: str, **settings: object) -> PrometheusClient:
-        wanted = PrometheusSettings(url, **settings)  # type: ignore[arg-type]  # a table of settings
+    async def start(url: str, **options: object) -> PrometheusClient:
+        wanted = connection_options(url, **options)
         clients.append(await PrometheusClient.open(wanted, clock, monitoring, faults))
         return clients[-1]
 
@@ -51,18 +53,7 @@ async def refused(asked: Awaitable[object]) -> tuple[str, str]:
 
 
 async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
-    scripted.answer(
-        200,
-        json.dumps(
-            {
-                "status": "success",
-                "data": {
-                    "resultType": "vector",
-                    "result": [{"metric": {"pod": "a"}, "value": [WALL, "2.5"]}],
-                },
-            }
-        ),
-    )
+    scripted.answer(200, VECTOR % f'{{"metric":{{"pod":"a"}},"value":[{WALL},"2.5"]}}')
     client = await open_client(f"{scripted.url}/prom/?dropped=1")
     result = await client.query('sum(x{a="b c"}[1m])', WALL + 0.25)
     assert result == QueryResult("vector", [Sample({"pod": "a"}, 2.5, WALL)])
@@ -75,7 +66,7 @@ async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
 
 
 async def test_a_query_by_post(scripted: Scripted, open_client: Open) -> None:
-    client = await open_client(f"{scripted.url}/prom?kept=1", verb="POST", params=(("tenant", "t"),))
+    client = await open_client(f"{scripted.url}/prom?kept=1", verb="POST", query_params=(("tenant", "t"),))
     await client.query("a+b", WALL)
     (seen,) = scripted.seen
     assert (seen.method, seen.target) == ("POST", "/prom/api/v1/query?kept=1&tenant=t")
@@ -138,13 +129,9 @@ async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripte
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (
-            400,
-            '{"status":"error","errorType":"bad_data","error":"parse error"}',
-            ("query", "bad_data: parse error"),
-        ),
-        (200, '{"status":"error","errorType":"execution","error":"late"}', ("query", "execution: late")),
-        (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
+        (400, ERROR % ("bad_data", "parse error"), ("query", "bad_data: parse error")),
+        (200, ERROR % ("execution", "late"), ("query", "execution: late")),
+        (503, ERROR % ("timeout", "late"), ("timeout", "timeout: late")),
         (503, "no healthy upstream", ("status", "HTTP status 503")),
         (200, "{", ("decode", "not an answer of Prometheus: Input data was truncated")),
         (204, "", ("decode", f"not JSON: {endpoint.NO_API}")),
@@ -152,11 +139,7 @@ async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripte
         (200, "[1]", ("decode", f"not JSON: {endpoint.NO_API}")),
         (404, "404 page not found", ("status", f"HTTP status 404: {endpoint.NO_API}")),
         (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", endpoint.ONLY_TLS)),
-        (
-            400,
-            "<center>The plain HTTP request was sent to HTTPS port</center>",
-            ("status", endpoint.ONLY_TLS),
-        ),
+        (400, "<p>The plain HTTP request was sent to HTTPS port</p>", ("status", endpoint.ONLY_TLS)),
         (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", endpoint.ONLY_TLS)),
         (400, "bad", ("status", "HTTP status 400")),
     ],
@@ -171,10 +154,8 @@ async def test_errors_of_prometheus(
 async def test_warnings_are_counted_and_carried(
     scripted: Scripted, open_client: Open, monitoring: Monitoring
 ) -> None:
-    scripted.answer(
-        200,
-        '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]},"warnings":["a","b"]}',
-    )
+    body = VECTOR % '{"metric":{},"histogram":[1,{}]}'
+    scripted.answer(200, body[:-1] + ',"warnings":["a","b"]}')
     result = await (await open_client(scripted.url)).query("h", WALL)
     assert [sample.value for sample in result.samples] == [HISTOGRAM]
     assert result.warnings == ("a", "b")
@@ -189,17 +170,9 @@ async def test_compressed_answers_are_read(scripted: Scripted, open_client: Open
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, open_client: Open) -> None:  # noqa: FBT001 - a table's column
     body = json.dumps(EMPTY_VECTOR).encode()
-
-    async def respond(request: web.Request) -> web.StreamResponse:
-        if not chunked:
-            return web.Response(body=body)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for start in range(0, len(body), 10):
-            await response.write(body[start : start + 10])
-        return response
-
-    scripted.respond = respond
+    scripted.answer(200, body)
+    if chunked:
+        scripted.respond = stream([body[start : start + 10] for start in range(0, len(body), 10)])
     client = await open_client(scripted.url, max_answer_bytes=len(body) - 1)
     text = f"the answer takes more than {len(body) - 1} bytes (--prometheus-max-answer-bytes)"
     assert await refused(client.query("up", WALL)) == ("size", text)
@@ -208,10 +181,8 @@ async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, op
 
 
 def long_answer(samples: int) -> bytes:
-    elements = ",".join(
-        f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples)
-    )
-    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
+    elements = [f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples)]
+    return (VECTOR % ",".join(elements)).encode()
 
 
 async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
@@ -307,16 +278,8 @@ async def test_no_more_answers_are_refused_than_have_no_room(
     monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
     monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
     body = long_answer(4_000)
-
-    async def respond(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for start in range(0, len(body), 16_384):
-            await response.write(body[start : start + 16_384])
-            await asyncio.sleep(0.001)
-        return response
-
-    scripted.respond = respond
+    parts = [body[start : start + 16_384] for start in range(0, len(body), 16_384)]
+    scripted.respond = stream(parts, pause=0.001)
     client = await open_client(scripted.url, max_answer_bytes=5 * memory_of(body) + 400_000)
     results = await asyncio.gather(*(client.query("large", WALL) for _ in range(8)), return_exceptions=True)
     # three, if all come at the same pace
@@ -331,15 +294,7 @@ async def test_a_bomb_is_measured_unpacked(scripted: Scripted, open_client: Open
 
 async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
     gone = asyncio.Event()
-
-    async def respond(_: web.Request) -> web.StreamResponse:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            gone.set()
-        raise AssertionError
-
-    scripted.respond = respond
+    scripted.respond = hang(gone=gone)
     client = await open_client(scripted.url, attempt_timeout=0.05)
     assert await refused(client.query("up", WALL)) == ("timeout", "no answer in 0.05 s")
     assert scripted.seen[0].form["timeout"] == "0.05"
@@ -347,19 +302,17 @@ async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: 
     assert "fastpath_prometheus_query_duration_seconds_count 1.0" in monitoring.exposition()
 
 
-async def test_a_cancelled_caller_cancels_the_request(scripted: Scripted, open_client: Open) -> None:
+def bound_connections(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(prometheus, "MAX_CONNECTIONS", most)
+
+
+async def test_a_cancelled_caller_cancels_the_request(
+    scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, gone = asyncio.Event(), asyncio.Event()
-
-    async def respond(_: web.Request) -> web.StreamResponse:
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            gone.set()
-        raise AssertionError
-
-    scripted.respond = respond
-    client = await open_client(scripted.url, max_connections=1)
+    scripted.respond = hang(begun, gone)
+    bound_connections(monkeypatch, 1)
+    client = await open_client(scripted.url)
     asking = asyncio.create_task(client.query("up", WALL))
     await begun.wait()
     asking.cancel()
@@ -371,7 +324,7 @@ async def test_a_cancelled_caller_cancels_the_request(scripted: Scripted, open_c
 
 
 async def test_no_more_connections_than_allowed(
-    scripted: Scripted, open_client: Open, monitoring: Monitoring
+    scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = most = 0
     go = asyncio.Event()
@@ -385,10 +338,10 @@ async def test_no_more_connections_than_allowed(
         return web.json_response(EMPTY_VECTOR)
 
     scripted.respond = respond
-    client = await open_client(scripted.url, max_connections=2)
+    bound_connections(monkeypatch, 2)
+    client = await open_client(scripted.url)
     asking = [asyncio.create_task(client.query("up", WALL)) for _ in range(3)]
-    while running < 2:  # noqa: ASYNC110 - a state of the server
-        await asyncio.sleep(0.001)
+    await until(lambda: running == 2)
     assert "fastpath_prometheus_queries_waiting 1.0" in monitoring.exposition()
     go.set()
     await asyncio.gather(*asking)
@@ -397,17 +350,20 @@ async def test_no_more_connections_than_allowed(
 
 
 async def test_waiting_for_a_connection_is_bounded(
-    scripted: Scripted, open_client: Open, monitoring: Monitoring
+    scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = await open_client(scripted.url, max_connections=1, request_timeout=0.05)
-    async with client._slot():
+    bound_connections(monkeypatch, 1)
+    client = await open_client(scripted.url, timeout=0.05)
+    async with client._free:
         assert await refused(client.query("up", WALL)) == ("timeout", "no connection became free in 0.05 s")
         assert "fastpath_prometheus_queries_waiting 0.0" in monitoring.exposition()
     assert (await client.query("up", WALL)).samples == []
     assert len(scripted.seen) == 1
 
 
-async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Open, clock: FakeClock) -> None:
+async def test_prometheus_gets_the_time_left(
+    scripted: Scripted, open_client: Open, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -415,10 +371,10 @@ async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Op
         return web.json_response(EMPTY_VECTOR)
 
     scripted.respond = respond
-    client = await open_client(scripted.url, max_connections=1)
+    bound_connections(monkeypatch, 1)
+    client = await open_client(scripted.url)
     first = asyncio.create_task(client.query("one", WALL))
-    while not scripted.seen:  # noqa: ASYNC110 - a state of the server
-        await asyncio.sleep(0.001)
+    await until(lambda: bool(scripted.seen))
     second = asyncio.create_task(client.query("two", WALL))
     await asyncio.sleep(0)
     clock.advance(6.5)
@@ -430,7 +386,8 @@ async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Op
 # -- connections that break ------------------------------------------------------------------------
 
 ANSWER = json.dumps(EMPTY_VECTOR).encode()
-WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+OK = b"HTTP/1.1 200 OK\r\n"
+WHOLE = OK + b"Content-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
 
 
 class Raw:
@@ -483,65 +440,50 @@ async def start_raw() -> AsyncIterator[StartRaw]:
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("scripts", "outcomes", "requests", "retries"),
+    [
+        pytest.param([[WHOLE, None], [WHOLE]], ["", ""], 3, 1, id="idle: sent again"),
+        pytest.param([[None], [WHOLE]], ["unreachable"], 1, 0, id="fresh: not sent again"),
+        pytest.param([[WHOLE, None], [None], [WHOLE]], ["", "unreachable"], 3, 1, id="lost twice"),
+    ],
+)
 async def test_a_query_lost_on_an_idle_connection_is_sent_again_once(
-    verb: str, start_raw: StartRaw, open_client: Open, monitoring: Monitoring
+    verb: str,
+    scripts: list[list[bytes | None]],
+    outcomes: list[str],
+    requests: int,
+    retries: int,
+    start_raw: StartRaw,
+    open_client: Open,
+    monitoring: Monitoring,
 ) -> None:
-    raw = await start_raw([[WHOLE, None], [WHOLE]])
+    raw = await start_raw([list(script) for script in scripts])
     client = await open_client(raw.url, verb=verb)
-    await client.query("one", WALL)
-    assert (await client.query("two", WALL)).samples == []
-    assert raw.requests == 3
-    assert "fastpath_prometheus_query_retries_total 1.0" in monitoring.exposition()
-
-
-@pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_a_query_lost_on_a_fresh_connection_is_not_sent_again(
-    verb: str, start_raw: StartRaw, open_client: Open
-) -> None:
-    raw = await start_raw([[None], [WHOLE]])
-    client = await open_client(raw.url, verb=verb)
-    assert await refused(client.query("one", WALL)) == (
-        "unreachable",
-        "the connection was closed before the answer",
-    )
-    assert raw.requests == 1
-
-
-@pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_a_query_lost_twice_is_not_sent_a_third_time(
-    verb: str, start_raw: StartRaw, open_client: Open
-) -> None:
-    raw = await start_raw([[WHOLE, None], [None], [WHOLE]])
-    client = await open_client(raw.url, verb=verb)
-    await client.query("one", WALL)
-    assert (await refused(client.query("two", WALL)))[0] == "unreachable"
-    assert raw.requests == 3
+    for outcome in outcomes:
+        if outcome:
+            text = "the connection was closed before the answer"
+            assert await refused(client.query("up", WALL)) == (outcome, text)
+        else:
+            assert (await client.query("up", WALL)).samples == []
+    assert raw.requests == requests
+    assert f"fastpath_prometheus_query_retries_total {retries}.0" in monitoring.exposition()
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
         (WHOLE[:-10], "unreachable"),
-        (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"sta', "unreachable"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", "status"),
+        (OK + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"sta', "unreachable"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n", "status"),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "status"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "status"),
+        (OK + b"Content-Length: x\r\n\r\n", "status"),
         (b"HTTP/1.1 302 Found\r\nLocation: ftp://elsewhere/\r\nContent-Length: 0\r\n\r\n", "status"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://\r\nContent-Length: 0\r\n\r\n", "status"),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
+        (OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
+        (OK + b"X: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
     ],
-    ids=[
-        "short body",
-        "short chunk",
-        "bad chunk",
-        "not http",
-        "bad length",
-        "ftp",
-        "nowhere",
-        "not gzip",
-        "long header",
-    ],
+    ids=["body", "chunk", "bad chunk", "not http", "bad length", "ftp", "nowhere", "not gzip", "header"],
 )
 async def test_answers_that_break_off_or_are_not_http(
     answer: bytes, kind: str, start_raw: StartRaw, open_client: Open
@@ -554,10 +496,7 @@ async def test_answers_that_break_off_or_are_not_http(
 
 
 async def test_redirects_are_limited(scripted: Scripted, open_client: Open) -> None:
-    async def respond(_: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound("/again")
-
-    scripted.respond = respond
+    scripted.respond = redirect
     assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
         "status",
         "too many redirects, or a redirect to an invalid URL",
@@ -573,13 +512,7 @@ async def test_closed(scripted: Scripted, open_client: Open) -> None:
 
 async def test_closed_during_a_query(scripted: Scripted, open_client: Open) -> None:
     begun = asyncio.Event()
-
-    async def respond(_: web.Request) -> web.StreamResponse:
-        begun.set()
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    scripted.respond = respond
+    scripted.respond = hang(begun)
     client = await open_client(scripted.url)
     asking = asyncio.create_task(client.query("up", WALL))
     await begun.wait()
@@ -628,7 +561,7 @@ def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
 
 async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> None:
     url = "http://user:secret@127.0.0.1:1/prom/?token=secret"
-    client = await open_client(url, params=(("token", "secret"),), headers=(("X-Key", "secret"),))
+    client = await open_client(url, query_params=(("token", "secret"),), headers=(("X-Key", "secret"),))
     with pytest.raises(PrometheusError) as caught:
         await client.query("secret", WALL)
     assert str(caught.value).startswith("http://127.0.0.1:1/prom/api/v1/query: cannot connect: ")
@@ -636,7 +569,7 @@ async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> Non
 
 
 async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open_client: Open) -> None:
-    scripted.answer(400, '{"status":"error","errorType":"bad_data","error":"parse error"}')
+    scripted.answer(400, ERROR % ("bad_data", "parse error"))
     client = await open_client(scripted.url)
     with pytest.raises(PrometheusError) as caught:
         await client.query("(", WALL)
@@ -687,13 +620,10 @@ async def test_a_client_certificate_is_shown(
 ) -> None:
     server = await start_scripted(authority.server_context(client_certificates=True))
     pair = authority.issue(common_name="fastpath")
-    client = await open_client(
-        server.url, ca_file=str(authority.file), cert_file=str(pair.certificate), key_file=str(pair.key)
-    )
-    await client.query("up", WALL)
-    assert (await refused((await open_client(server.url, ca_file=str(authority.file))).query("up", WALL)))[
-        0
-    ] == "unreachable"
+    files = {"client_tls_cert_file": str(pair.certificate), "client_tls_key_file": str(pair.key)}
+    await (await open_client(server.url, ca_file=str(authority.file), **files)).query("up", WALL)
+    without = await open_client(server.url, ca_file=str(authority.file))
+    assert (await refused(without.query("up", WALL)))[0] == "unreachable"
 
 
 async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:

@@ -1,6 +1,7 @@
 import base64
 import os
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,24 @@ import yaml
 
 from adapter.errors import InputError
 from adapter.prometheus import connection
-from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
+from tests.support.scripted import connection_options
 from tests.support.tls import Authority
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+OpenOrigin = Callable[..., Awaitable[PrometheusConnection]]
+
+
+@pytest.fixture
+def open_origin(clock: FakeClock, faults: ProblemLog) -> OpenOrigin:
+    async def resolve(url: str, **options: object) -> PrometheusConnection:
+        return await connection.open_connection(connection_options(url, **options), clock, faults)
+
+    return resolve
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +50,8 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://[::1]:9090/", "http://[::1]:9090", ""),
     ],
 )
-async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: ProblemLog) -> None:
-    origin = await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+async def test_urls(url: str, base: str, query: str, open_origin: OpenOrigin) -> None:
+    origin = await open_origin(url)
     assert (origin.endpoint.base, origin.endpoint.query) == (base, query)
 
 
@@ -47,9 +59,9 @@ async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: P
     "", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y",
     "http://[::1",
 ])  # fmt: skip
-async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_urls_that_are_refused(url: str, faults: ProblemLog, open_origin: OpenOrigin) -> None:
     with pytest.raises(InputError) as caught:
-        await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+        await open_origin(url)
     assert [fault.path for fault in caught.value.faults] == ["--prometheus-url"]
 
 
@@ -64,10 +76,10 @@ async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: Problem
     ],
 )
 async def test_a_url_that_is_refused_is_shown_without_secrets(
-    url: str, shown: str, clock: FakeClock, faults: ProblemLog
+    url: str, shown: str, faults: ProblemLog, open_origin: OpenOrigin
 ) -> None:
     with pytest.raises(InputError) as caught:
-        await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+        await open_origin(url)
     assert [fault.value for fault in caught.value.faults] == [repr(shown)]
 
 
@@ -75,14 +87,14 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-async def test_precedence_of_credentials(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_precedence_of_credentials(tmp_path: Path, open_origin: OpenOrigin) -> None:
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text(" abc\n")
     password.write_text("me:se:cret\n")
 
     async def header(**settings: object) -> str:
         values: dict[str, object] = {"url": "http://p", **settings}
-        origin = await connection.open_connection(PrometheusSettings(**values), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        origin = await open_origin(**values)
         return (await origin.request_headers()).get("Authorization", "")
 
     files = {"token_file": str(token), "basic_auth_file": str(password)}
@@ -94,13 +106,11 @@ async def test_precedence_of_credentials(tmp_path: Path, clock: FakeClock, fault
 
 
 async def test_a_token_is_read_again_when_its_file_changes(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    tmp_path: Path, clock: FakeClock, open_origin: OpenOrigin
 ) -> None:
     token = tmp_path / "token"
     token.write_text("one")
-    origin = await connection.open_connection(
-        PrometheusSettings("http://p", token_file=str(token)), clock, faults
-    )
+    origin = await open_origin("http://p", token_file=str(token))
 
     async def header() -> str:
         return (await origin.request_headers())["Authorization"]
@@ -122,13 +132,11 @@ async def test_a_token_is_read_again_when_its_file_changes(
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines", "größe"])
 async def test_a_token_that_cannot_be_read_again_stays(
-    content: str | None, tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    content: str | None, tmp_path: Path, clock: FakeClock, faults: ProblemLog, open_origin: OpenOrigin
 ) -> None:
     token = tmp_path / "token"
     token.write_text("one")
-    origin = await connection.open_connection(
-        PrometheusSettings("http://p", token_file=str(token)), clock, faults
-    )
+    origin = await open_origin("http://p", token_file=str(token))
     if content is None:
         token.unlink()
     else:
@@ -142,9 +150,9 @@ async def test_a_token_that_cannot_be_read_again_stays(
     assert not faults.active()
 
 
-async def test_headers_are_sent_once_each(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_headers_are_sent_once_each(open_origin: OpenOrigin) -> None:
     given = (("X-Scope-OrgID", "a"), ("x-scope-orgid", "b"), ("X-Empty", ""), ("Authorization", "Own x"))
-    origin = await connection.open_connection(PrometheusSettings("http://p", headers=given), clock, faults)
+    origin = await open_origin("http://p", headers=given)
     assert await origin.request_headers() == {
         "Accept-Encoding": "identity",
         "X-Scope-OrgID": "a, b",
@@ -153,10 +161,8 @@ async def test_headers_are_sent_once_each(clock: FakeClock, faults: ProblemLog) 
     }
 
 
-async def test_compression_is_used_on_request(clock: FakeClock, faults: ProblemLog) -> None:
-    origin = await connection.open_connection(
-        PrometheusSettings("http://p", headers=(("accept-encoding", "gzip"),)), clock, faults
-    )
+async def test_compression_is_used_on_request(open_origin: OpenOrigin) -> None:
+    origin = await open_origin("http://p", headers=(("accept-encoding", "gzip"),))
     assert await origin.request_headers() == {"accept-encoding": "gzip"}
 
 
@@ -168,38 +174,33 @@ async def test_compression_is_used_on_request(clock: FakeClock, faults: ProblemL
         ({"headers": (("", "a"),)}, "--prometheus-header"),
         ({"token_file": "/nowhere/token"}, "--prometheus-token-file"),
         ({"basic_auth_file": "/nowhere/password"}, "--prometheus-basic-auth-file"),
-        ({"auth_incluster": True, "service_account": "/nowhere"}, "--prometheus-auth-incluster"),
-        ({"auth_incluster": True, "kubeconfig": "/nowhere"}, "--prometheus-auth-config"),
-        ({"kubeconfig": "/nowhere/kubeconfig"}, "--prometheus-auth-config"),
+        ({"auth_incluster": True}, "--prometheus-auth-incluster"),
+        ({"auth_config": "/nowhere/kubeconfig"}, "--prometheus-auth-config"),
     ],
 )
 async def test_settings_that_are_refused(
-    settings: dict[str, object], flag: str, clock: FakeClock, faults: ProblemLog
+    settings: dict[str, object], flag: str, faults: ProblemLog, open_origin: OpenOrigin
 ) -> None:
     with pytest.raises(InputError) as caught:
-        await connection.open_connection(PrometheusSettings("http://p", **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        await open_origin("http://p", **settings)
     assert [fault.path for fault in caught.value.faults] == [flag]
 
 
-async def test_an_empty_password_file_is_refused(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_an_empty_password_file_is_refused(tmp_path: Path, open_origin: OpenOrigin) -> None:
     (tmp_path / "password").write_text("no colon")
     with pytest.raises(InputError, match="user:password") as caught:
-        await connection.open_connection(
-            PrometheusSettings("http://p", basic_auth_file=str(tmp_path / "password")), clock, faults
-        )
+        await open_origin("http://p", basic_auth_file=str(tmp_path / "password"))
     assert "no colon" not in str(caught.value)
 
 
 async def test_files_of_trust_that_are_refused(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
+    tmp_path: Path, authority: Authority, faults: ProblemLog, open_origin: OpenOrigin
 ) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
 
     async def refused(**files: str) -> str:
-        origin = await connection.open_connection(PrometheusSettings("https://p", **files), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        origin = await open_origin("https://p", **files)
         with pytest.raises(InputError) as caught:
             connection.build_context(origin.tls)
         return caught.value.faults[0].path
@@ -208,17 +209,22 @@ async def test_files_of_trust_that_are_refused(
     assert await refused(ca_file=str(tmp_path / "none")) == "--prometheus-ca-file"
     pair, other = authority.issue(), authority.issue()
     assert (
-        await refused(cert_file=str(pair.certificate), key_file=str(other.key))
+        await refused(client_tls_cert_file=str(pair.certificate), client_tls_key_file=str(other.key))
         == "--prometheus-client-tls-cert-file"
     )
 
 
-async def test_in_cluster_credentials(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_in_cluster_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_origin: OpenOrigin
+) -> None:
     (tmp_path / "token").write_text("service-account\n")
-    settings = PrometheusSettings("https://p", auth_incluster=True, service_account=str(tmp_path))
-    origin = await connection.open_connection(settings, clock, faults)
+    (tmp_path / "own").write_text("own")
+    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", str(tmp_path))
+    origin = await open_origin("https://p", auth_incluster=True)
     assert origin.tls.ca_file == str(tmp_path / "ca.crt")
     assert (await origin.request_headers())["Authorization"] == "Bearer service-account"
+    origin = await open_origin("https://p", auth_incluster=True, token_file=str(tmp_path / "own"))
+    assert (await origin.request_headers())["Authorization"] == "Bearer own", "a token file wins"
 
 
 def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, object]) -> str:
@@ -235,9 +241,7 @@ def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, obj
     return str(path)
 
 
-async def test_kubeconfig_credentials(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_kubeconfig_credentials(tmp_path: Path, authority: Authority, open_origin: OpenOrigin) -> None:
     pair = authority.issue()
     file = write_kubeconfig(
         tmp_path / "config",
@@ -248,7 +252,7 @@ async def test_kubeconfig_credentials(
         },
         {"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
     )
-    origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
+    origin = await open_origin("https://p", auth_config=file)
     assert origin.tls == TLSFiles(
         str(authority.file),
         str(pair.certificate),
@@ -260,48 +264,29 @@ async def test_kubeconfig_credentials(
     assert origin.endpoint.base == "https://p"
 
 
-async def test_what_else_a_kubeconfig_says_of_the_connection(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
+async def test_what_else_a_kubeconfig_says_of_the_connection(tmp_path: Path, open_origin: OpenOrigin) -> None:
     file = write_kubeconfig(
         tmp_path / "config",
         {"username": "me", "password": "secret"},
         {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:1"},
     )
-    origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
+    origin = await open_origin("https://p", auth_config=file)
     assert origin.proxy == "http://proxy:1"
     assert (await origin.request_headers())["Authorization"] == basic("me:secret")
     assert connection.build_context(origin.tls).verify_mode == ssl.CERT_NONE
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
+    tmp_path: Path, authority: Authority, open_origin: OpenOrigin
 ) -> None:
-    settings = PrometheusSettings("https://p", ca_file=str(authority.file), kubeconfig="/nowhere")
-    origin = await connection.open_connection(settings, clock, faults)
+    origin = await open_origin("https://p", ca_file=str(authority.file), auth_config="/nowhere")
     assert origin.tls == TLSFiles(str(authority.file))
     assert "Authorization" not in await origin.request_headers()
 
 
-async def test_a_token_file_wins_over_the_clusters_token(
-    tmp_path: Path, clock: FakeClock, faults: ProblemLog
-) -> None:
-    (tmp_path / "token").write_text("service-account")
-    (tmp_path / "own").write_text("own")
-    settings = PrometheusSettings(
-        "https://p", auth_incluster=True, service_account=str(tmp_path), token_file=str(tmp_path / "own")
-    )
-    origin = await connection.open_connection(settings, clock, faults)
-    assert (await origin.request_headers())["Authorization"] == "Bearer own"
-
-
-async def test_a_certificate_without_key_is_not_used(
-    authority: Authority, clock: FakeClock, faults: ProblemLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = PrometheusSettings("https://p", cert_file=str(authority.issue().certificate))
-    origin = await connection.open_connection(settings, clock, faults)
-    assert origin.tls == TLSFiles()
-    assert "must be set together" in caplog.text
+async def test_a_certificate_without_key_is_not_used(authority: Authority, open_origin: OpenOrigin) -> None:
+    certificate = str(authority.issue().certificate)
+    assert (await open_origin("https://p", client_tls_cert_file=certificate)).tls == TLSFiles()
 
 
 @pytest.mark.parametrize(
@@ -330,24 +315,21 @@ async def test_proxies_come_from_the_environment(
     environment: dict[str, str],
     proxy: str,
     monkeypatch: pytest.MonkeyPatch,
-    clock: FakeClock,
-    faults: ProblemLog,
+    open_origin: OpenOrigin,
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert (await connection.open_connection(PrometheusSettings(url), clock, faults)).proxy == proxy
+    assert (await open_origin(url)).proxy == proxy
 
 
 async def test_with_a_ca_file_there_is_no_proxy(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: ProblemLog
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, open_origin: OpenOrigin
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:1")
-    settings = PrometheusSettings("https://p", ca_file=str(authority.file))
-    assert not (await connection.open_connection(settings, clock, faults)).proxy
+    assert not (await open_origin("https://p", ca_file=str(authority.file))).proxy
 
 
-async def test_secrets_are_not_shown(clock: FakeClock, faults: ProblemLog) -> None:
-    settings = PrometheusSettings("http://u:hidden@p", headers=(("X-Key", "hidden"),))
-    origin = await connection.open_connection(settings, clock, faults)
+async def test_secrets_are_not_shown(open_origin: OpenOrigin) -> None:
+    origin = await open_origin("http://u:hidden@p", headers=(("X-Key", "hidden"),))
     assert "hidden" not in repr(origin)
-    assert "hidden" not in repr(settings)
+    assert "hidden" not in repr(origin.options)

@@ -14,20 +14,21 @@ from cryptography.hazmat.primitives import serialization
 from adapter.errors import InputError, PrometheusError
 from adapter.prometheus import connection
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
-from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
+from tests.support.scripted import EMPTY_VECTOR, Scripted, Start, connection_options
 from tests.support.tls import Authority, Pair
 
 
 class Asking:
     """A client and the files it was given."""
 
-    def __init__(self, directory: Path, clock: FakeClock) -> None:
+    def __init__(self, directory: Path, clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) -> None:
         self.clock = clock
+        self.monitoring = monitoring
+        self.faults = faults
         self.ca = directory / "ca.crt"
         self.certificate = directory / "tls.crt"
         self.key = directory / "tls.key"
@@ -36,6 +37,16 @@ class Asking:
     def show(self, pair: Pair) -> None:
         shutil.copy(pair.certificate, self.certificate)
         shutil.copy(pair.key, self.key)
+
+    async def start(self, server: Scripted, ca: Authority, pair: Pair | None = None) -> None:
+        """Open the client with a CA file, and with a client certificate if there is a pair."""
+        self.ca.write_bytes(ca.file.read_bytes())
+        files = {"ca_file": str(self.ca)}
+        if pair is not None:
+            self.show(pair)
+            files |= {"client_tls_cert_file": str(self.certificate), "client_tls_key_file": str(self.key)}
+        options = connection_options(server.url, **files)
+        self.client = await PrometheusClient.open(options, self.clock, self.monitoring, self.faults)
 
     async def ask(self) -> str:
         """Ask a little later; return why there is no answer."""
@@ -48,25 +59,17 @@ class Asking:
 
 
 @pytest.fixture
-async def asking(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Asking]:
-    made = Asking(tmp_path, clock)
+async def asking(
+    tmp_path: Path, clock: FakeClock, monitoring: Monitoring, faults: ProblemLog
+) -> AsyncIterator[Asking]:
+    made = Asking(tmp_path, clock, monitoring, faults)
     yield made
     await made.client.close()
-
-
-async def start(
-    asking: Asking, server: Scripted, monitoring: Monitoring, faults: ProblemLog, *pair: Path
-) -> None:
-    certificate, key = map(str, pair or ("", ""))
-    settings = PrometheusSettings(server.url, ca_file=str(asking.ca), cert_file=certificate, key_file=key)
-    asking.client = await PrometheusClient.open(settings, asking.clock, monitoring, faults)
 
 
 async def test_another_authority_is_trusted_once_its_file_is_whole(
     start_scripted: Start,
     asking: Asking,
-    monitoring: Monitoring,
-    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
     caplog: pytest.LogCaptureFixture,
@@ -74,8 +77,7 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
     serving = authority.server_context()
     server = await start_scripted(serving)
     server.answer(200, '{"status":"success","data":{"resultType":"vector","result":[]}}', Connection="close")
-    asking.ca.write_bytes(authority.file.read_bytes())
-    await start(asking, server, monitoring, faults)
+    await asking.start(server, authority)
     assert await asking.ask() == ""
     renewed = other_authority.issue()
     serving.load_cert_chain(renewed.certificate, renewed.key)
@@ -86,37 +88,23 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
         assert "certificate not accepted" in await asking.ask()
     asking.ca.unlink()
     assert "certificate not accepted" in await asking.ask()
-    assert list(faults.active()) == [("credentials", "prometheus-tls")]
+    assert list(asking.faults.active()) == [("credentials", "prometheus-tls")]
     asking.ca.write_bytes(whole)
     assert await asking.ask() == ""
-    assert faults.active() == {}
+    assert asking.faults.active() == {}
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert set(told) == {"TLS files for Prometheus cannot be reloaded; the old ones stay in use"}
     assert len(told) <= 3  # one for each reason
 
 
-async def test_a_half_written_authority_keeps_the_one_before(
-    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: ProblemLog, authority: Authority
-) -> None:
-    server = await start_scripted(authority.server_context())
-    asking.ca.write_bytes(authority.file.read_bytes())
-    await start(asking, server, monitoring, faults)
-    asking.ca.write_bytes(b"-----BEGIN CERTIFICATE-----\nMII")
-    assert await asking.ask() == ""
-    assert list(faults.active()) == [("credentials", "prometheus-tls")]
-
-
 async def test_no_kept_connection_outlives_the_trust_in_it(
     start_scripted: Start,
     asking: Asking,
-    monitoring: Monitoring,
-    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
 ) -> None:
     server = await start_scripted(authority.server_context())
-    asking.ca.write_bytes(authority.file.read_bytes())
-    await start(asking, server, monitoring, faults)
+    await asking.start(server, authority)
     assert await asking.ask() == ""
     asking.ca.write_bytes(other_authority.file.read_bytes())
     assert "certificate not accepted" in await asking.ask()
@@ -124,7 +112,7 @@ async def test_no_kept_connection_outlives_the_trust_in_it(
 
 
 async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
-    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: ProblemLog, authority: Authority
+    start_scripted: Start, asking: Asking, authority: Authority
 ) -> None:
     shown: list[str] = []
 
@@ -136,25 +124,21 @@ async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
 
     server = await start_scripted(authority.server_context(client_certificates=True))
     server.respond = respond
-    asking.ca.write_bytes(authority.file.read_bytes())
     first, second = authority.issue(common_name="first"), authority.issue(common_name="second")
-    asking.show(first)
-    await start(asking, server, monitoring, faults, asking.certificate, asking.key)
+    await asking.start(server, authority, first)
     assert await asking.ask() == ""
     shutil.copy(second.certificate, asking.certificate)
     assert await asking.ask() == ""
-    assert list(faults.active()) == [("credentials", "prometheus-tls")]
+    assert list(asking.faults.active()) == [("credentials", "prometheus-tls")]
     shutil.copy(second.key, asking.key)
     assert await asking.ask() == ""
-    assert faults.active() == {}
+    assert asking.faults.active() == {}
     assert shown == ["first", "first", "second"]
 
 
 async def test_a_query_under_way_ends_on_its_connection(
     start_scripted: Start,
     asking: Asking,
-    monitoring: Monitoring,
-    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
 ) -> None:
@@ -167,8 +151,7 @@ async def test_a_query_under_way_ends_on_its_connection(
 
     server = await start_scripted(authority.server_context())
     server.respond = respond
-    asking.ca.write_bytes(authority.file.read_bytes())
-    await start(asking, server, monitoring, faults)
+    await asking.start(server, authority)
     under_way = asyncio.create_task(asking.ask())
     await arrived.wait()
     asking.ca.write_bytes(other_authority.file.read_bytes())
@@ -180,17 +163,17 @@ async def test_a_query_under_way_ends_on_its_connection(
 def test_files_that_stay_the_same_are_not_read_again(
     authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
-    followed = connection.FollowedTLS(TLSFiles(str(authority.file)), clock, faults)
-    context = followed.context()
+    followed = connection.follow_tls(TLSFiles(str(authority.file)), clock, faults)
+    context = followed.value()
     clock.advance(60.0)
-    assert followed.context() is context
+    assert followed.value() is context
 
 
 def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: ProblemLog) -> None:
-    followed = connection.FollowedTLS(TLSFiles(), clock, faults)
-    context = followed.context()
+    followed = connection.follow_tls(TLSFiles(), clock, faults)
+    context = followed.value()
     clock.advance(60.0)
-    assert followed.context() is context
+    assert followed.value() is context
     assert context.verify_mode == ssl.CERT_REQUIRED
 
 
@@ -208,6 +191,4 @@ def test_an_encrypted_key_is_refused_without_a_question(
         )
     )
     with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
-        connection.FollowedTLS(
-            TLSFiles(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
-        )
+        connection.build_context(TLSFiles(str(authority.file), str(pair.certificate), str(encrypted)))

@@ -24,7 +24,6 @@ from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult
 from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
@@ -33,6 +32,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
+from tests.support.scripted import connection_options
 from tests.support.world import compile_rule
 
 EXAMPLES = 400
@@ -479,7 +479,7 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
         opened = PrometheusClient.open(
-            PrometheusSettings(server.url), clock, monitoring, ProblemLog(monitoring, clock)
+            connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
         bench = Bench(runner.run(opened), clock, monitoring)
 

@@ -114,17 +114,6 @@ def test_warnings_are_carried_and_infos_are_not(
     assert (found.warnings, decoder.warnings) == (kept, count)
 
 
-def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
-    body = (
-        long_vector(10_000)
-        .replace(b'"success",', b'"success","isPartial":true,')
-        .replace(b',"warnings":["w"]', b"")
-    )
-    found = decode(body, 65_536)
-    assert len(found.samples) == 10_000
-    assert found.warnings == ("isPartial: some storage nodes did not answer",)
-
-
 def error_of(kind: str, text: str) -> dict[str, object]:
     return {"status": "error", "errorType": kind, "error": text}
 
@@ -255,25 +244,6 @@ def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
     assert caught is None or (
         caught.kind in {"decode", "status", "query", "timeout", "type"} and len(str(caught)) <= 300
     )
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "text"),
-    [
-        (
-            400,
-            b'{"status":"error","errorType":"bad_data","error":"invalid parameter"}',
-            "query",
-            "bad_data: invalid parameter",
-        ),
-        (503, b"no healthy upstream", "status", "HTTP status 503"),
-        (502, b"", "status", "HTTP status 502"),
-        (400, b'{"status":"success"}', "status", "HTTP status 400"),
-    ],
-)
-def test_refusals(status: int, body: bytes, kind: str, text: str) -> None:
-    error = response.explain_refusal(status, body)
-    assert (error.kind, str(error)) == (kind, text)
 
 
 def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -15,22 +16,25 @@ from aiohttp import web
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.prometheus import connection, endpoint, series_worker
-from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
 from adapter.prometheus.series import LINE_BYTES, SeriesLister, WorkerLine, WorkerRequest
 from adapter.prometheus.series_worker import SeriesTally
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
-from tests.support.scripted import Scripted, Start
+from tests.support.scripted import Scripted, Start, connection_options, hang, redirect, stream
 from tests.support.tls import Authority
 
 UP = {"__name__": "up", "job": "a", "pod": "p"}
 
 
-def series(*each: dict[str, str], **more: object) -> str:
-    return json.dumps({"status": "success", "data": list(each), **more}, separators=(",", ":"))
+def series(*listed: dict[str, str], **more: object) -> str:
+    return json.dumps({"status": "success", "data": list(listed), **more}, separators=(",", ":"))
+
+
+def refusal(kind: str, text: str) -> str:
+    return json.dumps({"status": "error", "errorType": kind, "error": text})
 
 
 # -- what is kept of a list ------------------------------------------------------------------------
@@ -64,23 +68,14 @@ def test_a_series_without_a_name_has_the_empty_one() -> None:
 # -- the worker, run inside the test ---------------------------------------------------------------
 
 
-def request_to(url: str, *selectors: str, **settings: object) -> WorkerRequest:
-    values: dict[str, object] = {
-        "endpoint": PrometheusEndpoint(url),
-        "tls": TLSFiles(),
-        "headers": {},
-        "proxy": "",
-        "selectors": list(selectors),
-        "start": 1700000000.5,
-        "max_bytes": 1 << 20,
-        "timeout": 1.0,
-        "connections": 2,
-        **settings,
-    }
-    return WorkerRequest(**values)  # type: ignore[arg-type]  # a table of settings
-
-
-async def run_worker(request: WorkerRequest) -> list[WorkerLine]:
+async def run_worker(place: str | PrometheusEndpoint, *selectors: str, **settings: Any) -> list[WorkerLine]:
+    """Run the worker for the selectors, with these fields of the server; return its lines but the last."""
+    address = PrometheusEndpoint(place) if isinstance(place, str) else place
+    bounds = {"timeout": 1.0, "max_bytes": 1 << 20}
+    server = PrometheusServer(
+        address, **{"tls": TLSFiles(), "headers": {}, "proxy": "", **bounds, **settings}
+    )
+    request = WorkerRequest(server, list(selectors), 1700000000.5, connections=2)
     sink = io.BytesIO()
     sound = await asyncio.to_thread(series_worker.run, io.BytesIO(msgspec.json.encode(request)), sink)
     assert sound
@@ -93,13 +88,11 @@ async def test_what_is_sent(scripted: Scripted) -> None:
     scripted.answer(200, series(UP))
     address = PrometheusEndpoint(f"{scripted.url}/prom", query="dropped=1", params=(("tenant", "t"),))
     headers = {"Authorization": "Bearer abc", "X-Scope-OrgID": "team", "Accept-Encoding": "identity"}
-    await run_worker(request_to("", 'up{job=~"a|b"}', endpoint=address, headers=headers))
+    await run_worker(address, 'up{job=~"a|b"}', headers=headers)
     (seen,) = scripted.seen
     assert seen.method == "GET"
-    assert (
-        seen.target
-        == "/prom/api/v1/series?match%5B%5D=up%7Bjob%3D~%22a%7Cb%22%7D&start=1700000000.5&tenant=t"
-    )
+    selector = "match%5B%5D=up%7Bjob%3D~%22a%7Cb%22%7D"
+    assert seen.target == f"/prom/api/v1/series?{selector}&start=1700000000.5&tenant=t"
     assert {name: seen.headers[name.lower()] for name in headers} == headers
     assert "end" not in parse_qs(urlsplit(seen.target).query)
 
@@ -109,7 +102,7 @@ async def test_what_is_posted(how: str, scripted: Scripted) -> None:
     scripted.answer(200, series(UP))
     selector = "up" if how == "verb" else "up{pod=~'" + "x" * 9000 + "'}"
     address = PrometheusEndpoint(scripted.url, query="kept=1", verb="POST" if how == "verb" else "GET")
-    (line,) = await run_worker(request_to("", selector, endpoint=address))
+    (line,) = await run_worker(address, selector)
     assert line.done
     (seen,) = scripted.seen
     assert (seen.method, seen.target) == ("POST", "/api/v1/series?kept=1")
@@ -120,13 +113,8 @@ async def test_what_is_posted(how: str, scripted: Scripted) -> None:
 async def test_an_answer_is_names_and_label_names(scripted: Scripted) -> None:
     body = series(UP, {"__name__": "up", "node": "n"}, {"__name__": "down"}, warnings=["partial"])
     scripted.answer(200, body)
-    listed = (
-        SeriesInfo("up", frozenset({"job", "pod", "node"}), 2),
-        SeriesInfo("down", frozenset(), 1),
-    )
-    assert await run_worker(request_to(scripted.url, "x")) == [
-        WorkerLine(0, listed, done=True, bytes=len(body))
-    ]
+    listed = (SeriesInfo("up", frozenset({"job", "pod", "node"}), 2), SeriesInfo("down", frozenset(), 1))
+    assert await run_worker(scripted.url, "x") == [WorkerLine(0, listed, done=True, bytes=len(body))]
 
 
 async def test_a_long_answer_is_read_in_pieces(scripted: Scripted) -> None:
@@ -135,82 +123,65 @@ async def test_a_long_answer_is_read_in_pieces(scripted: Scripted) -> None:
         for number in range(20_000)
     ]
     scripted.answer(200, series(*many))
-    (line,) = await run_worker(request_to(scripted.url, "x", max_bytes=1 << 24))
+    (line,) = await run_worker(scripted.url, "x", max_bytes=1 << 24)
     assert line.done
-    assert [(info.name, info.count) for info in line.series] == [
-        (f"metric_{number}", 100) for number in range(200)
-    ]
+    assert {info.name: info.count for info in line.series} == {f"metric_{n}": 100 for n in range(200)}
 
 
 async def test_a_long_result_is_told_in_several_lines(scripted: Scripted) -> None:
     many = [{"__name__": f"metric_{number:0200}"} for number in range(3000)]
     scripted.answer(200, series(*many))
-    lines = await run_worker(request_to(scripted.url, "x"))
+    lines = await run_worker(scripted.url, "x")
     assert len(lines) > 2
     assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
     assert [info.name for line in lines for info in line.series] == [each["__name__"] for each in many]
     assert max(len(msgspec.json.encode(line)) for line in lines) < 2 * LINE_BYTES
 
 
-async def test_an_empty_list_is_fine_and_null_is_not(scripted: Scripted) -> None:
+async def test_an_empty_list_is_fine(scripted: Scripted) -> None:
     scripted.answer(200, series())
-    assert await run_worker(request_to(scripted.url, "x")) == [WorkerLine(0, (), done=True, bytes=30)]
-    scripted.answer(200, '{"status":"success","data":null}')
-    assert await run_worker(request_to(scripted.url, "x")) == [
-        WorkerLine(0, kind="decode", text="the answer holds no data")
-    ]
+    assert await run_worker(scripted.url, "x") == [WorkerLine(0, (), done=True, bytes=30)]
+
+
+NOT_READ = "not an answer of Prometheus: "
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
-        (
-            400,
-            '{"status":"error","errorType":"bad_data","error":"parse error"}',
-            "query",
-            "bad_data: parse error",
-        ),
-        (
-            200,
-            '{"status":"error","errorType":"execution","error":"too many"}',
-            "query",
-            "execution: too many",
-        ),
+        (400, refusal("bad_data", "parse error"), "query", "bad_data: parse error"),
+        (200, refusal("execution", "too many"), "query", "execution: too many"),
         (503, "down", "status", "HTTP status 503"),
-        (500, '{"status":"error","errorType":"bad_data","error":"not read"}', "status", "HTTP status 500"),
+        (500, refusal("bad_data", "not read"), "status", "HTTP status 500"),
         (401, "who?", "status", "HTTP status 401"),
-        (200, "<html>", "decode", None),
-        (200, '{"status":"success","data":[{"__name__":"a"},', "decode", None),
-        (200, '{"status":"success","data":[{"__name__":1}]}', "decode", None),
-        (200, '{"status":"success","data":{}}', "decode", None),
+        (404, "404 page not found", "status", f"HTTP status 404: {endpoint.NO_API}"),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", "status", endpoint.ONLY_TLS),
+        (200, "<html>", "decode", f"not JSON: {endpoint.NO_API}"),
+        (200, "", "decode", f"not JSON: {endpoint.NO_API}"),
+        (200, '{"status":', "decode", f"{NOT_READ}Input data was truncated"),
+        (200, '{"status":"success","data":[{"__name__":"a"},', "decode", NOT_READ),
+        (200, '{"status":"success","data":[{"__name__":1}]}', "decode", NOT_READ),
+        (200, '{"status":"success","data":{}}', "decode", NOT_READ),
+        (200, '{"status":"success","data":null}', "decode", "the answer holds no data"),
     ],
 )
 async def test_failures_in_the_answer(
-    status: int, body: str, kind: str, text: str | None, scripted: Scripted
+    status: int, body: str, kind: str, text: str, scripted: Scripted
 ) -> None:
     scripted.answer(status, body)
-    (line,) = await run_worker(request_to(scripted.url, "x"))
-    assert line.kind == kind
-    assert not line.done
-    if text is not None:
-        assert line.text == text
-
-
-async def test_nothing_is_tried_twice(scripted: Scripted) -> None:
-    scripted.answer(503, "down")
-    await run_worker(request_to(scripted.url, "x"))
-    assert len(scripted.seen) == 1
+    (line,) = await run_worker(scripted.url, "x")
+    assert (line.kind, line.done) == (kind, False)
+    assert line.text.startswith(text) if text == NOT_READ else line.text == text
+    assert len(scripted.seen) == 1, "nothing is tried twice"
 
 
 async def test_an_answer_that_is_too_large(scripted: Scripted) -> None:
     body = series(*[UP] * 100)
     scripted.answer(200, body)
-    (line,) = await run_worker(request_to(scripted.url, "x", max_bytes=len(body) - 1))
-    assert (line.kind, line.text) == (
-        "size",
-        f"the series list is larger than {len(body) - 1} bytes (--discovery-max-bytes)",
-    )
-    (line,) = await run_worker(request_to(scripted.url, "x", max_bytes=len(body)))
+    (line,) = await run_worker(scripted.url, "x", max_bytes=len(body) - 1)
+    text = f"the series list is larger than {len(body) - 1} bytes (--discovery-max-bytes)"
+    assert (line.kind, line.text) == ("size", text)
+    (line,) = await run_worker(scripted.url, "x", max_bytes=len(body))
     assert line.done
 
 
@@ -221,55 +192,24 @@ async def test_a_failed_selector_leaves_the_others_alone(scripted: Scripted) -> 
         return web.Response(text=series({"__name__": request.query["match[]"]}))
 
     scripted.respond = respond
-    lines = await run_worker(request_to(scripted.url, "a", "bad", "b", "bad", "c"))
-    assert {line.selector: line.kind or line.series[0].name for line in lines} == {
-        0: "a",
-        1: "query",
-        2: "b",
-        3: "query",
-        4: "c",
-    }
+    lines = await run_worker(scripted.url, "a", "bad", "b", "bad", "c")
+    results = {line.selector: line.kind or line.series[0].name for line in lines}
+    assert results == {0: "a", 1: "query", 2: "b", 3: "query", 4: "c"}
 
 
-async def test_a_slow_answer(scripted: Scripted) -> None:
-    async def respond(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'{"status":"success","data":[')
-        await asyncio.sleep(60)
-        raise AssertionError
+async def test_failures_of_the_connection(scripted: Scripted) -> None:
+    async def result(url: str, **settings: object) -> tuple[str, str]:
+        (line,) = await run_worker(url, "x", **settings)
+        return line.kind, line.text
 
-    scripted.respond = respond
-    (line,) = await run_worker(request_to(scripted.url, "x", timeout=0.1))
-    assert (line.kind, line.text) == ("timeout", "no answer in time")
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "text"),
-    [
-        (200, "<html>", "decode", f"not JSON: {endpoint.NO_API}"),
-        (200, "", "decode", f"not JSON: {endpoint.NO_API}"),
-        (200, '{"status":', "decode", "not a list of series: Input data was truncated"),
-        (404, "404 page not found", "status", f"HTTP status 404: {endpoint.NO_API}"),
-        (400, "Client sent an HTTP request to an HTTPS server.\n", "status", endpoint.ONLY_TLS),
-    ],
-)
-async def test_another_server_at_the_address(
-    status: int, body: str, kind: str, text: str, scripted: Scripted
-) -> None:
-    scripted.answer(status, body)
-    (line,) = await run_worker(request_to(scripted.url, "x"))
-    assert (line.kind, line.text) == (kind, text)
-
-
-async def test_a_server_without_tls(scripted: Scripted) -> None:
-    (line,) = await run_worker(request_to(scripted.url.replace("http://", "https://"), "x"))
-    assert (line.kind, line.text) == ("unreachable", endpoint.NO_TLS)
-
-
-async def test_connection_refused() -> None:
-    (line,) = await run_worker(request_to("http://127.0.0.1:1", "x"))
-    assert (line.kind, line.text) == ("unreachable", "Connection refused")
+    without_tls = scripted.url.replace("http://", "https://")
+    assert await result(without_tls) == ("unreachable", endpoint.NO_TLS)
+    assert await result("http://127.0.0.1:1") == ("unreachable", "Connection refused")
+    scripted.respond = stream([b'{"status":"success","data":['], pause=60.0)
+    assert await result(scripted.url, timeout=0.1) == ("timeout", "no answer in time")
+    scripted.respond = redirect
+    redirected = "too many redirects, or a redirect to an invalid URL"
+    assert await result(scripted.url) == ("status", redirected)
 
 
 async def test_an_answer_that_breaks_off(scripted: Scripted) -> None:
@@ -282,17 +222,8 @@ async def test_an_answer_that_breaks_off(scripted: Scripted) -> None:
         return response
 
     scripted.respond = respond
-    (line,) = await run_worker(request_to(scripted.url, "x"))
+    (line,) = await run_worker(scripted.url, "x")
     assert (line.kind, line.text) == ("unreachable", "the connection broke within the answer")
-
-
-async def test_redirects_are_limited(scripted: Scripted) -> None:
-    async def respond(_: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound("/again")
-
-    scripted.respond = respond
-    (line,) = await run_worker(request_to(scripted.url, "x"))
-    assert (line.kind, line.text) == ("status", "too many redirects, or a redirect to an invalid URL")
 
 
 async def test_tls_files(start_scripted: Start, authority: Authority, other_authority: Authority) -> None:
@@ -301,8 +232,8 @@ async def test_tls_files(start_scripted: Start, authority: Authority, other_auth
     pair = authority.issue()
     shown = {"cert_file": str(pair.certificate), "key_file": str(pair.key)}
 
-    async def ask(**files: object) -> WorkerLine:
-        (line,) = await run_worker(request_to(server.url, "x", tls=TLSFiles(**files)))  # type: ignore[arg-type]  # a table of settings
+    async def ask(**files: Any) -> WorkerLine:
+        (line,) = await run_worker(server.url, "x", tls=TLSFiles(**files))
         return line
 
     assert (await ask(ca_file=str(authority.file), **shown)).done
@@ -325,7 +256,7 @@ async def test_each_run_reads_the_tls_files_again(
     async def ask(ca: bytes, certificate: bytes, key: bytes) -> WorkerLine:
         for file, content in zip(files, (ca, certificate, key), strict=True):
             file.write_bytes(content)
-        (line,) = await run_worker(request_to(server.url, "x", tls=tls))
+        (line,) = await run_worker(server.url, "x", tls=tls)
         return line
 
     pair = authority.issue()
@@ -337,7 +268,7 @@ async def test_each_run_reads_the_tls_files_again(
         broken[place] = content[: len(content) // 2]
         assert (await ask(*broken)).kind == "unreachable"
     files[0].unlink()
-    (line,) = await run_worker(request_to(server.url, "x", tls=tls))
+    (line,) = await run_worker(server.url, "x", tls=tls)
     assert line.kind == "unreachable"
     assert "ca.crt" in line.text
     assert (await ask(*good)).done
@@ -346,11 +277,10 @@ async def test_each_run_reads_the_tls_files_again(
 async def test_another_name_in_the_servers_certificate(start_scripted: Start, authority: Authority) -> None:
     server = await start_scripted(authority.server_context(authority.issue("prometheus.example")))
     server.answer(200, series(UP))
-    (line,) = await run_worker(request_to(server.url, "x", tls=TLSFiles(str(authority.file))))
+    (line,) = await run_worker(server.url, "x", tls=TLSFiles(str(authority.file)))
     assert line.kind == "unreachable"
-    (line,) = await run_worker(
-        request_to(server.url, "x", tls=TLSFiles(str(authority.file), server_name="prometheus.example"))
-    )
+    named = TLSFiles(str(authority.file), server_name="prometheus.example")
+    (line,) = await run_worker(server.url, "x", tls=named)
     assert line.done
 
 
@@ -361,14 +291,14 @@ async def test_the_environment_says_nothing(
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     scripted.answer(200, series(UP))
-    (line,) = await run_worker(request_to(scripted.url, "x"))
+    (line,) = await run_worker(scripted.url, "x")
     assert line.done
     assert "authorization" not in scripted.seen[0].headers
 
 
 async def test_a_proxy_is_used_when_it_is_given(scripted: Scripted) -> None:
     scripted.answer(200, series(UP))
-    (line,) = await run_worker(request_to("http://prometheus.example:9090", "x", proxy=scripted.url))
+    (line,) = await run_worker("http://prometheus.example:9090", "x", proxy=scripted.url)
     assert line.done
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/series?")
 
@@ -387,7 +317,7 @@ def make_lister(clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) ->
         timeout: float = 30,  # noqa: ASYNC109 - the lister's
         **settings: object,
     ) -> SeriesLister:
-        origin = await connection.open_connection(PrometheusSettings(url, **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        origin = await connection.open_connection(connection_options(url, **settings), clock, faults)
         return SeriesLister(origin, monitoring, faults, max_bytes=max_bytes, timeout=timeout)
 
     return make
@@ -541,13 +471,7 @@ async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faul
 @pytest.mark.timeout(60)
 async def test_a_cancelled_caller_ends_the_worker(scripted: Scripted, make_lister: MakeLister) -> None:
     begun = asyncio.Event()
-
-    async def respond(_: web.Request) -> web.StreamResponse:
-        begun.set()
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    scripted.respond = respond
+    scripted.respond = hang(begun)
     asking = asyncio.create_task((await make_lister(scripted.url)).series(["up"], WALL))
     await begun.wait()
     assert child_processes()
@@ -588,28 +512,17 @@ async def test_a_million_series_need_no_more_memory_than_few(
         for block in range(100)
     ]
 
-    async def respond(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'{"status":"success","data":[')
-        for round_ in range(10):
-            for number, block in enumerate(blocks):
-                await response.write(block if round_ == number == 0 else b"," + block)
-        await response.write(b"]}")
-        return response
-
-    scripted.respond = respond
+    first, *others = blocks * 10
+    others = [b"," + block for block in others]
+    scripted.respond = stream([b'{"status":"success","data":[', first, *others, b"]}"])
     (found,) = (await (await make_lister(scripted.url, max_bytes=1 << 28)).series(["x"], WALL)).values()
     assert not isinstance(found, PrometheusError)
     assert sum(info.count for info in found) == 1_000_000
     assert len(found) == 100
     # the worker's memory does not grow with the list, of 80 MB here
-    (line,) = [
-        line
-        for line in monitoring.exposition().splitlines()
-        if line.startswith("fastpath_discovery_worker_peak_memory_bytes ")
-    ]
-    assert float(line.split()[1]) < 60 * 2**20
+    peak = monitoring.registry.get_sample_value("fastpath_discovery_worker_peak_memory_bytes")
+    assert peak is not None
+    assert peak < 60 * 2**20
 
 
 SAMPLES = f"""

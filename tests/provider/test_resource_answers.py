@@ -25,7 +25,6 @@ from adapter.errors import NotFoundError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
@@ -35,6 +34,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
+from tests.support.scripted import connection_options
 from tests.support.world import (
     FRESHNESS,
     FakeLister,
@@ -319,7 +319,7 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
         opened = PrometheusClient.open(
-            PrometheusSettings(server.url), clock, monitoring, ProblemLog(monitoring, clock)
+            connection_options(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
         bench = Bench(runner.run(opened), clock, monitoring)
 

@@ -19,13 +19,12 @@ from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.ready_times import PodStart
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
-from adapter.prometheus.range_server import RangeServer
+from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
 from tests.support.controller import LIVE, Bench
 from tests.support.scaling import external_metric, pods
 
 METRIC = "queue"
-SERVER = RangeServer(PrometheusEndpoint("http://prometheus.example"), TLSFiles(), {}, "", 5.0, 1_000_000)
+SERVER = PrometheusServer(PrometheusEndpoint("http://prometheus.example"), TLSFiles(), {}, "", 5.0, 1_000_000)
 
 
 def days_of_jumps(days: int, seed: int = 1) -> list[float]:

@@ -25,7 +25,6 @@ from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.model import ready_times as ready_times_of
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
-from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules import lookback, matchers
 from adapter.scrape import http, targets
 from adapter.server import health
@@ -112,7 +111,7 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
     yield Bound("pods watched, as stated", POD * load.pods)
     kept = answers.KEPT_TEXTS_BYTES + answers.KEPT_BYTES + answers.KEPT_SWEEPS_BYTES
     yield Bound("cached answers (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
-    small = PrometheusSettings().max_connections * client.SMALL_ANSWER
+    small = client.MAX_CONNECTIONS * client.SMALL_ANSWER
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
     yield Bound("requests that wait for Prometheus", query_cache.INFLIGHT_BYTES)
     yield Bound("recent requests (`batches`)", ESTIMATED * batching.BATCHES_BYTES)

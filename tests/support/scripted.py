@@ -1,19 +1,63 @@
-"""A scripted Prometheus over real HTTP for the tests of this folder."""
+"""A scripted Prometheus over real HTTP, and the options of a connection to it."""
 
+import asyncio
+import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from adapter.config.options import PrometheusOptions
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 
 EMPTY_VECTOR = {"status": "success", "data": {"resultType": "vector", "result": []}}
+
+Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def connection_options(url: str, **options: Any) -> PrometheusOptions:
+    """Return the options of a connection; their names are those of the fields without `prometheus_`."""
+    named = {f"prometheus_{name}": value for name, value in options.items()}
+    return PrometheusOptions(prometheus_url=url, **named)
+
+
+def hang(begun: asyncio.Event | None = None, gone: asyncio.Event | None = None) -> Respond:
+    """Return what never answers; the events are set when a request arrives, and when its client is gone."""
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        with contextlib.ExitStack() as stack:
+            if begun is not None:
+                begun.set()
+            if gone is not None:
+                stack.callback(gone.set)
+            await asyncio.sleep(60)
+        raise AssertionError
+
+    return respond
+
+
+def stream(parts: Iterable[bytes], *, pause: float = 0.0, **headers: str) -> Respond:
+    """Return what answers in parts."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+            await asyncio.sleep(pause)
+        return response
+
+    return respond
+
+
+async def redirect(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/again")
 
 
 class Seen(NamedTuple):
@@ -34,19 +78,13 @@ class Scripted:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
-        self.respond: Callable[[web.Request], Awaitable[web.StreamResponse]] = self._respond_empty
+        self.respond: Respond = self._respond_empty
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = (await request.read()).decode()
-        self.seen.append(
-            Seen(
-                request.method,
-                request.raw_path,
-                body,
-                {name.lower(): value for name, value in request.headers.items()},
-            )
-        )
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.seen.append(Seen(request.method, request.raw_path, body, headers))
         return await self.respond(request)
 
     @staticmethod
