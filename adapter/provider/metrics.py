@@ -27,18 +27,13 @@ from adapter.model.metrics import (
 )
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.prometheus.query_cache import QueryCache
-from adapter.provider import resolver
-from adapter.provider.endpoint_sampler import EndpointSampler
+from adapter.provider import resolver, rule_queries
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
 from adapter.provider.sampler import QUERY_ERRORS, SamplePlan, Sampler
 from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
-from adapter.rules.matchers import Matcher
-from adapter.rules.naming import NAMESPACES
-from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
-from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
@@ -61,11 +56,7 @@ class OwnMetric(Protocol):
 
 
 class RulesMetricsProvider:
-    """Answers questions about custom and external metrics.
-
-    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
-    pods, `endpoints` those of scraped endpoints.
-    """
+    """Answers questions about custom and external metrics; `Sampler` says what the arguments are for."""
 
     def __init__(
         self,
@@ -78,12 +69,13 @@ class RulesMetricsProvider:
         problems: SourceProblems,
         *,
         freshness: Freshness,
-        scraped: ScrapedValues | None = None,
-        endpoints: ScrapedEndpoints | None = None,
+        scraped: ScrapedValues,
+        endpoints: ScrapedEndpoints,
     ) -> None:
-        self._endpoints = EndpointSampler(endpoints, monitoring)
         self.resolver = Resolver(resources, objects, relister, problems)
-        self.sampler = Sampler(cache, clock, monitoring, problems, freshness=freshness, scraped=scraped)
+        self.sampler = Sampler(
+            cache, clock, monitoring, problems, freshness=freshness, scraped=scraped, endpoints=endpoints
+        )
         self._relister = relister
         self._clock = clock
         self._problems = problems
@@ -125,7 +117,8 @@ class RulesMetricsProvider:
         entry, names = await self.resolver.custom(question)
         freshness = self.sampler.freshness_of(entry.rule)
         try:
-            query = metric_query(entry, question)
+            namespaced = question.namespace is not None
+            query = rule_queries.metric_query(entry, question.selector, namespaced=namespaced)
             plan = SamplePlan(entry, query, Objects(question.namespace, names), freshness)
             answer = await self.sampler.read_objects(plan)
         except QUERY_ERRORS as error:
@@ -154,26 +147,25 @@ class RulesMetricsProvider:
         rule = entry.rule
         freshness = self.sampler.freshness_of(rule)
         try:
-            parts = external_matchers(rule, question)
+            parts = rule_queries.external_matchers(rule, question.selector, question.namespace)
             promql = rule.render(entry.series, parts, [])
-            scraped = await self._endpoints.read(entry, parts)
-            if scraped.samples is not None:
-                values = await self._external_values(question.metric, rule, scraped.samples, promql)
+            scraped, last, reason = await self.sampler.read_endpoints(entry, parts)
+            if scraped is not None:
+                values = await self._external_values(question.metric, rule, scraped, promql)
                 return ExternalAnswer(values, self._clock.monotonic())
-            is_bounded = rule.config.max_sample_age is not None or scraped.last > -math.inf
+            is_bounded = rule.config.max_sample_age is not None or last > -math.inf
             companion = lookback.age_query(promql, entry.series, parts) if is_bounded else None
-            answer, samples = await self.sampler.read_series(
-                rule, promql, companion, freshness, after=scraped.last
-            )
+            answer, samples = await self.sampler.read_series(rule, promql, companion, freshness, after=last)
         except QUERY_ERRORS as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
             if isinstance(error, PrometheusError) and error.result_type == "matrix":
                 raise PlainError("encountered an unexpected query result type") from error
             raise self.sampler.failure(error, rule, InternalError(UNFETCHED)) from error
         stale = len(answer.result.samples) - len(samples)
-        self._endpoints.count_instead(scraped, len(samples) if not stale else 0)
-        if scraped.reason and stale:
-            text = f"{scraped.reason}, and the samples of Prometheus are not newer than the last scrape"
+        if reason:
+            self.sampler.count_instead(0 if stale else len(samples))
+        if reason and stale:
+            text = f"{reason}, and the samples of Prometheus are not newer than the last scrape"
             self._problems.report("value", "external metric refused", text, rule.config.path)
             raise InternalError(UNFETCHED)
         if stale:
@@ -230,21 +222,3 @@ class RulesMetricsProvider:
         text = f"{text}, so their sum would be too small (onNaN: drop on the rule serves the rest)"
         self._problems.report("value", "external metric refused", text, rule.config.path, query=query)
         raise InternalError(UNFETCHED)
-
-
-def metric_query(entry: CustomEntry, question: CustomQuestion) -> MetricQuery:
-    """Return the common part of the question's query; NamingError, UnsupportedSelectorError."""
-    converter = entry.rule.converter
-    namespace_label = converter.label_for(NAMESPACES) if question.namespace is not None else ""
-    object_label = converter.label_for(entry.resource.group_resource)
-    return MetricQuery(
-        entry.rule, entry.series, matchers.from_selector(question.selector), namespace_label, object_label
-    )
-
-
-def external_matchers(rule: Rule, question: ExternalQuestion) -> list[Matcher]:
-    """Return selector, then namespace unless the rule says `namespaced: false`."""
-    parts = list(matchers.from_selector(question.selector))
-    if rule.config.resources.namespaced:
-        parts.append(Matcher(rule.converter.label_for(NAMESPACES), "=", question.namespace))
-    return parts

@@ -68,9 +68,7 @@ class Relister:
         max_age: float,
         reserved: frozenset[str] = frozenset(),
     ) -> None:
-        """`interval`: seconds from the end of a relist to the next.
-
-        `max_age`: seconds that a relist looks back.
+        """`interval`: seconds from the end of a relist to the next; `max_age`: seconds that it looks back.
 
         `reserved` are names that no metric of a rule may have.
         """
@@ -81,7 +79,8 @@ class Relister:
         self._interval = interval
         self._max_age = max_age
         self._reserved = reserved
-        self._ruleset = Ruleset()
+        self.ruleset = Ruleset()
+        """The rules in force."""
         self._memory: SeriesMemory = {}
         self._wake = asyncio.Event()
         self._listing = asyncio.Lock()
@@ -90,7 +89,7 @@ class Relister:
         self._asked_names: TTLCache[object, bool] = TTLCache(
             _NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic
         )
-        self._looked_up = float("-inf")
+        self._looked_up = -math.inf
         self._asked, self._limited = map(monitoring.lookups.labels, ("sent", "limited"))
         self._failing: frozenset[str] = frozenset()
         self._without_series: frozenset[str] = frozenset()  # selectors, as reported
@@ -102,21 +101,13 @@ class Relister:
         self.attempted = asyncio.Event()
         """Set when the first relist of the first rules has ended, with or without success."""
 
-    @property
-    def ruleset(self) -> Ruleset:
-        """The rules in force."""
-        return self._ruleset
-
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after each change of the registry. It must be quick and must not raise."""
         self._listeners.append(changed)
 
     async def adopt(self, ruleset: Ruleset) -> None:
-        """Replace the rules.
-
-        On return the known series of their selectors are in force; `run` lists the others.
-        """
-        self._ruleset = ruleset
+        """Replace the rules. On return the known series of their selectors are in force; `run` lists more."""
+        self.ruleset = ruleset
         selectors = frozenset(ruleset.selectors())
         self._memory = {selector: known for selector, known in self._memory.items() if selector in selectors}
         self._asked_names.clear()
@@ -128,15 +119,14 @@ class Relister:
         await self._wake.wait()
         while True:
             self._wake.clear()
-            await self._relist(self._ruleset.selectors(), self._max_age, whole=True)
+            await self._relist(self.ruleset.selectors(), self._max_age, whole=True)
             self.attempted.set()
             await self._rest()
 
     async def _rest(self) -> None:
         """Wait for new rules or the end of the interval.
 
-        In between, list again what failed, with backoff, and what has no series, in one pass where both are
-        due.
+        In between, list again what failed, with backoff, and what has no series, in one pass if both are due.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._interval
@@ -159,27 +149,24 @@ class Relister:
 
     def _empty(self) -> frozenset[str]:
         """Return the selectors that have no series: a metric of theirs may appear at any time."""
-        selectors = self._ruleset.selectors()
-        return frozenset(each for each in selectors if not self._memory.get(each)) - self._failing
+        selectors = self.ruleset.selectors()
+        return frozenset(name for name in selectors if not self._memory.get(name)) - self._failing
 
     async def look_up(self, name: str, rules: Sequence[Rule]) -> bool:
         """List the series of an unknown metric now; return whether the registry may have it since.
 
         Rate-limited, and bounded in time. Only the selectors of rules that can give the name are listed.
         """
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOKUP_WAIT):
-                if not self.attempted.is_set():
-                    await self.attempted.wait()
-                    return True
-                return await self._look_up(name, rules)
-        except TimeoutError:
-            return False
+                if self.attempted.is_set():
+                    return await self._look_up(name, rules)
+                return await self.attempted.wait()
+        return False
 
     async def _look_up(self, name: str, rules: Sequence[Rule]) -> bool:
-        selectors = tuple(
-            dict.fromkeys(rule.config.series_query for rule in rules if rule.namer.may_give(name))
-        )
+        queries = (rule.config.series_query for rule in rules if rule.namer.may_give(name))
+        selectors = tuple(dict.fromkeys(queries))
         key = (name, selectors)
         under_way = self._looking_up.get(key)
         if under_way is not None:
@@ -215,7 +202,7 @@ class Relister:
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):
                     memory = await run_steps(registry.remembering(memory, selector, answer, whole=whole))
-            current = frozenset(self._ruleset.selectors())  # the rules may have changed in between
+            current = frozenset(self.ruleset.selectors())  # the rules may have changed in between
             self._memory = {selector: known for selector, known in memory.items() if selector in current}
             await self._rebuild()
             if whole:
@@ -226,26 +213,26 @@ class Relister:
         """Build the next snapshot; the last of several calls builds from what is then in force."""
         async with self._building:
             old = self.registry
-            made = await run_steps(
-                registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
+            new = await run_steps(
+                registry.building(self.ruleset, self._memory, old.generation + 1, self._reserved)
             )
             reserved = {
                 rule: f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
-                for rule, metric in made.refused
+                for rule, metric in new.refused
             }
             unwritable = {
                 rule: f"{rule} leaves out {counted(names, 'series name', 'series names')} that "
                 f"PromQL cannot write without quotes, such as {show_series(example)}"
-                for rule, names, example in made.unwritable
+                for rule, names, example in new.unwritable
             }
             self._report_rules("metric-name", "metric left out", reserved)
             self._report_rules("series-name", "series left out", unwritable)
-            if old.generation and await run_steps(registry.same(made, old)):
+            if old.generation and await run_steps(registry.same(new, old)):
                 return
-            for collision in made.collisions:
+            for collision in new.collisions:
                 if collision not in old.collisions:
                     _log.warning("two sources for one metric", extra=facts(metric=collision))
-            self.registry = made
+            self.registry = new
             for changed in self._listeners:
                 changed()
 
@@ -261,28 +248,25 @@ class Relister:
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
         """Count the series of a relist and report once which selectors fail."""
-        failed = {
-            selector: answer for selector, answer in lists.items() if isinstance(answer, PrometheusError)
-        }
         metrics = self._monitoring
         metrics.discovery_attempt.set(wall)
         metrics.discovery_duration.set(seconds)
-        metrics.rules_stale.set(sum(rule.config.series_query in failed for rule in self._rules()))
-        self._counts = {selector: self._counts.get(selector, 0) for selector in self._ruleset.selectors()}
+        failed: set[str] = set()
+        self._counts = {selector: self._counts.get(selector, 0) for selector in self.ruleset.selectors()}
         for selector, answer in lists.items():
-            self._counts[selector] = (
-                0 if isinstance(answer, PrometheusError) else sum(each.count for each in answer)
-            )
+            if not isinstance(answer, PrometheusError):
+                self._counts[selector] = sum(info.count for info in answer)
+                continue
+            self._counts[selector] = 0
+            failed.add(selector)
+            metrics.discovery_failures.labels(reason=answer.kind).inc()
+            details = {"public": answer.message, "rules": ", ".join(self._paths({selector}))}
+            self._problems.report("discovery", "series list failed", str(answer), subject=selector, **details)
         metrics.discovery_series.set(sum(self._counts.values()))
+        metrics.rules_stale.set(sum(rule.config.series_query in failed for rule in self._rules()))
         if not failed:
             metrics.discovery_success.set(wall)
-        for selector, error in failed.items():
-            metrics.discovery_failures.labels(reason=error.kind).inc()
-            told, rules = error.message, ", ".join(self._paths({selector}))
-            self._problems.report(
-                "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules
-            )
-        for selector in self._failing - failed.keys():
+        for selector in self._failing - failed:
             self._problems.resolve("discovery", subject=selector)
         self._failing = frozenset(failed)
 
@@ -306,16 +290,13 @@ class Relister:
                 self._without_series |= {selector}
 
     def _rules(self) -> tuple[Rule, ...]:
-        return (*self._ruleset.custom, *self._ruleset.external)
+        return (*self.ruleset.custom, *self.ruleset.external)
 
     def _paths(self, selectors: AbstractSet[str]) -> list[str]:
         return [rule.config.path for rule in self._rules() if rule.config.series_query in selectors]
 
     def find_rules_without_series(self) -> str | None:
-        """Return how many rules have no series yet, and when series are listed next; None for no such rule.
-
-        To be called within the event loop.
-        """
+        """Return how many rules have no series yet, and when series are listed next; None without one."""
         paths = self._paths(self._without_series)
         if not paths:
             return None

@@ -56,10 +56,10 @@ class Resolver:
         """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
         name, _, group = resource.partition(".")
         try:
-            found = self._resources.current().lookup(name, group or None)
+            kind = self._resources.current().lookup(name, group or None)
         except NotSyncedError:
             return None
-        return str(found.group_resource) if found is not None else None
+        return str(kind.group_resource) if kind is not None else None
 
     async def find_custom(self, question: CustomQuestion) -> CustomEntry | None:
         """Return what answers a metric of objects; None for a kind or a metric that does not exist."""
@@ -116,11 +116,10 @@ class Resolver:
         name, _, group = question.resource.partition(".")
         known = True
         try:
-            found = self._resources.current().lookup(name, group or None)
+            if (resource := self._resources.current().lookup(name, group or None)) is not None:
+                return resource
         except NotSyncedError:
-            found, known = None, False
-        if found is not None:
-            return found
+            known = False
         try:
             return (await self._resources.refresh()).lookup(name, group or None)
         except (KubernetesError, NotSyncedError) as error:

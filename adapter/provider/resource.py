@@ -6,8 +6,8 @@ without a whole usage is left out of the answer; absent is never zero.
 
 import asyncio
 import math
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from adapter.errors import (
     InternalError,
@@ -33,15 +33,7 @@ from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
 from adapter.rules.query_plan import Objects
-from adapter.rules.resource import (
-    KINDS,
-    PODS,
-    Absent,
-    CpuAndMemory,
-    ResourceQuery,
-    ResourceRules,
-    UsageSamples,
-)
+from adapter.rules.resource import KINDS, PODS, ResourceQuery, ResourceRules, UsageSamples
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNLISTED, SourceProblems
 
@@ -51,6 +43,9 @@ _GROUP = "metrics.k8s.io"
 _STEP = 200
 _CHOSEN_AT_ONCE = 1_000
 _STARTED_AT_ONCE = 20
+
+_UsageAnswers: TypeAlias = Sequence[ObjectAnswer]
+"""Prometheus' answers about cpu, memory, and where that is asked the times of the samples of both."""
 
 
 class DescribedObjects(Protocol):
@@ -69,18 +64,6 @@ class DescribedObjects(Protocol):
     def count(self, resource: APIResource) -> int:
         """Return how many objects of a kind are known."""
         ...
-
-
-class _UsageAnswers(NamedTuple):
-    """Prometheus' answers about the cpu and the memory of objects, and about the times of their samples."""
-
-    cpu: ObjectAnswer
-    memory: ObjectAnswer
-    ages: tuple[ObjectAnswer, ...] = ()
-
-    @property
-    def each(self) -> tuple[ObjectAnswer, ...]:
-        return (self.cpu, self.memory, *self.ages)
 
 
 class ResourceProvider:
@@ -124,22 +107,52 @@ class ResourceProvider:
         rules = self._relister.ruleset.resource
         if rules is None:
             raise UnavailableError("no resource rules are in force")
-        found = await self._find(question)
         kind = KINDS[question.resource]
         # A query for each namespace, so that one that fails leaves out its namespace alone.
         by_namespace: dict[str, list[LabeledObject]] = {}
-        for each in found:
-            by_namespace.setdefault(each.namespace, []).append(each)
-        expected = self._expected(kind)
+        for described in await self._find(question):
+            by_namespace.setdefault(described.namespace, []).append(described)
+        resource = self._resources.current().find(kind)
+        expected = self._objects[question.resource].count(resource) if resource is not None else 0
+        answers = await self._ask_namespaces(rules, kind, by_namespace, expected, sampled=sampled)
+        items: list[ObjectUsage] = []
+        for objects, answered in zip(by_namespace.values(), answers, strict=True):
+            if answered is not None:
+                items += await self._usages(rules, kind, objects, answered)
+                await asyncio.sleep(0)
+        if question.name is not None and not items:  # it exists and has no usage
+            metric = "podmetrics" if question.resource == "pods" else "nodemetrics"
+            name = f"{question.namespace}/{question.name}" if question.namespace else question.name
+            details: dict[str, object] = {"name": name, "group": _GROUP, "kind": metric}
+            raise NotFoundError(f'{metric}.{_GROUP} "{name}" not found', details)
+        given = [answer for answered in answers if answered is not None for answer in answered]
+        # An answer that lacks a namespace is not cached: the next request may find it.
+        fresh_until = -math.inf
+        if answers and None not in answers:
+            fresh_until = min(answer.asked for answer in given) + self._freshness.refresh_after
+        stands_in = any(answer.failure is not None for answer in given)
+        partial = any(answer.partial is not None for answer in given)
+        times = _sample_times(answers) if sampled and rules.pair(kind).tells_ages else None
+        return ResourceAnswer(
+            tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
+        )
+
+    async def _ask_namespaces(
+        self,
+        rules: ResourceRules,
+        kind: GroupResource,
+        by_namespace: Mapping[str, Sequence[LabeledObject]],
+        expected: int,
+        *,
+        sampled: bool,
+    ) -> list[_UsageAnswers | None]:
         asking: list[asyncio.Task[_UsageAnswers | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for namespace, objects in by_namespace.items():
-                    asking.append(
-                        group.create_task(
-                            self._ask_both(rules, kind, namespace, objects, expected, sampled=sampled)
-                        )
-                    )
+                    names = Objects(namespace or None, tuple(described.name for described in objects))
+                    work = self._ask_all(rules, kind, names, expected, sampled=sampled)
+                    asking.append(group.create_task(work))
                     if len(asking) % _STARTED_AT_ONCE == 0:
                         await asyncio.sleep(0)
         except ExceptionGroup as failures:
@@ -147,37 +160,23 @@ class ResourceProvider:
             if failures.subgroup(TooManyRequestsError) is None:
                 raise
             raise TooManyRequestsError("queries") from failures
-        answers = [task.result() for task in asking]
-        items: list[ObjectUsage] = []
-        for objects, answered in zip(by_namespace.values(), answers, strict=True):
-            if answered is not None:
-                items += await self._usages(rules, kind, objects, answered)
-                await asyncio.sleep(0)
-        if question.name is not None and not items:
-            raise _no_usage(question)
-        given = [answer for answered in answers if answered is not None for answer in answered.each]
-        # An answer that lacks a namespace is not cached: the next request may find it.
-        whole = bool(answers) and None not in answers
-        fresh_until = (
-            min(answer.asked for answer in given) + self._freshness.refresh_after if whole else float("-inf")
-        )
-        stands_in = any(answer.failure is not None for answer in given)
-        partial = any(answer.partial is not None for answer in given)
-        times = _times_of(answers) if sampled and rules.pair(kind).tells_ages else None
-        return ResourceAnswer(
-            tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
-        )
+        return [task.result() for task in asking]
 
-    async def _find(self, question: ResourceQuestion) -> tuple[LabeledObject, ...]:
+    async def _find(self, question: ResourceQuestion) -> Sequence[LabeledObject]:
         """Return the objects that the question is about; NotFoundError for an unknown name."""
         objects, kind = self._objects[question.resource], str(KINDS[question.resource])
+        chosen: Sequence[LabeledObject]
         try:
             resource = self._resources.current().find(KINDS[question.resource])
             if resource is None:
                 raise InternalError(UNLISTED)
             if question.name is None:
-                found = await objects.select(resource, _namespace_of(question), question.objects)
-                chosen = await _choose(found, question.fields) if question.fields.terms else found
+                namespace = question.namespace
+                if namespace is None and question.resource == "pods":  # the only one that can match
+                    namespace = question.fields.required(field_selectors.NAMESPACE)
+                chosen = await objects.select(resource, namespace, question.objects)
+                if question.fields.terms:
+                    chosen = await _choose(chosen, question.fields)
             else:
                 one = await objects.find(resource, question.namespace or "", question.name)
                 chosen = () if one is None else (one,)
@@ -190,30 +189,19 @@ class ResourceProvider:
             raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
         return chosen
 
-    async def _ask_both(
-        self,
-        rules: ResourceRules,
-        kind: GroupResource,
-        namespace: str,
-        objects: Sequence[LabeledObject],
-        expected: int,
-        *,
-        sampled: bool,
+    async def _ask_all(
+        self, rules: ResourceRules, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
     ) -> _UsageAnswers | None:
-        """Return the samples of one namespace ("" for kinds without one), None where a query failed."""
-        asked = Objects(namespace or None, tuple(each.name for each in objects))
+        """Return the samples of one namespace, None where a query failed."""
         pair = rules.pair(kind)
         queries = [pair.cpu, pair.memory]
         if sampled and pair.tells_ages:
             queries += [query.age for query in (pair.cpu, pair.memory) if query.age is not None]
-        found = await asyncio.gather(
-            *(self._ask(query, kind, asked, expected, sampled=sampled) for query in queries)
+        answers = await asyncio.gather(
+            *(self._ask(query, kind, objects, expected, sampled=sampled) for query in queries)
         )
-        given = [answer for answer in found if answer is not None]
-        if len(given) < len(queries):
-            return None
-        cpu, memory, *ages = given
-        return _UsageAnswers(cpu, memory, tuple(ages))
+        given = [answer for answer in answers if answer is not None]
+        return given if len(given) == len(queries) else None
 
     async def _usages(
         self,
@@ -223,22 +211,25 @@ class ResourceProvider:
         answers: _UsageAnswers,
     ) -> list[ObjectUsage]:
         """Return the usages of the objects that have one; other work runs in between."""
-        pair = rules.pair(kind)
+        pair, (cpus, memories) = rules.pair(kind), (answer.samples for answer in answers[:2])
         items = []
-        for number, each in enumerate(objects, 1):
-            usage = _usage_of(each, kind, pair, answers)
+        for number, described in enumerate(objects, 1):
+            namespace, name, labels = described.namespace, described.name, described.labels
+            cpu = UsageSamples(cpus.get(name, ()), pair.cpu.part_label)
+            memory = UsageSamples(memories.get(name, ()), pair.memory.part_label)
+            if kind == PODS:
+                usage = usages.pod_usage(namespace, name, labels, cpu, memory)
+            else:
+                usage = usages.node_usage(name, labels, cpu, memory)
             if isinstance(usage, ObjectUsage):
                 items.append(usage)
             elif usage is not None:
-                self._leave_out(usage, each, rules)
+                self._monitoring.dropped.labels(reason=usage.reason).inc()
+                place = f"{namespace}/{name}" if namespace else name
+                self._problems.report("value", "usage left out", usage.text, rules.config.path, object=place)
             if number % _STEP == 0:
                 await asyncio.sleep(0)
         return items
-
-    def _expected(self, kind: GroupResource) -> int:
-        """Return the number of objects that may have usages."""
-        resource = self._resources.current().find(kind)
-        return self._objects[kind.resource].count(resource) if resource is not None else 0
 
     async def _ask(
         self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
@@ -259,29 +250,14 @@ class ResourceProvider:
         self._problems.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
 
-    def _leave_out(self, absent: Absent, described: LabeledObject, rules: ResourceRules) -> None:
-        self._monitoring.dropped.labels(reason=absent.reason).inc()
-        place = f"{described.namespace}/{described.name}" if described.namespace else described.name
-        self._problems.report("value", "usage left out", absent.text, rules.config.path, object=place)
 
-
-def _usage_of(
-    described: LabeledObject, kind: GroupResource, pair: CpuAndMemory, answers: _UsageAnswers
-) -> ObjectUsage | Absent | None:
-    cpu = UsageSamples(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
-    memory = UsageSamples(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
-    if kind == PODS:
-        return usages.pod_usage(described.namespace, described.name, described.labels, cpu, memory)
-    return usages.node_usage(described.name, described.labels, cpu, memory)
-
-
-def _times_of(answers: Sequence[_UsageAnswers | None]) -> dict[str, float]:
+def _sample_times(answers: Sequence[_UsageAnswers | None]) -> dict[str, float]:
     """Return the time of the oldest sample of each object whose cpu and memory both have times."""
     times: dict[str, float] = {}
     for answered in answers:
-        if answered is None or not answered.ages:
+        if answered is None:
             continue
-        cpu, memory = (answer.samples for answer in answered.ages)
+        cpu, memory = (answer.samples for answer in answered[2:])
         for name in cpu.keys() & memory.keys():
             taken = [sample.value for sample in (*cpu[name], *memory[name])]
             if all(map(math.isfinite, taken)):
@@ -289,32 +265,15 @@ def _times_of(answers: Sequence[_UsageAnswers | None]) -> dict[str, float]:
     return times
 
 
-def _namespace_of(question: ResourceQuestion) -> str | None:
-    """Return the only namespace that can match, None for all."""
-    if question.namespace is None and question.resource == "pods":
-        return question.fields.required(field_selectors.NAMESPACE)
-    return question.namespace
-
-
-async def _choose(found: Sequence[LabeledObject], selector: FieldSelector) -> tuple[LabeledObject, ...]:
-    """Return the objects whose fields match."""
+async def _choose(objects: Sequence[LabeledObject], selector: FieldSelector) -> Sequence[LabeledObject]:
+    """Return the objects whose fields match; a node has no namespace."""
     chosen = []
-    for number, each in enumerate(found, 1):
-        if selector.matches(_fields(each)):
-            chosen.append(each)
+    for number, described in enumerate(objects, 1):
+        fields = {field_selectors.NAME: described.name}
+        if described.namespace:
+            fields[field_selectors.NAMESPACE] = described.namespace
+        if selector.matches(fields):
+            chosen.append(described)
         if number % _CHOSEN_AT_ONCE == 0:
             await asyncio.sleep(0)
-    return tuple(chosen)
-
-
-def _fields(described: LabeledObject) -> dict[str, str]:
-    """Return the fields for field selectors; a node has no namespace."""
-    fields = {field_selectors.NAME: described.name}
-    return fields | {field_selectors.NAMESPACE: described.namespace} if described.namespace else fields
-
-
-def _no_usage(question: ResourceQuestion) -> NotFoundError:
-    """Return the error for an object that exists and has no usage."""
-    kind = "podmetrics" if question.resource == "pods" else "nodemetrics"
-    name = f"{question.namespace}/{question.name}" if question.namespace else str(question.name)
-    return NotFoundError(f'{kind}.{_GROUP} "{name}" not found', {"name": name, "group": _GROUP, "kind": kind})
+    return chosen

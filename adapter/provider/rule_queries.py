@@ -1,11 +1,12 @@
-"""The query that a rule sends for the metric of an autoscaler, made by the server's own code."""
+"""The queries of rules: for a question of the API, and for the metric of an autoscaler as tools show it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.errors import NamingError, TemplateError, UnsupportedSelectorError
 from adapter.model import api_selectors
-from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
+from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import CustomMetricInfo
 from adapter.model.resources import Catalogue
 from adapter.rules import matchers
@@ -13,7 +14,7 @@ from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
-from adapter.rules.registry import Registry
+from adapter.rules.registry import CustomEntry, Registry
 
 
 class RuleQuery(NamedTuple):
@@ -22,6 +23,24 @@ class RuleQuery(NamedTuple):
     rule: Rule
     promql: str
     label: str = ""
+
+
+def metric_query(entry: CustomEntry, selector: LabelSelector, *, namespaced: bool) -> MetricQuery:
+    """Return the common part of the queries for objects; NamingError, UnsupportedSelectorError."""
+    converter = entry.rule.converter
+    namespace_label = converter.label_for(NAMESPACES) if namespaced else ""
+    object_label = converter.label_for(entry.resource.group_resource)
+    return MetricQuery(
+        entry.rule, entry.series, matchers.from_selector(selector), namespace_label, object_label
+    )
+
+
+def external_matchers(rule: Rule, selector: LabelSelector, namespace: str) -> list[Matcher]:
+    """Return selector, then namespace unless the rule says `namespaced: false`; errors as `metric_query`."""
+    parts = list(matchers.from_selector(selector))
+    if rule.config.resources.namespaced:
+        parts.append(Matcher(rule.converter.label_for(NAMESPACES), "=", namespace))
+    return parts
 
 
 def query_of(
@@ -36,9 +55,15 @@ def query_of(
     `pods` are names, none for all pods of the namespace, or the operator and value of a matcher of names.
     """
     try:
-        if metric.external is not None:
-            return _external_query(known, namespace, metric.external.metric)
-        return _object_query(known, catalogue, namespace, metric, pods)
+        if metric.external is None:
+            return _object_query(known, catalogue, namespace, metric, pods)
+        name = metric.external.metric.name.lower()
+        entry = known.external.get(name)
+        if entry is None:
+            return f"no rule that was read makes the external metric {name}"
+        selector = api_selectors.compile_selector(metric.external.metric.selector)
+        parts = external_matchers(entry.rule, selector, namespace)
+        return RuleQuery(entry.rule, entry.rule.render(entry.series, parts, []))
     except (NamingError, TemplateError, UnsupportedSelectorError, ValueError) as error:
         return f"the query of the metric cannot be made: {error}"
 
@@ -61,39 +86,24 @@ def _object_query(
     shown = f"{kind}.{group}" if group else kind
     if resource is None:
         return f"the cluster has no kind {shown}"
-    is_namespaced = resource.group_resource != NAMESPACES
-    entry = known.custom.get(CustomMetricInfo(resource.group_resource, is_namespaced, identifier.name))
+    namespaced = resource.group_resource != NAMESPACES
+    entry = known.custom.get(CustomMetricInfo(resource.group_resource, namespaced, identifier.name))
     if entry is None:
         return f"no rule that was read makes {identifier.name} for {shown}"
-    converter = entry.rule.converter
+    selector = api_selectors.compile_selector(identifier.selector)
     try:
-        label = converter.label_for(entry.resource.group_resource)
-        namespace_label = converter.label_for(NAMESPACES) if is_namespaced else ""
+        query = metric_query(entry, selector, namespaced=namespaced)
     except (NamingError, TemplateError) as error:
         return (
             f"{entry.rule.config.path} has no label for namespaces ({error}), so no namespaced object can be "
             f"requested: add an override for namespace"
         )
-    query = MetricQuery(entry.rule, entry.series, _matchers(identifier), namespace_label, label)
+    label = query.object_label
     if metric.pods is None:
-        within = namespace if is_namespaced else None
-        return RuleQuery(entry.rule, query.render(within, [name if is_namespaced else namespace]), label)
+        within = namespace if namespaced else None
+        return RuleQuery(entry.rule, query.render(within, [name if namespaced else namespace]), label)
     if pods and not isinstance(pods, Matcher):
         return RuleQuery(entry.rule, query.render(namespace, pods), label)
-    labels = [Matcher(namespace_label, "=", namespace)] if namespace_label else []
+    labels = [Matcher(query.namespace_label, "=", namespace)] if namespaced else []
     named = pods._replace(label=label) if isinstance(pods, Matcher) else matchers.present(label)
     return RuleQuery(entry.rule, query.render_with([*labels, named]), label)
-
-
-def _external_query(known: Registry, namespace: str, identifier: MetricIdentifier) -> RuleQuery | str:
-    entry = known.external.get(identifier.name.lower())
-    if entry is None:
-        return f"no rule that was read makes the external metric {identifier.name.lower()}"
-    parts = list(_matchers(identifier))
-    if entry.rule.config.resources.namespaced:
-        parts.append(Matcher(entry.rule.converter.label_for(NAMESPACES), "=", namespace))
-    return RuleQuery(entry.rule, entry.rule.render(entry.series, parts, []))
-
-
-def _matchers(identifier: MetricIdentifier) -> tuple[Matcher, ...]:
-    return matchers.from_selector(api_selectors.compile_selector(identifier.selector))

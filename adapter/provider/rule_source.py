@@ -27,9 +27,6 @@ from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
-# Prefixes of the paths in the faults of each API's rules.
-_PREFIXES = {"custom": "rules[", "external": "externalRules[", "resource": "resourceRules"}
-
 # Seconds between two checks of files and resources.
 _PERIOD = 1.0
 
@@ -94,22 +91,14 @@ class RulesFiles:
                     continue
                 entries = list(path.iterdir())
             except OSError as error:
-                fatal.append(
-                    Fault(self._flag, str(path), f"expected a readable file or folder: {reason_of(error)}")
-                )
+                expected = f"expected a readable file or folder: {reason_of(error)}"
+                fatal.append(Fault(self._flag, str(path), expected))
                 continue
-            found = sorted(
-                entry for entry in entries if entry.suffix in SUFFIXES and not entry.name.startswith(".")
-            )
-            if not found:
-                fatal.append(
-                    Fault(
-                        self._flag,
-                        str(path),
-                        f"expected a folder with at least one {', '.join(SUFFIXES)} file",
-                    )
-                )
-            files += found
+            inside = [entry for entry in entries if entry.suffix in SUFFIXES and entry.name[0] != "."]
+            if not inside:
+                expected = f"expected a folder with at least one {', '.join(SUFFIXES)} file"
+                fatal.append(Fault(self._flag, str(path), expected))
+            files += sorted(inside)
         return files
 
     def _signature(self) -> object:
@@ -148,9 +137,7 @@ class RuleSource:
         adopted: Callable[[RulesConfig], None] = lambda _: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Start from `parsed`, the first reading of `files`.
-
-        With `strict` any fault ends `run` with an InputError.
+        """Start from `parsed`, the first reading of `files`. With `strict` any fault ends `run`: InputError.
 
         `check` finds faults between the rules and other settings; `adopted` is called with each configuration
         in force.
@@ -175,7 +162,11 @@ class RuleSource:
 
     async def run(self) -> None:
         """Wait for the cluster's resources, put the rules in force, and apply changes until cancelled."""
-        self._catalogue = await self._first_catalogue()
+        while self._catalogue is None:
+            try:
+                self._catalogue = await self._resources.refresh()
+            except (KubernetesError, NotSyncedError):
+                await self._sleep(_PERIOD)  # the catalogue reports the failure
         ruleset, compile_faults = await asyncio.to_thread(
             compiler.compile_rules, self._parsed.config, self._catalogue
         )
@@ -192,13 +183,6 @@ class RuleSource:
                 else:
                     await self._follow_resources()
 
-    async def _first_catalogue(self) -> Catalogue:
-        while True:
-            try:
-                return await self._resources.refresh()
-            except (KubernetesError, NotSyncedError):
-                await self._sleep(_PERIOD)  # the catalogue reports the failure
-
     async def _reload(self, parsed: Parsed) -> None:
         """Put changed files in force if they have no fault; else keep the rules and report why."""
         assert self._catalogue is not None
@@ -210,7 +194,8 @@ class RuleSource:
         if faults:
             self.refused = faults
             self._monitoring.config_reloads.labels(outcome="refused").inc()
-            self._report("config-reload", "changed configuration refused; the old one stays in use", faults)
+            message = "changed configuration refused; the old one stays in use"
+            self._problems.report("config-reload", message, "; ".join(map(str, faults)), faults=len(faults))
             return
         self.refused = ()
         self._problems.resolve("config-reload")
@@ -233,42 +218,28 @@ class RuleSource:
         self.faults = tuple(faults)
         self._ruleset = ruleset
         if faults:
-            self._report("config", "rules left out", faults)
+            text = "; ".join(map(str, faults))
+            self._problems.report("config", "rules left out", text, faults=len(faults))
         else:
             self._problems.resolve("config")
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())
+        # rules that failed to parse; their faults name them, `rules[3]` or `externalRules[3]`
+        skipped = {(fault.source, fault.path.partition("]")[0]) for fault in self._parsed.faults}
         resource = 0 if ruleset.resource is None else 1
-        for api, entries, usable in (
-            ("custom", len(config.rules), len(ruleset.custom)),
-            ("external", len(config.external_rules), len(ruleset.external)),
-            ("resource", 0 if config.resource_rules is None else 1, resource),
+        for api, prefix, entries, usable in (
+            ("custom", "rules[", len(config.rules), len(ruleset.custom)),
+            ("external", "externalRules[", len(config.external_rules), len(ruleset.external)),
+            ("resource", "resourceRules", 0 if config.resource_rules is None else 1, resource),
         ):
+            unread = sum(path.startswith(prefix) for _, path in skipped)
+            unread = min(unread, 1) if api == "resource" else unread  # these count as one
             metrics.rules_loaded.labels(api=api).set(usable)
-            metrics.rules_skipped.labels(api=api).set(self._skipped(api) + entries - usable)
+            metrics.rules_skipped.labels(api=api).set(unread + entries - usable)
         counts = facts(
             custom=len(ruleset.custom), external=len(ruleset.external), resource=resource, faults=len(faults)
         )
         _log.info("rules in force", extra=counts)
         await self._relister.adopt(ruleset)
         self._adopted(config)
-
-    def _skipped(self, api: str) -> int:
-        """Return how many rules failed to parse; their faults name them, `rules[3]` or `externalRules[3]`.
-
-        Resource rules count as one.
-        """
-        prefix = _PREFIXES[api]
-        if api == "resource":
-            return int(any(fault.path.startswith(prefix) for fault in self._parsed.faults))
-        return len(
-            {
-                (fault.source, fault.path.partition("]")[0])
-                for fault in self._parsed.faults
-                if fault.path.startswith(prefix)
-            }
-        )
-
-    def _report(self, fault: str, message: str, found: Sequence[Fault]) -> None:
-        self._problems.report(fault, message, "; ".join(map(str, found)), faults=len(found))

@@ -8,7 +8,7 @@ for zero.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from adapter.config.rules_file import OnNaN
@@ -27,12 +27,13 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.lookback import AgeQuery
+from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.query_plan import Objects
-from adapter.rules.registry import CustomEntry
+from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedAnswer
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -65,7 +66,7 @@ class Sampler:
     """Reads the samples of rules.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
-    pods.
+    pods, `endpoints` those of scraped endpoints.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class Sampler:
         problems: SourceProblems,
         *,
         freshness: Freshness,
-        scraped: ScrapedValues | None = None,
+        scraped: ScrapedValues,
+        endpoints: ScrapedEndpoints,
     ) -> None:
         self._cache = cache
         self._clock = clock
@@ -84,6 +86,7 @@ class Sampler:
         self._problems = problems
         self._freshness = freshness
         self._scraped = scraped
+        self._endpoints = endpoints
 
     def freshness_of(self, rule: Rule) -> Freshness:
         """Return how long the answers to a rule's queries are used."""
@@ -100,58 +103,69 @@ class Sampler:
         nothing away. Samples older than the rule allows are left out. Raises the members of `QUERY_ERRORS`.
         """
         entry, (namespace, names), selector = plan.entry, plan.objects, plan.query.selector
-        if (
-            self._scraped is None
-            or namespace is None
-            or entry.rule.scraped is None
-            or entry.resource.group_resource != PODS
-        ):
+        if namespace is None or entry.rule.scraped is None or entry.resource.group_resource != PODS:
             return await self._query(plan)
         await self._scraped.prepare(entry, namespace, names, selector)
         scraped = self._scraped.read_cut(entry, namespace, names, selector)
         if not scraped.values and not scraped.absent:
             return await self._query(plan)
-        return await self._read_scraped(plan, scraped)
-
-    async def _read_scraped(self, plan: SamplePlan, scraped: ScrapedAnswer) -> ObjectAnswer:
         asked = self._clock.monotonic()
-        namespace, names = plan.objects
         rest = tuple(name for name in names if name not in scraped.values and name not in scraped.left_out)
         answer = ObjectAnswer({}, asked)
         if rest:
             try:
                 async with asyncio.timeout(_PATIENCE if scraped.values else None):
-                    answer = await self._query(
-                        plan._replace(objects=Objects(namespace, rest)), scraped.absent
-                    )
+                    others = plan._replace(objects=Objects(namespace, rest))
+                    answer = await self._query(others, scraped.absent)
             except TimeoutError:
                 pass  # the query goes on, and its answer is there for the next request
             except PrometheusError as error:
                 if not scraped.values:
                     raise
                 self._problems.failed(error, plan.entry.rule.path)
-        self._count_scraped(scraped, answer)
-        samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
-        overdue = {name for name, found in scraped.values.items() if found.overdue}
-        fallbacks = answer.fallbacks | overdue | (answer.samples.keys() & scraped.absent.keys())
+        samples = {name: (Sample({}, value.value, value.time),) for name, value in scraped.values.items()}
+        overdue = {name for name, value in scraped.values.items() if value.overdue}
+        instead = answer.samples.keys() & scraped.absent.keys()
+        for source, count in (
+            ("scrape", len(samples) - len(overdue)),
+            ("overdue", len(overdue)),
+            ("prometheus", len(instead)),
+            ("absent", len(scraped.absent) - len(instead)),
+        ):
+            self._monitoring.scraped_values.labels(source).inc(count)
+        fallbacks = answer.fallbacks | overdue | instead
         return ObjectAnswer({**answer.samples, **samples}, asked, None, fallbacks, scraped=True)
 
-    def _count_scraped(self, scraped: ScrapedAnswer, answer: ObjectAnswer) -> None:
-        overdue = sum(found.overdue for found in scraped.values.values())
-        instead = len(answer.samples.keys() & scraped.absent.keys())
-        counts = {
-            "scrape": len(scraped.values) - overdue,
-            "overdue": overdue,
-            "prometheus": instead,
-            "absent": len(scraped.absent) - instead,
-        }
-        for source, count in counts.items():
-            self._monitoring.scraped_values.labels(source).inc(count)
+    async def read_endpoints(
+        self, entry: ExternalEntry, parts: Sequence[Matcher]
+    ) -> tuple[list[Sample] | None, float, str]:
+        """Return the samples of all scraped endpoints of an external metric, None to ask Prometheus.
+
+        Then only samples later than the time returned (epoch seconds) count, and the text says why scrapes
+        have none, "" if the metric is not scraped in this process. An autoscaler adds the samples up, so an
+        answer that lacks a part, or is overdue, gives way to Prometheus.
+        """
+        reading = None
+        if entry.rule.scraped is not None:
+            await self._endpoints.prepare(entry, parts)
+            reading = self._endpoints.read(entry, parts)
+        if reading is None:
+            return None, -math.inf, ""
+        elements = reading.elements
+        if elements is None or reading.overdue or (not elements and math.isinf(reading.last)):
+            return None, reading.last, reading.overdue or reading.reason
+        self._monitoring.scraped_values.labels("scrape").inc(len(elements))
+        samples = [Sample(element.all_labels(), element.value, reading.time) for element in elements]
+        return samples, reading.last, ""
+
+    def count_instead(self, samples: int) -> None:
+        """Count the samples of Prometheus that stand in for scrapes of endpoints, or their absence."""
+        self._monitoring.scraped_values.labels("prometheus" if samples else "absent").inc(samples or 1)
 
     async def _query(self, plan: SamplePlan, later: Mapping[str, float] | None = None) -> ObjectAnswer:
         """Return Prometheus' samples of the objects, without those that are too old.
 
-        Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch
+        Too old is what the rule's `maxSampleAge` says and, by name, what is not later than `later` (epoch
         seconds).
         """
         (entry, query, objects, freshness), later = plan, later or {}

@@ -14,8 +14,8 @@ from adapter.errors import InternalError, NotFoundError
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
-from adapter.provider import metrics as providers
 from adapter.provider import resolver as resolving
+from adapter.provider import rule_queries
 from adapter.provider.resolver import Resolver
 from adapter.provider.sampler import QUERY_ERRORS, SamplePlan, Sampler
 from adapter.rules import lookback
@@ -68,29 +68,22 @@ class ScalerProvider:
         self._clock = clock
         self._problems = problems
 
-    async def knows_custom(self, question: CustomQuestion) -> bool:
-        """Return whether a rule answers a metric; InternalError while that is not known."""
-        return await self._resolver.find_custom(question) is not None
-
-    async def knows_external(self, metric: str) -> bool:
-        """Return whether a rule answers an external metric; InternalError while that is not known."""
-        return await self._resolver.find_external(metric) is not None
-
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> ObjectSamples:
-        """Return Prometheus' samples of `names`, at most `ttl` seconds old.
+    ) -> ObjectSamples | None:
+        """Return Prometheus' samples of `names`, at most `ttl` seconds old; None if no rule has the metric.
 
-        StatusError as `RulesMetricsProvider.custom`.
+        StatusError as `RulesMetricsProvider.custom`; InternalError while the rules are not known.
         """
         entry = await self._resolver.find_custom(question)
         if entry is None:
-            raise resolving.unknown(question)
+            return None
         if not names:
             return ObjectSamples({}, {}, None, None, merges=None)
         rule, objects = entry.rule, Objects(question.namespace, names)
         try:
-            query = providers.metric_query(entry, question)
+            namespaced = question.namespace is not None
+            query = rule_queries.metric_query(entry, question.selector, namespaced=namespaced)
             plan = SamplePlan(entry, query, objects, Freshness(ttl, ttl))
             answer, ages = await self._sampler.read_objects_with_times(plan)
             rendered = query.render(question.namespace, names[:1])
@@ -111,17 +104,18 @@ class ScalerProvider:
         bound = rule.config.max_sample_age
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples | None:
         """Return Prometheus' samples of an external metric; otherwise as `sample_objects`."""
-        entry = await self._resolver.external(question)
+        entry = await self._resolver.find_external(question.metric)
+        if entry is None:
+            return None
         rule = entry.rule
         try:
-            parts = providers.external_matchers(rule, question)
+            parts = rule_queries.external_matchers(rule, question.selector, question.namespace)
             promql = rule.render(entry.series, parts, [])
             companion = lookback.age_query(promql, entry.series, parts)
-            answer, ages = await self._sampler.read_series_with_times(
-                rule, promql, companion, Freshness(ttl, ttl)
-            )
+            age = Freshness(ttl, ttl)
+            answer, ages = await self._sampler.read_series_with_times(rule, promql, companion, age)
         except QUERY_ERRORS as error:
             raise self._sampler.failure(error, rule, InternalError(UNFETCHED)) from error
         overdue = self._check(rule, answer, ages)

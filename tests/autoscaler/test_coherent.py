@@ -62,9 +62,6 @@ BEHAVIOR = {
 class NoPrometheus:
     """Rules whose queries find nothing."""
 
-    async def knows_custom(self, _: object) -> bool:
-        return True
-
     async def sample_objects(self, *_: object) -> ObjectSamples:
         return ObjectSamples({}, {}, 0.0, None)
 

@@ -180,12 +180,6 @@ class FaultyWorkload:
 
     # the provider
 
-    async def knows_custom(self, _: CustomQuestion) -> bool:
-        return True
-
-    async def knows_external(self, _: str) -> bool:
-        return True
-
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
     ) -> ObjectSamples:

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,6 @@ from tests.support.world import (
     custom_question,
     external_question,
     partial,
-    scalar,
     vector,
     world,
 )
@@ -53,6 +53,9 @@ SERIES = {"s": (SeriesInfo("hits", frozenset({"namespace", "pod", "node", "deplo
 UNREACHABLE = PrometheusError("unreachable", "cannot connect")
 UNFETCHED = "Internal error occurred: unable to fetch metrics"
 UNLISTED = "Internal error occurred: unable to list matching resources"
+UNKNOWN = "the server could not find the metric hits for pods"
+PODS, POD = "/namespaces/web/pods/*/hits", "/namespaces/web/pods/a/hits"
+NOTHING = vector()
 
 
 def table(**answers: Outcome) -> Callable[[str], Outcome]:
@@ -60,7 +63,22 @@ def table(**answers: Outcome) -> Callable[[str], Outcome]:
     return lambda promql: answers["ages" if "timestamp" in promql else "values"]
 
 
-async def custom(here: World, request: str) -> dict[str, int]:
+def serving(
+    rules: str, answer: Outcome | Callable[[str], Outcome] = NOTHING, *names: str, **more: Any
+) -> AbstractAsyncContextManager[World]:
+    """Return a provider of rules whose series are known, with what Prometheus answers."""
+    known = answer if callable(answer) else lambda _: answer
+    return world(rules, **{"answer": known, "lists": SERIES, "names": names, **more})
+
+
+async def refused(
+    asking: Awaitable[object], kind: type[StatusError] = InternalError, text: str = UNFETCHED
+) -> None:
+    with pytest.raises(kind, match=rf"^{text}$"):
+        await asking
+
+
+async def custom(here: World, request: str = PODS) -> dict[str, int]:
     """Return the answer's thousandths by object name."""
     answer = await here.provider.custom(custom_question(request))
     return {item.described.name: item.milli for item in answer.items}
@@ -93,18 +111,10 @@ async def test_objects_with_old_samples_or_of_unknown_age_are_left_out() -> None
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
 
 
-async def test_an_old_object_by_name_is_not_found() -> None:
-    answer = table(values=vector(({"pod": "a"}, 1.0)), ages=vector(({"pod": "a"}, WALL - 60.0)))
-    async with world(AGED, answer=answer, lists=SERIES) as here:
-        with pytest.raises(NotFoundError, match=r"^the server could not find the metric hits for pods a$"):
-            await custom(here, "/namespaces/web/pods/a/hits")
-
-
 async def test_a_failed_age_is_a_failure() -> None:
     answer = table(values=vector(({"pod": "a"}, 1.0)), ages=UNREACHABLE)
-    async with world(AGED, answer=answer, lists=SERIES) as here:
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await custom(here, "/namespaces/web/pods/a/hits")
+    async with serving(AGED, answer) as here:
+        await refused(custom(here, POD))
 
 
 OLD_PARTS = table(
@@ -114,15 +124,14 @@ OLD_PARTS = table(
 
 
 async def test_an_external_metric_with_old_samples_is_an_error() -> None:
-    async with world(AGED_EXTERNAL, answer=OLD_PARTS, lists=SERIES) as here:
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await external(here, "/namespaces/web/hits?labelSelector=a%3Db")
+    async with serving(AGED_EXTERNAL, OLD_PARTS) as here:
+        await refused(external(here, "/namespaces/web/hits?labelSelector=a%3Db"))
         assert here.querier.asked == ['sum(hits{a="b"}) by (q)', 'min by (q) (timestamp(hits{a="b"}))']
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
 
 
 async def test_external_items_with_old_samples_are_left_out_where_the_rule_says_so() -> None:
-    async with world(AGED_EXTERNAL + "  onNaN: drop\n", answer=OLD_PARTS, lists=SERIES) as here:
+    async with serving(AGED_EXTERNAL + "  onNaN: drop\n", OLD_PARTS) as here:
         answer = await external(here)
         assert [item.labels for item in answer.items] == [{"q": "young"}]
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
@@ -131,7 +140,7 @@ async def test_external_items_with_old_samples_are_left_out_where_the_rule_says_
 @pytest.mark.parametrize("ages_fail", [False, True])
 async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> None:
     """The query fails while the lighter one for the times of samples is answered."""
-    async with world(AGED + AGED_EXTERNAL, lists=SERIES, names=("a",)) as here:
+    async with serving(AGED + AGED_EXTERNAL, vector(), "a") as here:
         works = True
 
         def answer(promql: str) -> Outcome:
@@ -145,48 +154,37 @@ async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> N
 
         here.querier.answer = answer
         await external(here)
-        await custom(here, "/namespaces/web/pods/a/hits")
+        await custom(here, POD)
         works = False
         here.clock.advance(10.0)
-        for asked in (external(here), custom(here, "/namespaces/web/pods/a/hits")):
+        for asked in (external(here), custom(here, POD)):
             if ages_fail:
                 assert await asked, "both stand in, and show that the samples are young enough"
                 continue
-            with pytest.raises(InternalError, match=UNFETCHED):
-                await asked
+            await refused(asked)
 
 
-async def test_ages_are_used_no_longer_than_values() -> None:
-    """Values and ages are asked again ahead, and only the values come."""
-    ages: list[Outcome] = [vector(({}, WALL)), PrometheusError("timeout", "too slow")]
-
-    def answer(promql: str) -> Outcome:
-        return ages.pop(0) if "timestamp" in promql else vector(({}, 1.0))
-
-    async with world(AGED_EXTERNAL, answer=answer, lists=SERIES) as here:
-        begun = here.clock.monotonic()
-        assert (await external(here)).fresh_until == begun + 0.9
-        here.clock.advance(0.95)
-        await external(here)
-        await waiting.until(lambda: not ages)
-        assert (await external(here)).fresh_until == begun + 0.9
-
-
-async def test_values_of_objects_are_as_old_as_the_ages_that_were_there_before_them() -> None:
+@pytest.mark.parametrize("kind", ["custom", "external"])
+async def test_an_answer_is_as_old_as_the_ages_that_were_there_before_it(kind: str) -> None:
     """Values and ages are asked again ahead, and only the values come."""
     ages: list[Outcome] = [vector(({"pod": "a"}, WALL)), PrometheusError("timeout", "too slow")]
 
     def answer(promql: str) -> Outcome:
         return ages.pop(0) if "timestamp" in promql else vector(({"pod": "a"}, 1.0))
 
-    async with world(AGED, answer=answer, lists=SERIES) as here:
+    async with serving(AGED + AGED_EXTERNAL, answer) as here:
+
+        async def fresh_until() -> float:
+            if kind == "external":
+                return (await external(here)).fresh_until
+            return (await here.provider.custom(custom_question(POD))).fresh_until
+
         begun = here.clock.monotonic()
-        question = custom_question("/namespaces/web/pods/a/hits")
-        assert (await here.provider.custom(question)).fresh_until == begun + 0.9
+        assert await fresh_until() == begun + 0.9
         here.clock.advance(0.95)
-        await here.provider.custom(question)
+        await fresh_until()
         await waiting.until(lambda: not ages)
-        assert (await here.provider.custom(question)).fresh_until == begun + 0.9
+        assert await fresh_until() == begun + 0.9
 
 
 # --- invalid values --
@@ -199,9 +197,9 @@ async def test_an_invalid_value_is_left_out_counted_and_logged_with_its_query(
     value: float, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = vector(({"pod": "a"}, value), ({"pod": "b"}, 2.0))
-    async with world(RULES, answer=lambda _: values, lists=SERIES, names=("a", "b")) as here:
+    async with serving(RULES, values, "a", "b") as here:
         for _ in range(3):
-            assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
+            assert await custom(here) == {"b": 2000}
         assert here.metric("fastpath_values_dropped_total", reason=reason) == 3
         assert warnings_of(caplog) == ["value left out"]
         assert 'sum(hits{namespace="web",pod="a"}) by (pod)' in str(vars(caplog.records[-1]))
@@ -209,10 +207,8 @@ async def test_an_invalid_value_is_left_out_counted_and_logged_with_its_query(
 
 async def test_nan_as_zero_where_the_rule_says_so() -> None:
     values = vector(({"pod": "a"}, math.nan), ({"pod": "b"}, math.inf))
-    async with world(
-        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
-    ) as here:
-        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 0}
+    async with serving(RULES + "  onNaN: zero\n", values, "a", "b") as here:
+        assert await custom(here) == {"a": 0}
 
 
 @pytest.mark.parametrize(
@@ -235,10 +231,9 @@ async def test_an_external_metric_that_lacks_a_part_is_an_error_unless_the_rule_
     """The autoscaler adds the items up: the rest alone is a smaller sum."""
     values = vector(({"q": "a"}, value), ({"q": "b"}, 2.0))
     rule = EXTERNAL + (f"  onNaN: {says}\n" if says else "")
-    async with world(rule, answer=lambda _: values, lists=SERIES) as here:
+    async with serving(rule, values) as here:
         if expected is None:
-            with pytest.raises(InternalError, match=UNFETCHED):
-                await external(here)
+            await refused(external(here))
             assert "external metric refused" in warnings_of(caplog)
         else:
             assert [item.milli for item in (await external(here)).items] == expected
@@ -247,13 +242,10 @@ async def test_an_external_metric_that_lacks_a_part_is_an_error_unless_the_rule_
 async def test_a_histogram_is_no_value_of_an_object() -> None:
     """prometheus-adapter makes it 0, with and without NaN being 0."""
     values = vector(({"pod": "a"}, HISTOGRAM), ({"pod": "b"}, 2.0))
-    async with world(
-        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
-    ) as here:
-        assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
+    async with serving(RULES + "  onNaN: zero\n", values, "a", "b") as here:
+        assert await custom(here) == {"b": 2000}
         assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
-        with pytest.raises(NotFoundError):
-            await custom(here, "/namespaces/web/pods/a/hits")
+        await refused(custom(here, POD), NotFoundError, ".*")
 
 
 # --- answers with warnings
@@ -265,20 +257,18 @@ ACCEPT = "  onWarnings: accept\n"
 
 async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCaptureFixture) -> None:
     """The last whole answer stands in while it is young enough; then the request fails."""
-    async with world(RULES + EXTERNAL, answer=lambda _: WHOLE, lists=SERIES, names=("a", "b")) as here:
+    async with serving(RULES + EXTERNAL, WHOLE, "a", "b") as here:
         assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
+        assert await custom(here) == {"a": 60_000, "b": 40_000}
         here.querier.answer = lambda _: PART
         here.clock.advance(29.0)
         assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
-        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
-        answer = await here.provider.custom(custom_question("/namespaces/web/pods/*/hits"))
+        assert await custom(here) == {"a": 60_000, "b": 40_000}
+        answer = await here.provider.custom(custom_question(PODS))
         assert answer.fallbacks == {"a", "b"}
         here.clock.advance(1.5)
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await external(here)
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await custom(here, "/namespaces/web/pods/*/hits")
+        await refused(external(here))
+        await refused(custom(here))
         assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="partial") > 0
 
         said = [str(record.__dict__) for record in caplog.records if record.message == "query failed"]
@@ -291,12 +281,10 @@ async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCapt
 
 async def test_a_rule_may_accept_warnings() -> None:
     """As prometheus-adapter, which knows none; such an answer is kept like any other."""
-    async with world(
-        RULES + ACCEPT + EXTERNAL + ACCEPT, answer=lambda _: PART, lists=SERIES, names=("a", "b")
-    ) as here:
+    async with serving(RULES + ACCEPT + EXTERNAL + ACCEPT, PART, "a", "b") as here:
         for _ in range(2):
             assert [item.milli for item in (await external(here)).items] == [10_000]
-            assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 10_000}
+            assert await custom(here) == {"a": 10_000}
         assert len(here.querier.asked) == 2
         assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="success") == 2
 
@@ -309,11 +297,10 @@ async def test_two_rules_with_one_query_and_different_options() -> None:
         + "  name: {as: easy}\n"
         + ACCEPT
     )
-    async with world(rules, answer=lambda _: PART, lists=SERIES) as here:
+    async with serving(rules, PART) as here:
         strict, easy = "/namespaces/web/strict", "/namespaces/web/easy"
         assert len((await external(here, easy)).items) == 1
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await external(here, strict)
+        await refused(external(here, strict))
         assert len((await external(here, easy)).items) == 1
 
 
@@ -322,18 +309,17 @@ async def test_ages_with_a_warning_are_none(part: str) -> None:
     """The oldest sample may be behind the store that did not answer."""
     whole = {"values": vector(({"q": "a", "pod": "a"}, 1.0)), "ages": vector(({"q": "a", "pod": "a"}, WALL))}
     whole[part] = whole[part]._replace(warnings=("store away",))
-    async with world(AGED + AGED_EXTERNAL, answer=table(**whole), lists=SERIES, names=("a",)) as here:
-        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
-            with pytest.raises(InternalError, match=UNFETCHED):
-                await asked
+    async with serving(AGED + AGED_EXTERNAL, table(**whole), "a") as here:
+        for asked in (external(here), custom(here)):
+            await refused(asked)
 
 
 async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:
-    async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1e16)), lists=SERIES) as here:
+    async with serving(RULES + EXTERNAL, vector(({"pod": "a"}, 1e16))) as here:
         with pytest.raises(
             InternalError, match=r"^Internal error occurred: a value of rules\[0\] is beyond 9.2e15"
         ):
-            await custom(here, "/namespaces/web/pods/a/hits")
+            await custom(here, POD)
         with pytest.raises(InternalError, match=r"a value of externalRules\[0\] is beyond"):
             await external(here)
         assert here.metric("fastpath_values_dropped_total", reason="overflow") == 2
@@ -355,64 +341,50 @@ FAILURES = {
 
 @pytest.mark.parametrize(("failure", "kind", "message"), FAILURES.values(), ids=FAILURES)
 async def test_external_failures(failure: PrometheusError, kind: type[StatusError], message: str) -> None:
-    async with world(EXTERNAL, answer=lambda _: failure, lists=SERIES) as here:
-        with pytest.raises(kind, match=rf"^{message}$"):
-            await external(here)
+    async with serving(EXTERNAL, failure) as here:
+        await refused(external(here), kind, message)
 
 
 @pytest.mark.parametrize("failure", [failure for failure, _, _ in FAILURES.values()], ids=FAILURES)
 async def test_custom_failures_are_all_one(failure: PrometheusError) -> None:
-    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
-        with pytest.raises(InternalError, match=rf"^{UNFETCHED}$"):
-            await custom(here, "/namespaces/web/pods/a/hits")
+    async with serving(RULES, failure) as here:
+        await refused(custom(here, POD))
 
 
 async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers are told to come again; questions with a cached answer get that."""
-    async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+    async with serving(RULES + EXTERNAL, vector(({"pod": "a"}, 1.0))) as here:
+        assert await custom(here, POD) == {"a": 1000}
         here.clock.advance(2.0)
         monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
         for asked in (custom(here, "/namespaces/web/pods/b/hits"), external(here)):
             with pytest.raises(TooManyRequestsError) as raised:
                 await asked
             assert raised.value.limit == "queries"
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert await custom(here, POD) == {"a": 1000}
         here.clock.advance(30.0)
         with pytest.raises(TooManyRequestsError):
-            await custom(here, "/namespaces/web/pods/a/hits")
+            await custom(here, POD)
         assert here.metric("fastpath_faults_active", fault="prometheus") in {None, 0}
 
 
-async def test_a_scalar_is_no_answer_about_objects() -> None:
-    rules = RULES.replace("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "scalar(hits)")
-    async with world(rules, answer=lambda _: scalar(1.0), lists=SERIES) as here:
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await custom(here, "/namespaces/web/pods/a/hits")
-
-
 async def test_a_rule_says_how_long_answers_live() -> None:
-    async with world(
-        RULES + "  ttl: 5s\n  maxAge: 10s\n", answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES
-    ) as here:
-        first = await here.provider.custom(custom_question("/namespaces/web/pods/a/hits"))
+    async with serving(RULES + "  ttl: 5s\n  maxAge: 10s\n", vector(({"pod": "a"}, 1.0))) as here:
+        first = await here.provider.custom(custom_question(POD))
         assert first.fresh_until == here.clock.monotonic() + 4.75
         here.clock.advance(4.9)
-        await custom(here, "/namespaces/web/pods/a/hits")
+        await custom(here, POD)
         assert len(here.querier.asked) == 1
         here.querier.answer = lambda _: UNREACHABLE
         here.clock.advance(5.1)
-        with pytest.raises(InternalError):
-            await custom(here, "/namespaces/web/pods/a/hits")
+        await refused(custom(here, POD))
 
 
 async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
     text = RULES.replace("template: <<.Resource>>", "overrides: {pod: {resource: pod}}")
-    async with world(text + "externalRules: [{seriesQuery: s}]", lists=SERIES) as here:
-        with pytest.raises(NotFoundError, match=r"^the server could not find the metric hits for pods$"):
-            await custom(here, "/namespaces/web/pods/a/hits")
-        with pytest.raises(InternalError, match=UNFETCHED):
-            await external(here)
+    async with serving(text + "externalRules: [{seriesQuery: s}]") as here:
+        await refused(custom(here, POD), NotFoundError, UNKNOWN)
+        await refused(external(here))
         assert here.querier.asked == []
         assert warnings_of(caplog) == ["query cannot be built"] * 2  # two rules
 
@@ -426,13 +398,12 @@ async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> 
 async def test_objects_that_cannot_be_listed(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async with world(RULES, lists=SERIES, names=failure) as here:
         for _ in range(2):
-            with pytest.raises(InternalError, match=rf"^{UNLISTED}$"):
-                await custom(here, "/namespaces/web/pods/*/hits")
+            await refused(custom(here), text=UNLISTED)
         assert warnings_of(caplog) == ["objects cannot be listed"]
         assert list(here.faults.active()) == [("list", "pods")]
         here.names.names_or_error = ("a",)
         here.clock.advance(61.0)
-        await custom(here, "/namespaces/web/pods/*/hits")
+        await custom(here)
         assert here.faults.active() == {}
 
 
@@ -447,22 +418,20 @@ LISTED = {
 
 @pytest.mark.parametrize(("request_path", "expected"), LISTED.values(), ids=LISTED)
 async def test_which_objects_are_listed(request_path: str, expected: tuple[str, str | None, str]) -> None:
-    async with world(RULES, lists=SERIES) as here:
-        with pytest.raises(NotFoundError):
-            await custom(here, request_path)
+    async with serving(RULES) as here:
+        await refused(custom(here, request_path), NotFoundError, ".*")
         assert here.names.asked == [expected]
 
 
 async def test_a_kind_without_namespaces_cannot_be_listed_in_one() -> None:
-    async with world(RULES, lists=SERIES, names=("n1",)) as here:
-        with pytest.raises(InternalError, match=rf"^{UNLISTED}$"):
-            await custom(here, "/namespaces/web/nodes/*/hits")
+    async with serving(RULES, vector(), "n1") as here:
+        await refused(custom(here, "/namespaces/web/nodes/*/hits"), text=UNLISTED)
         assert here.names.asked == []
 
 
 @pytest.mark.parametrize("request_path", ["/namespaces/web/pods/*/nope", "/pods/*/hits"])
 async def test_nothing_is_listed_for_a_metric_that_does_not_exist(request_path: str) -> None:
-    async with world(RULES, lists=SERIES, names=("a",)) as here:
+    async with serving(RULES, vector(), "a") as here:
         with pytest.raises(NotFoundError, match=r"^the server could not find the metric [a-z]+ for pods$"):
             await custom(here, request_path)
         assert here.names.asked == []
@@ -470,8 +439,8 @@ async def test_nothing_is_listed_for_a_metric_that_does_not_exist(request_path: 
 
 async def test_a_list_keeps_its_order_and_leaves_out_what_has_no_value() -> None:
     values = vector(({"pod": "a"}, 1.0), ({"pod": "c"}, 3.0), ({"pod": "x"}, 9.0))
-    async with world(RULES, answer=lambda _: values, lists=SERIES, names=("c", "b", "a")) as here:
-        assert list(await custom(here, "/namespaces/web/pods/*/hits")) == ["c", "a"]
+    async with serving(RULES, values, "c", "b", "a") as here:
+        assert list(await custom(here)) == ["c", "a"]
 
 
 WIDGET = APIResource(
@@ -494,8 +463,7 @@ async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
         ):
             await custom(here, "/namespaces/web/widgets.example.com/*/hits")
         assert kinds.refreshed == 1
-        with pytest.raises(NotFoundError):
-            await custom(here, "/namespaces/web/pods/a/nope")
+        await refused(custom(here, "/namespaces/web/pods/a/nope"), NotFoundError, ".*")
         assert kinds.refreshed == 1
 
 
@@ -512,7 +480,7 @@ UNKNOWN_KIND = {
         "the server could not find the metric hits for gadgets",
     ),
     "by name, kinds never read": (
-        "/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED,
+        POD, NotSyncedError("kinds"), InternalError, UNFETCHED,
     ),
     "by selector, kinds never read": (
         "/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED,
@@ -528,8 +496,7 @@ async def test_kinds_that_are_not_known(
 ) -> None:
     kinds = FakeResources(later, later) if isinstance(later, NotSyncedError) else FakeResources(later=later)
     async with world(RULES, lists=SERIES, resources=kinds) as here:
-        with pytest.raises(kind, match=rf"^{message}$"):
-            await custom(here, request_path)
+        await refused(custom(here, request_path), kind, message)
         assert here.querier.asked == []
 
 
@@ -540,17 +507,15 @@ async def test_a_metric_not_yet_known_is_looked_up() -> None:
     values = vector(({"pod": "a"}, 1.0))
     async with world(RULES + EXTERNAL, answer=lambda _: values, lists={}) as here:
         here.lister.lists = dict(SERIES)
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert await custom(here, POD) == {"a": 1000}
         assert len((await external(here)).items) == 1
         assert [start for _, start in here.lister.asked] == [WALL - 600.0, WALL - 300.0]
 
 
 async def test_what_no_rule_can_give_is_not_looked_up() -> None:
     async with world("rules: [{seriesQuery: s, name: {as: fixed}}]", lists={}) as here:
-        with pytest.raises(NotFoundError):
-            await custom(here, "/namespaces/web/pods/a/hits")
-        with pytest.raises(NotFoundError):
-            await external(here)
+        await refused(custom(here, POD), NotFoundError, ".*")
+        await refused(external(here), NotFoundError, ".*")
         assert len(here.lister.asked) == 1
 
 
@@ -559,9 +524,8 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
     lister = FakeLister({})
     lister.gate.clear()
     async with world(RULES + EXTERNAL, lister=lister, attempted=False) as here:
-        for asked in (custom(here, "/namespaces/web/pods/a/hits"), external(here)):
-            with pytest.raises(InternalError, match=UNFETCHED):
-                await asked
+        for asked in (custom(here, POD), external(here)):
+            await refused(asked)
 
 
 # --- the names of resources
@@ -584,7 +548,7 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
     ],
 )
 async def test_the_name_under_which_a_resource_is_authorized(written: str, name: str | None) -> None:
-    async with world(RULES, lists=SERIES) as here:
+    async with serving(RULES) as here:
         assert here.provider.canonical_resource(written) == name
 
 
@@ -604,7 +568,7 @@ async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
 
 
 async def test_what_is_listed() -> None:
-    async with world(RULES + EXTERNAL, lists=SERIES) as here:
+    async with serving(RULES + EXTERNAL) as here:
         assert [str(each.resource) for each in here.provider.custom_metrics()] == [
             "namespaces",
             "nodes",
@@ -623,21 +587,18 @@ async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(
 ) -> None:
     caplog.set_level(logging.INFO)
     good = vector(({"pod": "a"}, 1.0))
-    async with world(RULES, answer=lambda _: good, lists=SERIES) as here:
-        await custom(here, "/namespaces/web/pods/a/hits")
+    async with serving(RULES, good) as here:
+        await custom(here, POD)
         here.querier.answer = lambda _: UNREACHABLE
         for _ in range(5):
             here.clock.advance(2.0)
-            await custom(
-                here, "/namespaces/web/pods/a/hits"
-            )  # an older answer stands in, and the fault is no secret
-            with pytest.raises(InternalError):
-                await custom(here, "/namespaces/web/pods/b/hits")
+            await custom(here, POD)  # an older answer stands in, and the fault is no secret
+            await refused(custom(here, "/namespaces/web/pods/b/hits"))
         assert warnings_of(caplog) == ["Prometheus does not answer"]
         assert list(here.faults.active()) == [("prometheus", "")]
         here.querier.answer = lambda _: good
         here.clock.advance(2.0)
-        await custom(here, "/namespaces/web/pods/a/hits")
+        await custom(here, POD)
         assert here.faults.active() == {}
         assert [record.message for record in caplog.records].count("fault ended") == 1
 
@@ -650,12 +611,11 @@ async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_ot
     def answer(promql: str) -> Outcome:
         return PrometheusError("query", "bad_data") if "/" in promql else vector(({"pod": "a"}, 1.0))
 
-    async with world(RULES, answer=answer, lists=SERIES) as here:
+    async with serving(RULES, answer) as here:
         for _ in range(4):
             here.clock.advance(15.0)
-            await custom(here, "/namespaces/web/pods/a/hits")
-            with pytest.raises(InternalError):
-                await custom(here, "/namespaces/web/pods/a/hits?metricLabelSelector=a.io/b%3Dc")
+            await custom(here, POD)
+            await refused(custom(here, "/namespaces/web/pods/a/hits?metricLabelSelector=a.io/b%3Dc"))
         assert warnings_of(caplog) == ["query failed"]
         assert list(here.faults.active()) == [("query", "rules[0]")]
 
@@ -663,25 +623,15 @@ async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_ot
 @pytest.mark.looptime
 async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
-    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here, running(here.provider.run()):
-        with pytest.raises(InternalError):
-            await custom(here, "/namespaces/web/pods/a/hits")
+    async with serving(RULES, failure) as here, running(here.provider.run()):
+        await refused(custom(here, POD))
         here.querier.answer = lambda _: UNREACHABLE
-        with pytest.raises(InternalError):
-            await custom(here, "/namespaces/web/pods/b/hits")
+        await refused(custom(here, "/namespaces/web/pods/b/hits"))
         await asyncio.sleep(600)  # of the loop; the clock of the faults stands still
         assert set(here.faults.active()) == {("query", "rules[0]"), ("prometheus", "")}
         here.clock.advance(61.0)
         await asyncio.sleep(600)
         assert set(here.faults.active()) == {("prometheus", "")}  # over when it answers
-
-
-async def test_callers_never_see_the_query_or_the_address() -> None:
-    failure = PrometheusError("query", "bad_data: at http://secret:9090: hits{")
-    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
-        with pytest.raises(InternalError) as caught:
-            await custom(here, "/namespaces/web/pods/a/hits")
-        assert not re.search("secret|hits", caught.value.message)
 
 
 INSERTING = """
@@ -694,11 +644,10 @@ rules:
 
 async def test_the_name_of_an_object_in_a_path_cannot_change_a_query() -> None:
     hostile = "/namespaces/web/pods/a%22%7D%20or%20secret%7Bnamespace=%22bank/hits"
-    async with world(INSERTING, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
-        with pytest.raises(NotFoundError):
-            await custom(here, hostile)
+    async with serving(INSERTING, vector(({"pod": "a"}, 1.0))) as here:
+        await refused(custom(here, hostile), NotFoundError, ".*")
         assert here.querier.asked == []
-        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert await custom(here, POD) == {"a": 1000}
         assert here.querier.asked == ['sum(hits{pod="a"}) by (pod)']
 
 
@@ -707,20 +656,8 @@ async def test_a_series_whose_name_is_a_query_is_not_served() -> None:
     rules = RULES + "  name: {as: hits}\n"
     lists = {"s": (SeriesInfo(hostile, frozenset({"namespace", "pod"}), 1),)}
     async with world(rules, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=lists) as here:
-        with pytest.raises(NotFoundError):
-            await custom(here, "/namespaces/web/pods/a/hits")
+        await refused(custom(here, POD), NotFoundError, ".*")
         assert here.querier.asked == []
-
-
-async def test_a_cancelled_request_leaves_the_query_to_the_others() -> None:
-    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
-        here.querier.gate.clear()
-        asked = [asyncio.create_task(custom(here, "/namespaces/web/pods/a/hits")) for _ in range(2)]
-        await waiting.until(lambda: here.querier.asked)
-        asked[0].cancel()
-        here.querier.gate.set()
-        assert await asked[1] == {"a": 1000}
-        assert len(here.querier.asked) == 1
 
 
 async def test_ten_thousand_values_leave_the_loop_alone() -> None:
@@ -731,7 +668,7 @@ async def test_ten_thousand_values_leave_the_loop_alone() -> None:
             answer = await here.provider.custom(custom_question("/namespaces/somens/pods/*/hits"))
         assert len(answer.items) == 10_000
         assert turns.count >= 20
-    async with world(EXTERNAL, answer=lambda _: samples, lists=SERIES) as here:
+    async with serving(EXTERNAL, samples) as here:
         async with other_work() as turns:
             external = await here.provider.external(external_question("/namespaces/somens/hits"))
         assert len(external.items) == 10_000

@@ -1,34 +1,25 @@
 """Scraped values against what a real Prometheus says of the same series."""
 
 import asyncio
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import prometheus_client
 import pytest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from adapter.compose.clock import SystemClock
+from adapter.config.scrape_keys import Access
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
 from adapter.model.label_selectors import parse_selector
-from adapter.model.metrics import SeriesInfo
-from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.scraped_query import PodLabels, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
-from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.http import Scraper
+from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.support import waiting
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
-from tests.support.scraping import evaluate, parse, record
-from tests.support.world import FakeLister, FakePod, compile_text, read_scraped
+from tests.support.scraping import LoneScraper, evaluate, parse, record
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -148,137 +139,27 @@ def test_sides_that_are_refused_because_they_never_match_do_not(
     assert recorded.query(promql, at=NOW) == []
 
 
-# --- both scraping the same exporter
-
-RULES = """
-rules:
-- seriesQuery: all
-  resources: {overrides: {instance: {resource: pod}, job: {resource: namespace}}}
-  name: {matches: (.*)_total, as: $1}
-  scrape: {port: PORT, interval: 200ms, window: 3s}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>,code=~"2.."}[3s])) by (<<.GroupBy>>)
-- seriesQuery: gauges
-  resources: {overrides: {instance: {resource: pod}, job: {resource: namespace}}}
-  scrape: {port: PORT, interval: 200ms}
-  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-- seriesQuery: histograms
-  resources: {overrides: {instance: {resource: pod}, job: {resource: namespace}}}
-  name: {matches: (.*)_sum, as: "${1}_mean"}
-  scrape: {port: PORT, interval: 200ms, window: 3s}
-  metricsQuery: >-
-    sum(rate(<<.Series>>{<<.LabelMatchers>>}[3s])) by (<<.GroupBy>>)
-    / sum(rate(work_seconds_count{<<.LabelMatchers>>}[3s])) by (<<.GroupBy>>)
-"""
-PROMQL = {
-    "requests": 'sum(rate(requests_total{job="shop",code=~"2.."}[3s])) by (instance)',
-    "queue": 'max(queue{job="shop"}) by (instance)',
-    "work_seconds_mean": (
-        'sum(rate(work_seconds_sum{job="shop"}[3s])) / sum(rate(work_seconds_count{job="shop"}[3s]))'
-    ),
-}
-LABEL_NAMES = frozenset({"job", "instance"})
-
-
-class Program(Collector):
-    """A program under even load: its counters count so much a second, whenever it is asked."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()  # noqa: TID251 - a program of its own
-        self.queue = {"small": 3.0, 'odd "name"\n': 12.5}
-
-    def collect(self) -> Iterable[Metric]:
-        seconds = time.monotonic() - self._start  # noqa: TID251 - a program of its own
-        requests = CounterMetricFamily("requests", "All.", labels=["code", "path"])
-        for code, path, rate in (("200", "/a", 40), ("201", "/b", 2.5), ("500", "/a", 100)):
-            requests.add_metric([code, path], 1e6 + rate * seconds)
-        queue = GaugeMetricFamily("queue", "Depth.", labels=["name"])
-        for name, depth in self.queue.items():
-            queue.add_metric([name], depth)
-        work = HistogramMetricFamily("work_seconds", "Time.")
-        work.add_metric([], [("+Inf", 20 * seconds)], sum_value=5 * seconds)
-        return [requests, queue, work]
-
-
-@contextmanager
-def _exporting(program: Program) -> Iterator[int]:
-    """Serve a program's metrics as prometheus_client does; yields the port."""
+async def test_an_exporter_of_prometheus_client_is_read_as_it_serves() -> None:
     registry = prometheus_client.CollectorRegistry()
-    registry.register(program)
+    queue = prometheus_client.Gauge("queue", "Depth.", ["name"], registry=registry)
+    requests = prometheus_client.Counter("requests", "All.", ["code"], registry=registry)
+    queue.labels('odd "name"\n').set(12.5)
+    requests.labels("200").inc(3)
     server, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
+    clock, monitoring = FakeClock(), Monitoring()
+    networks = pod_networks.parse_networks(["127.0.0.0/8"])
     try:
-        yield server.server_port
+        async with LoneScraper(
+            clock, monitoring, ProblemLog(monitoring, clock), networks=networks
+        ) as scraper:
+            body = await scraper.fetch(ScrapeEndpoint("shop", "127.0.0.1", server.server_port, Access("")))
     finally:
-        server.shutdown()
+        await asyncio.to_thread(server.shutdown)
         server.server_close()
         thread.join()
-
-
-def _read_prometheus(server: PrometheusServer, promql: str) -> float | None:
-    """Return the one value of a query that names no other series."""
-    result = server.query(promql)
-    return float(result[0]["value"][1]) if result else None
-
-
-async def test_values_are_those_of_prometheus_up_to_its_sampling(
-    prometheus_server: PrometheusFactory,
-) -> None:
-    program = Program()
-    with _exporting(program) as port:
-        pod = FakePod(f"127.0.0.1:{port}", "127.0.0.1")
-        server = await asyncio.to_thread(
-            lambda: prometheus_server(targets={"shop": [pod.name]}, scrape_interval="200ms")
-        )
-        clock, monitoring = SystemClock(), Monitoring()
-        faults = ProblemLog(monitoring, clock)
-        lists = {
-            "all": (SeriesInfo("requests_total", LABEL_NAMES, 3),),
-            "gauges": (SeriesInfo("queue", LABEL_NAMES, 2),),
-            "histograms": (SeriesInfo("work_seconds_sum", LABEL_NAMES, 1),),
-        }
-        relister = Relister(FakeLister(lists), clock, monitoring, faults, interval=600, max_age=600)
-        await relister.adopt(compile_text(RULES.replace("PORT", str(port))))
-        relisting = asyncio.create_task(relister.run())
-        await relister.attempted.wait()
-        async with Scraper(
-            clock, monitoring, faults, networks=pod_networks.parse_networks(["127.0.0.0/8"])
-        ) as scraper:
-            met = SourceProblems(clock, faults)
-            scraped = ScrapedValues(
-                scraper.fetch,
-                lambda: relister.registry,
-                clock,
-                monitoring,
-                met,
-                per_second=2000,
-                random=lambda: 0.0,
-            )
-            scraped.want("x", "shop", PROMQL.keys(), [pod])
-            running = asyncio.create_task(scraped.run())
-
-            def ours(metric: str, selector: str = "") -> float | None:
-                found = read_scraped(scraped, "shop", metric, [pod.name], parse_selector(selector))
-                assert found is not None
-                value = found.values.get(pod.name)
-                return None if value is None else value.value
-
-            # whole windows on both sides
-            covered = "min(count_over_time(requests_total[3s])) >= 15"
-            await asyncio.to_thread(server.wait_for, covered)
-            await asyncio.sleep(1)
-            for metric, truth in (("requests", 42.5), ("work_seconds_mean", 0.25)):
-                theirs = await asyncio.to_thread(_read_prometheus, server, PROMQL[metric])
-                assert theirs == pytest.approx(truth, rel=0.1), metric
-                assert ours(metric) == pytest.approx(truth, rel=0.1), metric
-            assert ours("queue") == await asyncio.to_thread(_read_prometheus, server, PROMQL["queue"]) == 12.5
-            assert ours("queue", "name=small") == 3
-            assert ours("requests", "code=201") == pytest.approx(2.5, rel=0.1)
-
-            program.queue["small"] = 99.0
-            await asyncio.to_thread(server.wait_for, f"{PROMQL['queue']} == 99")
-            await waiting.until(lambda: ours("queue") == 99)
-            running.cancel()
-            relisting.cancel()
-            await asyncio.gather(running, relisting, return_exceptions=True)
-        counted = monitoring.registry.get_sample_value("fastpath_scrapes_total", {"outcome": "success"})
-        assert counted is not None
-        assert counted > 15
+    assert body.openmetrics
+    samples = parse(body.content, {"queue", "requests_total"}, openmetrics=True)
+    assert sorted((sample.name, sample.value) for sample in samples) == [
+        ("queue", 12.5),
+        ("requests_total", 3),
+    ]

@@ -9,9 +9,8 @@ from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext, Subs
 from adapter.config.rules_file import OnNaN
 from adapter.errors import NamingError, UnsupportedSelectorError
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.metrics import ExternalQuestion
 from adapter.model.timestamps import SECOND, span_of
-from adapter.provider import metrics as providers
+from adapter.provider import rule_queries
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import ExternalEntry
 from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
@@ -78,9 +77,8 @@ class ScrapedExternalSource:
 
     def _look(self, entry: ExternalEntry) -> EndpointReading | None:
         """Return what the scrapes say, None if this metric is not scraped for the question."""
-        question = ExternalQuestion(self.subscriber.namespace, self.metric, self.narrowed)
         try:
-            parts = providers.external_matchers(entry.rule, question)
+            parts = rule_queries.external_matchers(entry.rule, self.narrowed, self.subscriber.namespace)
         except (NamingError, UnsupportedSelectorError):
             return None  # the same for Prometheus, which reports it
         return self.endpoints.read(entry, parts)

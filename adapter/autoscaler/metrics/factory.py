@@ -147,8 +147,9 @@ class SourceFactory:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
         async def poll(ttl: float) -> PollResult:
-            if await self._provider.knows_custom(question):
-                return _of_samples(await self._provider.sample_objects(question, subscriber.names(), ttl))
+            samples = await self._provider.sample_objects(question, subscriber.names(), ttl)
+            if samples is not None:
+                return _of_samples(samples)
             asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
@@ -170,8 +171,9 @@ class SourceFactory:
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
-            if await self._provider.knows_custom(question):
-                return _of_samples(await self._provider.sample_objects(question, (name,), ttl))
+            samples = await self._provider.sample_objects(question, (name,), ttl)
+            if samples is not None:
+                return _of_samples(samples)
             asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
@@ -195,10 +197,10 @@ class SourceFactory:
         namespace = subscriber.namespace
 
         async def poll(ttl: float) -> PollResult:
-            if not await self._provider.knows_external(metric):
+            samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            if samples is None:
                 asking = self._api.external(namespace, metric, str(narrowed))
                 return await self._ask_api(asking, _of_external, metric)
-            samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
             times = {} if samples.time is None else {"": span_of(samples.time)}
             bounds = _span(samples.lookback), _span(samples.oldest)
             return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))

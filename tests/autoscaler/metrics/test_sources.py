@@ -72,24 +72,16 @@ class Provided:
         self.usages: ResourceAnswer | None = None
         self.asked: list[Any] = []
 
-    async def knows_custom(self, question: CustomQuestion) -> bool:
-        self.asked.append(question)
-        return self.objects is not None
-
-    async def knows_external(self, metric: str) -> bool:
-        self.asked.append(metric)
-        return self.series is not None
-
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
-    ) -> ObjectSamples:
+    ) -> ObjectSamples | None:
+        self.asked.append(question)
         if isinstance(self.objects, Exception):
             raise self.objects
-        assert self.objects is not None
         return self.objects
 
-    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
-        assert self.series is not None
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples | None:
+        self.asked.append(question.metric)
         return self.series
 
     @property
