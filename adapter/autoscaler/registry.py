@@ -105,7 +105,7 @@ class _Subscription:
 
     def settle(self) -> None:
         """Follow the target if one of the metrics is scraped."""
-        if not any(map(self._parent.scraped.is_scraped, self.metrics)):
+        if not any(map(self._parent.scraped.entry_of, self.metrics)):
             self.close()
             return
         if self._follower is None:

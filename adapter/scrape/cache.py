@@ -31,12 +31,12 @@ from adapter.scrape.targets import (
     MOST_MATCHERS,
     Scrape,
     ScrapedAnswer,
+    ScrapedValue,
     ScrapeQuery,
     ScrapeTarget,
     ScrapeWork,
     TargetAnswer,
     TargetKey,
-    TargetReading,
     keep_answer,
     window_of,
 )
@@ -50,10 +50,7 @@ READ_WORK = 5_000
 
 
 class ScrapedPod(Protocol):
-    """What a scrape needs to know of a pod. `ports` are its named container ports.
-
-    `ip` is "" before it has one.
-    """
+    """What a scrape needs to know of a pod: `ip`, "" before it has one, and its named container ports."""
 
     @property
     def name(self) -> str: ...
@@ -89,10 +86,7 @@ class ScrapedValues:
         per_second: float,
         random: Callable[[], float],
     ) -> None:
-        """`fetch` is `Scraper.fetch`; `registry` returns the snapshot in force.
-
-        `per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1.
-        """
+        """`registry` returns the snapshot in force; `per_second` bounds the scrapes of all pods together."""
         self._fetch = fetch
         self._registry = registry
         self._clock = clock
@@ -115,19 +109,12 @@ class ScrapedValues:
         await self._schedule.run()
 
     def subscribe(self, scraped: Callable[[Hashable], None]) -> None:
-        """Call `scraped` after every scrape of a pod, good or bad, with each owner.
-
-        It must be quick and must not raise.
-        """
+        """Call `scraped` after every scrape of a pod, good or bad, with each owner. Quick, does not raise."""
         self._listeners.append(scraped)
 
     def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None:
         """Ask `became_ready` when pods of a namespace became ready lately, by name, in monotonic seconds."""
         self._became_ready = became_ready
-
-    def is_scraped(self, metric: str) -> bool:
-        """Whether the rule of a metric of pods has `scrape`."""
-        return self.entry_of(metric) is not None
 
     def entry_of(self, metric: str) -> CustomEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
@@ -177,19 +164,13 @@ class ScrapedValues:
         A query that was not read lately is evaluated here as far as that is little work; the other pods have
         no value until their next scrape.
         """
-        config = entry.rule.config.scrape
-        if config is None or entry.rule.scraped is None:
-            return ScrapedAnswer({}, {})
-        now = self._clock.monotonic()
+        now, stretch = self._clock.monotonic(), self._schedule.stretch
+        offset, oldest = self._clock.wall() - now, entry.rule.config.max_sample_age or math.inf
         number = self._number(entry)
         query = ScrapeQuery.build(entry, selector)
-        reading = TargetReading(
-            now,
-            self._clock.wall() - now,
-            config.access.interval * self._schedule.stretch,
-            config.access.timeout,
-            entry.rule.config.max_sample_age or math.inf,
-        )
+        values: dict[str, ScrapedValue] = {}
+        absent: dict[str, float] = {}
+        unseen: set[str] = set()
         left = READ_WORK
         for name in names:
             target = self._targets.get((namespace, name, number))
@@ -205,8 +186,14 @@ class ScrapedValues:
                     answer = TargetAnswer()
                 keep_answer(target.answers, query, answer)
             answer.read = now
-            reading.add(name, target, answer)
-        return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
+            value, is_seen = target.judge(answer.result, now, offset, stretch, oldest)
+            if isinstance(value, ScrapedValue):
+                values[name] = value
+                continue
+            absent[name] = value
+            if not is_seen:
+                unseen.add(name)
+        return ScrapedAnswer(values, absent, unseen, offset)
 
     def read_cut(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
@@ -217,22 +204,22 @@ class ScrapedValues:
         became_ready = self._became_ready(namespace)
         if not answer.values or became_ready.keys().isdisjoint(listed):
             return answer
-        sampled = {name: found.time - answer.offset for name, found in answer.values.items()}
+        sampled = {name: value.time - answer.offset for name, value in answer.values.items()}
         nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
+        values: dict[str, int] = {}
         try:
-            numbers = {
-                name: milli_of(found.value, nan_is_zero=nan_is_zero) for name, found in answer.values.items()
-            }
+            for name, value in answer.values.items():
+                if not isinstance(milli := milli_of(value.value, nan_is_zero=nan_is_zero), Dropped):
+                    values[name] = milli
         except OverflowError:
             return answer  # the request fails with it
-        values = {name: milli for name, milli in numbers.items() if not isinstance(milli, Dropped)}
         left_out = set(unserved_pods(values, {name: sampled[name] for name in values}, became_ready))
         # Prometheus may know a new pod before its first scrape here.
         oldest = min(sampled.values())
         left_out.update(
             name for name in listed if name not in sampled and became_ready.get(name, oldest) > oldest
         )
-        served = {name: found for name, found in answer.values.items() if name not in left_out}
+        served = {name: value for name, value in answer.values.items() if name not in left_out}
         return answer._replace(values=served, left_out=left_out)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:

@@ -23,7 +23,6 @@ from adapter.model.steps import Steps
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import ExternalEntry, Registry
 from adapter.rules.scrape.evaluation import Element
-from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import PodSeries, Relabel, attach
 from adapter.scrape.cache import READ_WORK, ScrapedValues
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
@@ -33,6 +32,7 @@ from adapter.scrape.targets import (
     Scrape,
     ScrapeQuery,
     ScrapeTarget,
+    TargetAnswer,
     keep_answer,
     window_of,
 )
@@ -56,16 +56,12 @@ _NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 
 @dataclass(slots=True)
-class _EndpointAnswer:
-    """The result of a query over the endpoints `live` as of `version`, or why it has no answer.
+class _EndpointAnswer(TargetAnswer):
+    """The result of a query over the endpoints `live` as of `version`; `reason` says why it has none."""
 
-    `read` is when it was last read (monotonic seconds).
-    """
-
-    result: Answer | str
-    version: int
-    live: tuple[object, ...]
-    read: float
+    version: int = 0
+    live: tuple[object, ...] = ()
+    reason: str = ""
 
 
 class EndpointReading(NamedTuple):
@@ -100,25 +96,23 @@ class EndpointGroup:
 
     def live(self, now: float, stretch: float) -> list["EndpointTarget"]:
         """Return the targets whose last good scrape still counts, and is still kept."""
-        return [each for each in self.targets.values() if each.counts(now, stretch)]
+        return [target for target in self.targets.values() if target.counts(now, stretch)]
 
     def query_steps(
         self, query: ScrapeQuery, live: Sequence["EndpointTarget"], stretch: float
     ) -> Steps[_EndpointAnswer]:
         """Evaluate a query over the series of endpoints in steps."""
-        version, read = self.version, self.clock.monotonic()
-        result: Answer | str
+        answer = _EndpointAnswer(None, self.clock.monotonic(), self.version, tuple(live))
         try:
-            result = yield from query.steps([target.series for target in live], stretch)
+            answer.result = yield from query.steps([target.series for target in live], stretch)
         except UnionError as error:
-            result = str(error)
-        return _EndpointAnswer(result, version, tuple(live), read)
+            answer.reason = str(error)
+        return answer
 
     def note_scrape(self, stretch: float) -> Steps[None]:
         """Note a good scrape, and evaluate the queries that were read lately, unless that was done lately."""
         self.version += 1
-        begun = self.clock.monotonic()
-        self.last = begun
+        begun = self.last = self.clock.monotonic()
         if begun < self.pause_until:
             return
         recent = [query for query, answer in self.answers.items() if begun - answer.read <= ANSWERED_SECONDS]
@@ -187,7 +181,7 @@ class ScrapedEndpoints:
         self._scraped = scraped
         self._registry = registry
         self._clock = clock
-        self._monitoring = monitoring
+        self._refused = monitoring.scrape_endpoints_refused
         self._problems = problems
         self._wants: dict[Hashable, frozenset[str]] = {}
         self._groups: dict[GroupKey, EndpointGroup] = {}
@@ -202,8 +196,6 @@ class ScrapedEndpoints:
     def window_of(self, entry: ExternalEntry) -> float:
         """Return the seconds that a value covers: 0 for a gauge."""
         return window_of(entry) * self._scraped.stretch
-
-    # -- what is scraped -------------------------------------------------------------------------------------
 
     def want(self, owner: Hashable, metrics: Collection[str]) -> None:
         """Scrape the endpoints of the metrics that are scraped; replaces what the owner wanted before."""
@@ -243,12 +235,18 @@ class ScrapedEndpoints:
         group = self._groups.get(key)
         if group is None:
             return
-        self._report(group, found)
+        text = found.reason or (found.missing[0] if found.refused else "")
+        entries = map(self.entry_of, group.wanted)
+        for path in {entry.rule.path for entry in entries if entry is not None}:
+            if text:
+                self._problems.report(PROBLEM, "endpoints cannot be scraped", text, path)
+            else:
+                self._problems.expire(PROBLEM, path, after=0.0)
         if found == group.found:
             return
         for kind, count in found.refused:
             before = dict(group.found.refused).get(kind, 0)
-            self._monitoring.scrape_endpoints_refused.labels(kind).inc(max(0, count - before))
+            self._refused.labels(kind).inc(max(0, count - before))
         group.found = found
         if not found.known:
             return  # as they were: what is not known now is not gone
@@ -264,17 +262,9 @@ class ScrapedEndpoints:
                     series=PodSeries(_relabel(source, access, endpoint)),
                     group=group,
                 )
-                self._select(group, target)
+                target.select(map(self.entry_of, group.wanted))
                 self._scraped.put_target(target)
         group.version += 1
-
-    def _report(self, group: EndpointGroup, found: FoundEndpoints) -> None:
-        text = found.reason or (found.missing[0] if found.refused else "")
-        for path in self._paths(group):
-            if text:
-                self._problems.report(PROBLEM, "endpoints cannot be scraped", text, path)
-            else:
-                self._problems.expire(PROBLEM, path, after=0.0)
 
     def _settle(self) -> None:
         """Make the groups match what is wanted and the rules in force."""
@@ -296,16 +286,8 @@ class ScrapedEndpoints:
             group.wanted.clear()
             group.wanted.update(metrics_of)
             for target in group.targets.values():
-                self._select(group, target)
+                target.select(map(self.entry_of, group.wanted))
                 self._scraped.put_target(target)
-
-    def _select(self, group: EndpointGroup, target: EndpointTarget) -> None:
-        """Have a target keep the series that the queries of its group need."""
-        target.select(map(self.entry_of, group.wanted))
-
-    def _paths(self, group: EndpointGroup) -> frozenset[str]:
-        entries = map(self.entry_of, group.wanted)
-        return frozenset(entry.rule.path for entry in entries if entry is not None)
 
     def _key_of(self, entry: ExternalEntry | None) -> GroupKey | None:
         config = None if entry is None else entry.rule.config.scrape
@@ -314,8 +296,6 @@ class ScrapedEndpoints:
     def _group_of(self, entry: ExternalEntry) -> EndpointGroup | None:
         key = self._key_of(entry)
         return None if key is None else self._groups.get(key)
-
-    # -- what was scraped ------------------------------------------------------------------------------------
 
     def read(self, entry: ExternalEntry, selector: Sequence[Matcher]) -> EndpointReading | None:
         """Return what is known of a metric for the matchers of a question; None if it is not scraped here.
@@ -344,8 +324,8 @@ class ScrapedEndpoints:
         if answer.live != tuple(live):
             trouble = trouble or _PENDING
         result = answer.result
-        if isinstance(result, str):
-            return EndpointReading(None, 0.0, "", f"its query fails: {result}", math.inf)
+        if result is None:
+            return EndpointReading(None, 0.0, "", f"its query fails: {answer.reason}", math.inf)
         if not result.elements:
             # series that are not yet enough for a rate do not contradict an older sample of Prometheus
             last = -math.inf if result.shown else min(target.time for target in live) + offset

@@ -9,52 +9,19 @@ An endpoint that ought to be read and cannot be is `missing`: what the others ex
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from adapter.config.scrape_keys import Access, EndpointSource
+from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, WatchedSlice
 from adapter.scrape.cache import ScrapedPod
 
 MOST_ENDPOINTS = 1000
 """Bound on the endpoints of one rule."""
 
 _SHOWN = 3
-
-
-class PortOfSlice(Protocol):
-    """A port of an EndpointSlice."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-class EndpointOfSlice(Protocol):
-    """An endpoint of an EndpointSlice; `pod` is the pod that it refers to, "" for none."""
-
-    @property
-    def address(self) -> str: ...
-    @property
-    def pod(self) -> str: ...
-    @property
-    def ready(self) -> bool: ...
-    @property
-    def terminating(self) -> bool: ...
-
-
-class Slice(Protocol):
-    """An EndpointSlice."""
-
-    @property
-    def ports(self) -> Sequence[PortOfSlice]: ...
-    @property
-    def endpoints(self) -> Sequence[EndpointOfSlice]: ...
-    @property
-    def cut(self) -> bool:
-        """Whether it has more endpoints than are kept."""
-        ...
+_NAME = 63  # characters of a name or address that are shown
 
 
 class Endpoint(NamedTuple):
@@ -106,11 +73,26 @@ class _Finding:
             self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
             self.full = self.full or len(self.endpoints) > MOST_ENDPOINTS
 
+    def check(self, endpoint: SliceEndpoint, pod: ScrapedPod | None, port: int) -> None:
+        """Add what a slice names if it is the address of the pod."""
+        if pod is None and endpoint.pod:
+            self.missing[f"pod {endpoint.pod[:_NAME]} is not known"] = None
+        elif pod is None:
+            namespace = self.source.namespace
+            text = f"{endpoint.address[:_NAME]} is not the address of a pod of namespace {namespace}"
+            self.refuse("foreign", text)
+        elif pod.ip and _contradicts(endpoint.address, pod.ip):
+            self.refuse("address", f"{endpoint.address[:_NAME]} is not the address of pod {pod.name}")
+        elif not endpoint.ready:
+            self.missing[f"pod {pod.name} is not ready"] = None
+        else:
+            self.add(pod, port)
+
     def refuse(self, kind: str, text: str) -> None:
         self.refused[kind] += 1
         self.missing[text] = None
 
-    def found(self, reason: str) -> FoundEndpoints:
+    def result(self, reason: str) -> FoundEndpoints:
         """Return the result; `reason` says why there are no endpoints if nothing else does."""
         missing, refused = tuple(self.missing), tuple(sorted(self.refused.items()))
         if self.full:
@@ -127,59 +109,36 @@ class _Finding:
 def resolve_service(
     source: EndpointSource,
     access: Access,
-    slices: Iterable[Slice],
+    slices: Iterable[WatchedSlice],
     find: Callable[[str], ScrapedPod | None],
     find_by_address: Callable[[str], ScrapedPod | None],
 ) -> FoundEndpoints:
-    """Return the endpoints of a Service.
-
-    `find` returns a pod of its namespace by name, `find_by_address` one by address.
-    """
+    """Return the endpoints of a Service; `find` and `find_by_address` return a pod of its namespace."""
     finding = _Finding(source, access)
     reason = f"{source} has no EndpointSlice: it does not exist, or has no selector"
     exposed = False
-    for each in slices:
-        finding.full = finding.full or each.cut
-        port = _port_of(each, access.port)
-        if port is None or not each.endpoints:
+    number = int(access.port) if access.port.isdigit() else None
+    for part in slices:
+        finding.full = finding.full or part.cut
+        ports = (
+            port.port
+            for port in part.ports
+            if (port.name == access.port if number is None else port.port == number)
+        )
+        port = next(ports, None)
+        if port is None or not part.endpoints:
             if not exposed:
-                named = "with the number" if access.port.isdigit() else "named"
-                what = f"port {named} {access.port}" if each.endpoints else "endpoints"
+                named = "named" if number is None else "with the number"
+                what = f"port {named} {access.port}" if part.endpoints else "endpoints"
                 reason = f"{source} has no {what}"
             continue
         exposed = True
         reason = f"{source} has no ready endpoints"
-        for endpoint in each.endpoints:
-            _add(finding, endpoint, port, find, find_by_address)
-    return finding.found(reason)
-
-
-def _add(
-    finding: _Finding,
-    endpoint: EndpointOfSlice,
-    port: int,
-    find: Callable[[str], ScrapedPod | None],
-    find_by_address: Callable[[str], ScrapedPod | None],
-) -> None:
-    if endpoint.terminating:
-        return
-    pod = find(endpoint.pod) if endpoint.pod else find_by_address(endpoint.address)
-    if pod is None and endpoint.pod:
-        finding.missing[f"pod {endpoint.pod[:_NAME]} is not known"] = None
-    elif pod is None:
-        text = (
-            f"{endpoint.address[:_NAME]} is not the address of a pod of namespace {finding.source.namespace}"
-        )
-        finding.refuse("foreign", text)
-    elif pod.ip and _contradicts(endpoint.address, pod.ip):
-        finding.refuse("address", f"{endpoint.address[:_NAME]} is not the address of pod {pod.name}")
-    elif not endpoint.ready:
-        finding.missing[f"pod {pod.name} is not ready"] = None
-    else:
-        finding.add(pod, port)
-
-
-_NAME = 63  # characters of a name or address that are shown
+        for endpoint in part.endpoints:
+            if not endpoint.terminating:
+                pod = find(endpoint.pod) if endpoint.pod else find_by_address(endpoint.address)
+                finding.check(endpoint, pod, port)
+    return finding.result(reason)
 
 
 def _contradicts(address: str, ip: str) -> bool:
@@ -189,13 +148,6 @@ def _contradicts(address: str, ip: str) -> bool:
     except ValueError:
         return True
     return one.version == other.version and one != other
-
-
-def _port_of(each: Slice, port: str) -> int | None:
-    """Return the number of a port of a slice, None if it has no such port."""
-    if port.isdigit():
-        return next((known.port for known in each.ports if known.port == int(port)), None)
-    return next((known.port for known in each.ports if known.name == port), None)
 
 
 def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[ScrapedPod]) -> FoundEndpoints:
@@ -211,4 +163,4 @@ def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[ScrapedP
             finding.add(pod, port)
         elif not pod.deleting:
             finding.missing[f"pod {pod.name} has no port named {access.port}"] = None
-    return finding.found(reason)
+    return finding.result(reason)

@@ -10,7 +10,6 @@ and all others go on.
 """
 
 import asyncio
-import math
 import os
 import ssl
 import zlib
@@ -29,6 +28,8 @@ from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.model.pod_networks import PodNetworks
 from adapter.prometheus import client, connection
+from adapter.prometheus.connection import FollowedFiles
+from adapter.prometheus.endpoint import TLSFiles
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.telemetry.metrics import Monitoring
@@ -44,8 +45,7 @@ _HEADERS = {
 }
 _KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
 _UNZIPPED_BYTES = 256 * 1024  # in one step of the event loop
-HEADERS_TAKEN = 64
-HEADER_BYTES = 4096
+HEADERS_TAKEN, HEADER_BYTES = 64, 4096
 """Bounds on the headers of an answer, and on the bytes of each: heads are not charged to the budget."""
 
 BODIES_BYTES = 48 * 1024 * 1024
@@ -53,8 +53,6 @@ BODIES_BYTES = 48 * 1024 * 1024
 
 NAMESPACE_BODIES_BYTES = 24 * 1024 * 1024
 """The part of it that the pods of one namespace may use."""
-
-_CA_SECONDS = 60.0  # how often, at most, a CA file is read again
 
 
 class ScrapeEndpoint(NamedTuple):
@@ -132,10 +130,7 @@ class BodyBudget:
         return BodyBuffer(self, namespace)
 
     def charge(self, namespace: str, buffer: BodyBuffer, size: int) -> None:
-        """Note the size of a body.
-
-        While that is too much, the namespace that holds most loses its largest body.
-        """
+        """Note the size of a body; while it is too much, the namespace that holds most loses its largest."""
         is_over = self._ledger.put(namespace, buffer, size)
         while is_over and (loss := self._ledger.loss(namespace)) is not None:
             self._ledger.put(loss.holder.namespace, loss.holder, 0)
@@ -154,9 +149,9 @@ class Scraper:
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
     ) -> None:
-        """`service_account`: where our own token is mounted, which is never sent to a pod.
+        """`networks` are the addresses of pods, None for all but loopback.
 
-        `networks`: the addresses of pods; None for all but loopback.
+        `service_account` is where our own token is mounted, which is never sent to a pod.
         """
         self._networks = networks or PodNetworks()
         self._clock = clock
@@ -164,7 +159,7 @@ class Scraper:
         self._problems = problems
         self._service_account = Path(service_account)
         self._tokens: dict[str, connection.FileAuthorization] = {}
-        self._bundles: dict[EndpointTLS, _CABundle] = {}
+        self._contexts: dict[EndpointTLS, FollowedFiles[ssl.SSLContext]] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -211,10 +206,7 @@ class Scraper:
             headers = {**_HEADERS, "Authorization": await token.header()}
         context: ssl.SSLContext | bool = True
         if access.scheme == "https":
-            tls = access.tls or EndpointTLS()
-            if tls not in self._bundles:
-                self._bundles[tls] = _CABundle(tls)
-            context = await self._bundles[tls].context(self._clock.monotonic())
+            context = self._context(access.tls or EndpointTLS())
         async with self._session.get(
             URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
@@ -230,6 +222,18 @@ class Scraper:
             content = await _read(response, access, buffer)
             return ScrapedBody(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
+    def _context(self, tls: EndpointTLS) -> ssl.SSLContext:
+        """Return the context of a rule, which changes only with its CA file: connections are kept by it."""
+        if tls not in self._contexts:
+            files, flag = TLSFiles(tls.ca_file, verify=tls.verify), "scrape.tls.caFile"
+            try:
+                self._contexts[tls] = connection.follow_tls(
+                    files, self._clock, self._problems, receiver="pods", flag=flag, subject=tls.ca_file
+                )
+            except InputError as error:
+                raise ScrapeError("credentials", matchers.shorten(str(error))) from error
+        return self._contexts[tls].value()
+
     def _token(self, endpoint: ScrapeEndpoint) -> connection.FileAuthorization | None:
         """Return the rule's token, None for a pod that must not get it."""
         credentials = endpoint.access.credentials
@@ -238,33 +242,21 @@ class Scraper:
         path = credentials.token_file
         token = self._tokens.get(path)
         if token is None:
-            if self._is_own_identity(path):
-                raise ScrapeError(
-                    "credentials", f"{path} is our own service account token, which is never sent to pods"
-                )
+            real = Path(path).resolve()
+            if scrape_keys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents:
+                text = f"{path} is our own service account token, which is never sent to pods"
+                raise ScrapeError("credentials", text)
+            flag = "scrape.credentials.tokenFile"
             try:
                 token = self._tokens[path] = connection.FileAuthorization(
-                    path,
-                    self._render,
-                    "scrape.credentials.tokenFile",
-                    self._clock,
-                    self._problems,
-                    receiver="pods",
+                    path, self._render, flag, self._clock, self._problems, receiver="pods"
                 )
             except InputError as error:
                 raise ScrapeError("credentials", matchers.shorten(str(error))) from error
         return token
 
-    def _is_own_identity(self, path: str) -> bool:
-        """Whether a path leads, links resolved, to where our service account is mounted."""
-        real = Path(path).resolve()
-        return scrape_keys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents
-
     def _render(self, text: str) -> str:
-        """Return the header's value.
-
-        Raises ValueError for a text that is not a token, or that is our own token.
-        """
+        """Return the header's value. Raises ValueError for a text that is no token, or that is our own."""
         header = connection.render_bearer(text)
         try:
             own = (self._service_account / "token").read_text(encoding="utf-8").strip()
@@ -275,54 +267,14 @@ class Scraper:
         return header
 
 
-class _CABundle:
-    """The CA file of a rule, read by one scrape for all.
-
-    The context changes only with the file, because idle connections are kept by context.
-    """
-
-    def __init__(self, tls: EndpointTLS) -> None:
-        self._tls = tls
-        self._known: tuple[bytes, ssl.SSLContext] | None = None
-        self._good_until = -math.inf
-        self._reading = asyncio.Lock()
-
-    async def context(self, now: float) -> ssl.SSLContext:
-        """Return the context of the file as last read. Raises ScrapeError if it could never be read."""
-        async with self._reading:
-            if self._known is None or now >= self._good_until:
-                try:
-                    # in a thread, because parsing all CAs of a system takes time
-                    self._known = await asyncio.to_thread(self._read)
-                except (OSError, ValueError) as error:
-                    if self._known is None:
-                        text = f"the CA file cannot be read: {matchers.shorten(str(error))}"
-                        raise ScrapeError("credentials", text) from error
-                self._good_until = now + _CA_SECONDS
-            return self._known[1]
-
-    def _read(self) -> tuple[bytes, ssl.SSLContext]:
-        file = self._tls.ca_file or ssl.get_default_verify_paths().cafile
-        text = Path(file).read_bytes() if file else b""
-        if self._known is not None and self._known[0] == text:
-            return self._known
-        context = ssl.create_default_context(cafile=self._tls.ca_file or None)
-        if not self._tls.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return text, context
-
-
 async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBuffer) -> bytes:
     """Return the unzipped body. Raises ScrapeError beyond a limit."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
-        raise ScrapeError(
-            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
-        )
+        text = f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
+        raise ScrapeError("decode", text)
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
-    # Both sides of the gzip stream are bounded: a small body can unzip to gigabytes, and a large one to
-    # nothing.
+    # both sides of the gzip stream are bounded: a small body can unzip to gigabytes, a large one to nothing
     left = unread = access.max_bytes
     lines = access.max_lines
     if (response.content_length or 0) > left:
@@ -340,8 +292,7 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBu
     if unzip is not None and not unzip.eof:
         raise ScrapeError("decode", "the gzip body is truncated")
     body = buffer.content()
-    # A connection that breaks looks like the end of a body without a length. A cut line would be read as a
-    # smaller value.
+    # a connection that breaks looks like the end of a body without a length, a cut line like a smaller value
     delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     if body and not delimited and not body.endswith(b"\n"):
         raise ScrapeError("decode", "the body ends within a line and has no length, so it may be truncated")
@@ -372,10 +323,7 @@ def _too_large(access: Access) -> ScrapeError:
 
 
 def connection_error(error: Exception) -> ScrapeError:
-    """Map an error of aiohttp or of the socket.
-
-    Without address and port, pods that fail alike have one text.
-    """
+    """Map an error of aiohttp or of the socket, without the address: pods that fail alike have one text."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
     if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
         return ScrapeError("unreachable", f"cannot connect: {os.strerror(cause.errno)}")

@@ -61,10 +61,7 @@ class ScrapeSchedule(Generic[KeyT]):
         per_second: float,
         random: Callable[[], float],
     ) -> None:
-        """`scrape` must not raise. `per_second` bounds the scrapes of all targets.
-
-        `random` returns 0 to 1.
-        """
+        """`scrape` must not raise. `per_second` bounds the scrapes of all targets; `random` is 0 to 1."""
         self._scrape = scrape
         self._monitoring = monitoring
         self._per_second = per_second
@@ -250,7 +247,7 @@ class TimeShares(Generic[KeyT]):
         self._sums: dict[str, float] = {}
 
     def note(self, namespace: str, key: KeyT, seconds: float, interval: float) -> None:
-        """Note the cost of a scrape, and the interval of the rule; both in seconds."""
+        """Note the cost of a scrape and the interval of the rule, both in seconds."""
         costs = self._seconds.setdefault(namespace, {})
         cost = costs.get(key, seconds)
         costs[key] = cost = cost + (seconds - cost) * _NEWEST

@@ -12,7 +12,7 @@ scraped less often (`scrape.schedule`).
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
@@ -97,11 +97,7 @@ class TargetAnswer:
     read: float = 0.0
 
 
-class _Read(Protocol):
-    read: float
-
-
-_KeptT = TypeVar("_KeptT", bound=_Read)
+_KeptT = TypeVar("_KeptT", bound=TargetAnswer)
 
 
 def keep_answer(answers: dict[ScrapeQuery, _KeptT], query: ScrapeQuery, answer: _KeptT) -> None:
@@ -114,15 +110,20 @@ def keep_answer(answers: dict[ScrapeQuery, _KeptT], query: ScrapeQuery, answer: 
 
 
 class Scrape(NamedTuple):
-    """A body and when its request was sent (monotonic, wall clock).
-
-    `stretch` multiplies the windows of rules.
-    """
+    """A body and when its request was sent (monotonic, wall clock). `stretch` multiplies windows of rules."""
 
     body: ScrapedBody
     time: float
     wall: float
     stretch: float
+
+
+class ScrapedValue(NamedTuple):
+    """A pod's value and its time (epoch seconds). `overdue`: it may raise a metric, but not lower it."""
+
+    value: float
+    time: float
+    overdue: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -174,6 +175,28 @@ class ScrapeTarget:
         answer = self.answers.get(query)
         return (answer is None or answer.result is None) and self.can_answer()
 
+    def judge(
+        self, result: Answer | None, now: float, offset: float, stretch: float, oldest: float
+    ) -> tuple[ScrapedValue | float, bool]:
+        """Return the value of a result, or the time after which a sample says more; and whether it is seen.
+
+        It is not where the last scrape failed, is late or is not processed yet. `oldest` is the rule's bound
+        on the age of a value; times are epoch seconds, which `offset` makes of monotonic ones.
+        """
+        interval, timeout = self.endpoint.access.interval * stretch, self.endpoint.access.timeout
+        overdue = self.failed or not self.scrapes or now - self.time > interval + timeout
+        if result is None:
+            return -math.inf, False
+        if result.elements:
+            if now - result.time <= min(2 * interval * self.slowed + timeout, oldest):
+                value = result.elements[0].value
+                return ScrapedValue(value, result.time + offset, overdue), not overdue
+            return result.time + offset, not overdue
+        if self.scrapes and not result.shown:
+            return self.time + offset, not overdue  # the last scrape had no series of the metric
+        # series that are not yet enough for a rate do not contradict an older sample of Prometheus
+        return -math.inf, not overdue
+
     def answer_steps(self, query: ScrapeQuery, stretch: float) -> Steps[TargetAnswer]:
         """Evaluate a query in steps."""
         return TargetAnswer((yield from query.steps([self.series], stretch, self.key[:2])))
@@ -209,14 +232,6 @@ class ScrapeTarget:
         self.failed, self.reason, self.busy = False, "", False
 
 
-class ScrapedValue(NamedTuple):
-    """A pod's value and its time (epoch seconds). `overdue`: it may raise a metric, but not lower it."""
-
-    value: float
-    time: float
-    overdue: bool
-
-
 class ScrapedAnswer(NamedTuple):
     """What scrapes say about some pods of one namespace, by name.
 
@@ -233,43 +248,11 @@ class ScrapedAnswer(NamedTuple):
     left_out: Collection[str] = frozenset()
 
 
-@dataclass(slots=True)
-class TargetReading:
-    """Collects the answers of many pods. In seconds; `offset` turns monotonic times into epoch times."""
-
-    now: float
-    offset: float
-    interval: float
-    timeout: float
-    oldest: float
-    """The greatest age of a value."""
-    values: dict[str, ScrapedValue] = field(default_factory=dict)
-    absent: dict[str, float] = field(default_factory=dict)
-    unseen: set[str] = field(default_factory=set)
-
-    def add(self, name: str, target: ScrapeTarget, answer: TargetAnswer) -> None:
-        result = answer.result
-        late = self.now - target.time > self.interval + self.timeout
-        overdue = target.failed or not target.scrapes or late
-        oldest = min(2 * self.interval * target.slowed + self.timeout, self.oldest)
-        if result is not None and result.elements and self.now - result.time <= oldest:
-            self.values[name] = ScrapedValue(result.elements[0].value, result.time + self.offset, overdue)
-            return
-        if overdue or result is None:
-            self.unseen.add(name)
-        if result is not None and result.elements:
-            self.absent[name] = result.time + self.offset
-        elif target.scrapes and result is not None and not result.shown:
-            self.absent[name] = target.time + self.offset  # the last scrape had no series of the metric
-        else:  # series that are not yet enough for a rate do not contradict an older sample of Prometheus
-            self.absent[name] = -math.inf
-
-
 class ScrapeWork:
     """Processes the bodies of all targets.
 
-    `lost` is called with a target whose series had to be dropped although its own scrapes succeed, `slowed`
-    with a target whose interval has changed.
+    `lost` is called with a target whose series were dropped although its scrapes succeed, `slowed` with one
+    whose interval has changed.
     """
 
     def __init__(
@@ -348,10 +331,7 @@ class ScrapeWork:
         self._charge(target)
 
     def _charge(self, target: ScrapeTarget) -> None:
-        """Note what is kept of a pod.
-
-        While that is too much, drop the largest pod of the namespace that keeps most.
-        """
+        """Note what is kept of a pod; while that is too much, the namespace with most loses its largest."""
         if target.gone:
             return
         is_over = self._kept.put(target.namespace, target, target.series.size)

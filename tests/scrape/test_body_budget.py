@@ -46,26 +46,3 @@ def test_a_namespace_that_exceeds_its_part_loses_and_others_do_not() -> None:
         with pytest.raises(ScrapeError, match="namespace hostile") as raised:
             read()
         assert raised.value.kind == "budget"
-
-
-def test_where_all_exceed_the_budget_the_largest_namespace_loses_its_largest_body() -> None:
-    bodies = BodyBudget(100, 60)
-    hostile, mine, last = bodies.open("hostile"), bodies.open("mine"), bodies.open("last")
-    hostile.add(b"x" * 55)
-    mine.add(b"x" * 40)
-    last.add(b"x" * 6)
-
-    assert bodies.size == 46
-    assert mine.content()
-    assert last.content()
-    with pytest.raises(ScrapeError, match="namespace hostile has most of them"):
-        hostile.content()
-
-
-def test_a_body_that_exceeds_the_budget_while_it_grows_fails() -> None:
-    bodies = BodyBudget(100, 60)
-    buffer = bodies.open("hostile")
-    buffer.add(b"x" * 60)
-    with pytest.raises(ScrapeError, match="take more than 60 bytes"):
-        buffer.add(b"x")
-    assert bodies.size == 0

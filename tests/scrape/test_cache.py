@@ -4,9 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
-import msgspec
 import pytest
 
 from adapter.errors import InternalError, PrometheusError, ScrapeError
@@ -60,8 +58,19 @@ def read(here: World, metric: str = "depth", *names: str, selector: str = "") ->
     return found
 
 
-async def step(here: World, seconds: float = 1.0) -> None:
+async def step(here: World, seconds: float = 1.0, body: str | ScrapeError = "") -> None:
+    """Scrape a little later; `body` is what pod a shows then, "" for what it showed before."""
+    if body:
+        here.reader.bodies[A.ip] = body
     here.clock.advance(seconds)
+    await here.scrape()
+
+
+async def show(here: World, *bodies: str, metric: str = "depth") -> None:
+    """Scrape the pods a and b, or a alone, for a metric; they show these bodies."""
+    pods = (A, B)[: len(bodies)]
+    here.reader.bodies |= {pod.ip: body for pod, body in zip(pods, bodies, strict=True)}
+    here.scraped.want("x", "shop", [metric], pods)
     await here.scrape()
 
 
@@ -83,12 +92,7 @@ def span_of(here: World, metric: str) -> float:
         pytest.param(A._replace(deleting=True), "", None, id="terminating"),
         pytest.param(A._replace(ip=""), "", None, id="without address"),
         pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
-        pytest.param(
-            A._replace(host_network=True),
-            "hostNetwork: true",
-            ("10.0.0.1", 8080),
-            id="where the rule allows it",
-        ),
+        pytest.param(A._replace(host_network=True), "hostNetwork: true", ("10.0.0.1", 8080), id="allowed"),
         pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
     ],
 )
@@ -97,10 +101,9 @@ async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[st
         here.scraped.want("x", "shop", ["depth"], [pod])
         await here.scrape()
 
-        assert [(each.address, each.port) for each in here.reader.asked] == (
-            [] if address is None else [address]
-        )
-        assert here.metric("fastpath_scrape_targets") == (address is not None)
+        expected = [] if address is None else [address]
+        assert [(endpoint.address, endpoint.port) for endpoint in here.reader.asked] == expected
+        assert here.metric("fastpath_scrape_targets") == len(expected)
 
 
 async def test_a_port_by_number_needs_no_name() -> None:
@@ -127,13 +130,11 @@ async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> 
         assert here.reader.asked == []
         assert read_scraped(here.scraped, "shop", "depth", ["a"], EVERYTHING) is None
         assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
-        assert not here.scraped.is_scraped("depth")
         assert here.scraped.entry_of("depth") is None
 
 
 async def test_the_span_that_a_value_speaks_for() -> None:
     async with scraping() as here:
-        assert here.scraped.is_scraped("hits")
         assert (
             here.scraped.entry_of("hits")
             == here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="hits")]
@@ -229,10 +230,8 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        assert [sorted(target.wanted) for target in here.scraped._targets.values()] == [
-            ["depth"],
-            ["unknown"],
-        ]
+        wanted = [sorted(target.wanted) for target in here.scraped._targets.values()]
+        assert wanted == [["depth"], ["unknown"]]
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
@@ -244,8 +243,7 @@ async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_w
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
         rates = []
         for number in range(8):
-            here.reader.bodies["10.0.0.1"] = f"depth {number}\nhits {number * 7}"
-            await step(here)
+            await step(here, body=f"depth {number}\nhits {number * 7}")
             assert read(here).values == {"a": ScrapedValue(number, WALL + number + 1, overdue=False)}
             found = read(here, "hits").values.get("a")
             rates.append(None if found is None else found.value)
@@ -255,9 +253,7 @@ async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_w
 
 async def test_only_the_pods_asked_for() -> None:
     async with scraping() as here:
-        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.2": "depth 4"}
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        await here.scrape()
+        await show(here, "depth 3", "depth 4")
 
         assert read(here, "depth", "b", "c").values.keys() == {"b"}
         other = read_scraped(here.scraped, "elsewhere", "depth", ["a", "b"], EVERYTHING)
@@ -271,12 +267,8 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()
 
-        assert [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")] == [
-            7,
-            3,
-            4,
-            7,
-        ]
+        found = [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")]
+        assert found == [7, 3, 4, 7]
         (target,) = here.scraped._targets.values()
         assert len(target.answers) == 4
         for number in range(100):
@@ -287,9 +279,7 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
 async def test_openmetrics() -> None:
     async with scraping() as here:
         here.reader.openmetrics = True
-        here.reader.bodies["10.0.0.1"] = "depth 3 1e3\n# EOF\n"
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
+        await show(here, "depth 3 1e3\n# EOF\n")
 
         assert read(here)[:3] == ({}, {"a": 1000}, set()), "a sample from long ago is not a current one"
 
@@ -331,13 +321,10 @@ async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> No
 
 async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
     async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
+        await show(here, "depth 3")
         assert read(here).values["a"] == (3, WALL, False)
 
-        here.reader.bodies["10.0.0.1"] = DOWN
-        await step(here)
+        await step(here, body=DOWN)
         assert read(here).values["a"] == (3, WALL, True), "overdue from the first failure on"
         await step(here, 2)
         assert read(here).values["a"] == (3, WALL, True)
@@ -346,16 +333,13 @@ async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
         assert read(here).absent == {"a": pytest.approx(WALL)}
         assert read(here).unseen == {"a"}
 
-        here.reader.bodies["10.0.0.1"] = "depth 5"
-        await step(here)
+        await step(here, body="depth 5")
         assert read(here).values["a"] == ScrapedValue(5, here.clock.wall(), overdue=False)
 
 
 async def test_a_value_is_overdue_where_scrapes_do_not_even_fail() -> None:
     async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
+        await show(here, "depth 3")
         here.clock.advance(2)
         assert not read(here).values["a"].overdue
         here.clock.advance(0.001)
@@ -367,9 +351,7 @@ async def test_a_value_is_overdue_where_scrapes_do_not_even_fail() -> None:
 async def test_a_value_is_never_older_than_the_rule_allows() -> None:
     text = rules().replace("metricsQuery: sum(<<", "maxSampleAge: 1500ms\n  metricsQuery: sum(<<")
     async with scraping(text) as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
+        await show(here, "depth 3")
         here.clock.advance(1.5)
         assert read(here).values["a"].value == 3
         here.clock.advance(0.001)
@@ -389,11 +371,8 @@ async def test_a_rate_survives_a_failed_scrape_and_a_restart() -> None:
 
 async def test_a_pod_that_shows_the_series_no_more_is_absent_since_then() -> None:
     async with scraping() as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
-        here.reader.bodies["10.0.0.1"] = "other 3"
-        await step(here)
+        await show(here, "depth 3")
+        await step(here, body="other 3")
 
         assert read(here)[:3] == ({}, {"a": WALL + 1}, set()), "what shows nothing was seen all the same"
 
@@ -423,13 +402,11 @@ async def test_failures_are_counted_and_said_once_with_the_rule(
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
         here.scraped._schedule._per_second = 1
-        here.scraped.want(
-            "x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
-        )
+        others = [FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
+        here.scraped.want("x", "shop", ["hits", "depth"], [A, B, *others])
         assert here.metric("fastpath_scrape_interval_stretch_ratio") == 4
         for number in range(5):
-            here.reader.bodies["10.0.0.1"] = f"depth 1\nhits {number * 8}"
-            await step(here, 4)
+            await step(here, 4, body=f"depth 1\nhits {number * 8}")
 
         assert read(here, "hits").values["a"] == (2, WALL + 20, False)
         assert span_of(here, "hits") == 21
@@ -457,9 +434,7 @@ def values_of(found: CustomAnswer) -> dict[str, int]:
 
 async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheus() -> None:
     async with scraping(names=("a", "b")) as here:
-        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.2": "depth 4.5"}
-        here.scraped.want("x", "shop", ["depth"], [A, B])
-        await here.scrape()
+        await show(here, "depth 3", "depth 4.5")
         here.clock.advance(0.5)
         found = await ask(here)
 
@@ -518,9 +493,7 @@ async def test_a_lagging_pod_hides_new_pods_from_an_hpa_no_longer_than_its_value
     async with scraping(text, names=tuple("abcd")) as here:
         times = dict.fromkeys("cd", here.clock.monotonic() + 0.5)
         here.scraped.follow_readiness(lambda _: times)
-        here.reader.bodies["10.0.0.1"] = f"depth {lagging}"
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
+        await show(here, f"depth {lagging}")
         here.reader.bodies |= {pod.ip: "depth 20" for pod in pods} | {B.ip: f"depth {old}"} | {A.ip: DOWN}
         here.scraped.want("x", "shop", ["depth"], pods)
         for seconds in (0.9, 1, 1):
@@ -547,9 +520,7 @@ async def test_the_api_does_not_ask_prometheus_about_a_pod_that_is_not_scraped_y
     async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 20})) as here:
         times = {"b": here.clock.monotonic() + 0.5}
         here.scraped.follow_readiness(lambda _: times)
-        here.reader.bodies["10.0.0.1"] = "depth 40"
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
+        await show(here, "depth 40")
         here.clock.advance(0.8)
         assert values_of(await ask(here)) == {"a": 40_000}
 
@@ -559,9 +530,7 @@ async def test_the_api_does_not_ask_prometheus_about_a_pod_that_is_not_scraped_y
 
 async def test_pods_that_are_not_scraped_are_asked_of_prometheus() -> None:
     async with scraping(names=("a", "c"), answer=lambda _: answer({"c": 7})) as here:
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        here.scraped.want("x", "shop", ["depth"], [A])
-        await here.scrape()
+        await show(here, "depth 3")
         found = await ask(here)
 
         assert values_of(found) == {"a": 3000, "c": 7000}
@@ -593,11 +562,8 @@ async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_n
     async with scraping(
         names=("a",), answer=lambda query: answer({"a": 9}, ages if "timestamp" in query else None)
     ) as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = "depth 3"
-        await here.scrape()
-        here.reader.bodies["10.0.0.1"] = DOWN
-        await step(here, 2)
+        await show(here, "depth 3")
+        await step(here, 2, body=DOWN)
         overdue = await ask(here)
         assert (values_of(overdue), overdue.fallbacks) == ({"a": 3000}, frozenset("a"))
         await step(here, 2)
@@ -605,18 +571,13 @@ async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_n
         found = await ask(here)
         assert values_of(found) == values
         assert found.fallbacks == values.keys()
-        counted = {
-            source: here.metric("fastpath_scraped_values_total", source=source)
-            for source in ("overdue", "prometheus", "absent")
-        }
-        assert counted == {"overdue": 1, "prometheus": len(values), "absent": 1 - len(values)}
+        for source, count in (("overdue", 1), ("prometheus", len(values)), ("absent", 1 - len(values))):
+            assert here.metric("fastpath_scraped_values_total", source=source) == count
 
 
 async def test_prometheus_answers_while_a_rate_is_not_known() -> None:
     async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
-        here.scraped.want("x", "shop", ["hits"], [A])
-        here.reader.bodies["10.0.0.1"] = "hits 3"
-        await here.scrape()
+        await show(here, "hits 3", metric="hits")
         found = await ask(here, "/namespaces/shop/pods/*/hits")
 
         assert (values_of(found), found.fallbacks) == ({"a": 9000}, frozenset("a"))
@@ -653,22 +614,10 @@ async def test_without_any_scraped_value_a_failure_is_a_failure() -> None:
             await ask(here)
 
 
-async def test_an_old_answer_of_a_failing_prometheus_is_a_fallback() -> None:
-    async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
-        assert (await ask(here)).fallbacks == frozenset()
-        here.querier.answer = lambda _: UNREACHABLE
-        here.clock.advance(5)
-        found = await ask(here)
-
-        assert (values_of(found), found.fallbacks) == ({"a": 9000}, frozenset("a"))
-
-
 @pytest.mark.parametrize(("shown", "values"), [("NaN", {}), ("+Inf", {}), ("-3", {"a": -3000})])
 async def test_unusable_values_are_left_out(shown: str, values: dict[str, int]) -> None:
     async with scraping(names=("a",)) as here:
-        here.scraped.want("x", "shop", ["depth"], [A])
-        here.reader.bodies["10.0.0.1"] = f"depth {shown}"
-        await here.scrape()
+        await show(here, f"depth {shown}")
 
         assert values_of(await ask(here)) == values
         assert here.querier.asked == []
@@ -693,14 +642,6 @@ async def test_it_runs_and_ends() -> None:
             await scraped.wait()
 
         assert read(here).values["a"].value == 3
-
-
-async def test_a_rule_without_scraping_has_no_values() -> None:
-    async with scraping() as here:
-        entry = here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="depth")]
-        bare = msgspec.structs.replace(entry, rule=replace(entry.rule, scraped=None))
-
-        assert here.scraped.read(bare, "shop", ["a"], ())[:3] == ({}, {}, set())
 
 
 async def test_labels_that_cannot_be_read_in_a_first_scrape_leave_the_other_pods_their_values() -> None:

@@ -45,19 +45,6 @@ async def test_long_work_is_done_in_short_turns_between_which_everything_else_ru
     assert await running == pytest.approx(0.5)
 
 
-async def test_many_jobs_share_one_turn() -> None:
-    work = Work()
-    running = [asyncio.create_task(work.run(f"n{number}", 10)) for number in range(50)]
-    turns: list[int] = []
-    while not all(task.done() for task in running):
-        before = len(work.ran)
-        await asyncio.sleep(0)
-        turns.append(len(work.ran) - before)
-
-    assert sum(turns) == 500
-    assert max(turns) <= TURN_SECONDS / STEP + 1, "the last step of a turn may begin just before its end"
-
-
 async def test_a_small_namespace_does_not_wait_for_the_work_of_a_large_one() -> None:
     work = Work()
     hostile = [asyncio.create_task(work.run("hostile", 200)) for _ in range(20)]

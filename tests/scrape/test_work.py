@@ -186,28 +186,6 @@ async def test_the_pods_of_a_namespace_that_keep_too_much_lose_the_largest_and_n
         assert ("scrape", "rules[0]") in here.faults.active()
 
 
-@pytest.mark.usefixtures("small_budgets")
-async def test_where_all_keep_too_much_the_largest_namespace_loses() -> None:
-    async with scraping() as here:
-        here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
-        here.reader.bodies[WORSE.ip] = churning("depth", 400)
-        await step(here)
-        assert read(here, "bad", "worse").values["worse"].value == 400
-        here.reader.bodies |= {GOOD.ip: churning("depth", 120), "10.0.0.9": churning("depth", 320)}
-        await step(here)
-
-        lost = [
-            name
-            for space, name in (("good", "good"), ("bad", "worse"), ("third", "third"))
-            if reason(here, space, name)
-        ]
-        assert lost == ["worse"]
-        assert "namespace bad has most of them" in reason(here, "bad", "worse")
-        assert read(here, "good", "good").values["good"].value == 120
-        assert read(here, "third", "third").values["third"].value == 320
-        assert here.metric("fastpath_scraped_series_bytes") <= 700_000
-
-
 @pytest.mark.usefixtures("ticking")
 async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
     monkeypatch: pytest.MonkeyPatch,
