@@ -139,7 +139,6 @@ class SweepAnswer(NamedTuple):
         return sum(ObjectAnswer(names, self.asked).size for names in self.samples.values())
 
     def select(self, objects: Objects) -> ObjectAnswer:
-        """Return the answer about some of the objects."""
         samples = self.samples.get(objects.namespace or "", {})
         selected = {name: samples[name] for name in objects.names if name in samples}
         return ObjectAnswer(selected, self.asked, partial=self.partial)
@@ -212,7 +211,6 @@ class AnswerStore(Generic[KeyT, AnswerT]):
         return future
 
     def expire(self) -> None:
-        """Drop expired answers."""
         self._kept.expire()
 
     def _close(self, key: KeyT, weight: int, future: asyncio.Future[AnswerT]) -> None:

@@ -199,7 +199,6 @@ class Batch:
         self._shared = shared
 
     def note(self, objects: Objects, now: float) -> None:
-        """Remember a request as recent."""
         self.used_before, self.used = self.used, now
         if objects not in self.recent:
             self.recent_names += len(objects.names)
@@ -261,7 +260,6 @@ class Batch:
         await self._resolve(requests, answer, took, self.inflight)
 
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
-        """Send one request in a query of its own, and resolve it."""
         sent = self._shared.clock.monotonic()
         planned = [query_plan.ask_alone(self.query, objects)]
         try:
@@ -334,7 +332,6 @@ class Batch:
         took: float,
         futures: Mapping[Objects, RequestFuture],
     ) -> None:
-        """Cache the answer to each request, and resolve those that wait."""
         names = 0
         for objects in requests:
             names += len(objects.names)

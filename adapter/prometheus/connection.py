@@ -50,7 +50,6 @@ class Authorization:
         self._value = value
 
     async def header(self) -> str:
-        """Return the header's value now."""
         return self._value
 
     def refuse(self) -> None:
@@ -222,7 +221,6 @@ class PrometheusConnection:
     authorization: Authorization
 
     async def request_headers(self) -> dict[str, str]:
-        """Return the headers of a request sent now."""
         headers = dict(self.headers)
         if value := await self.authorization.header():
             headers["Authorization"] = value

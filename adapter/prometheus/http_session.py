@@ -56,7 +56,6 @@ class EndpointSession(requests.Session):
             self.mount(f"{server.endpoint.base}/api", _NamedServer(tls.server_name))
 
     def client(self) -> Any:
-        """Return the library's client on this session."""
         connect: Any = PrometheusConnect  # its types ask for more than it uses
         server = self._server
         return connect(server.endpoint.base, session=self, retry=_NO_RETRY, timeout=server.timeout)

@@ -119,7 +119,6 @@ class Splitter:
         self._shape = shape
         self._size = size
         self.buffer = bytearray()
-        """What is fed and not taken."""
         self._head: bytes | None = None
         self._whole = False
 
@@ -147,7 +146,6 @@ class Splitter:
         return piece
 
     def finish(self) -> bytes:
-        """Return the rest as an answer of its own."""
         return (self._head or b"") + bytes(self.buffer)
 
     def _last_boundary(self, end: int) -> int:

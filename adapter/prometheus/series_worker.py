@@ -204,7 +204,6 @@ def _peak_memory() -> int:
 
 
 def main() -> None:
-    """Run as a process."""
     gc.disable()  # a short life without reference cycles
     os.nice(_NICE)
     urllib3.disable_warnings()  # a kubeconfig that skips verification is reported by the parent

@@ -36,7 +36,6 @@ def read_last(stream: IO[bytes]) -> str:
 
 
 def ending(returncode: int | None) -> str:
-    """Return in words how a process ended."""
     if returncode is not None and returncode < 0:
         name = signal.Signals(-returncode).name
         return f"{name}, as when memory runs out" if name == "SIGKILL" else name

@@ -94,12 +94,10 @@ class RulesMetricsProvider:
         return self._relister.registry.generation
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
-        """Return the entries of the custom API's discovery document, sorted."""
         listed = self._relister.registry.listed
         return sorted([*listed, *self._own_listed]) if self._own_listed else listed
 
     def external_metrics(self) -> Sequence[str]:
-        """Return the names of the external API's discovery document, sorted."""
         return sorted([*self._relister.registry.external, *self._own])
 
     async def run(self) -> None:

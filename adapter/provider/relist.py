@@ -47,8 +47,6 @@ Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
 
 class Lister(Protocol):
-    """Lists the series of Prometheus."""
-
     async def series(self, selectors: Sequence[str], start: float) -> Lists:
         """Return the series of each selector since `start` (epoch seconds), or why there is no answer."""
         ...
@@ -80,7 +78,6 @@ class Relister:
         self._max_age = max_age
         self._reserved = reserved
         self.ruleset = Ruleset()
-        """The rules in force."""
         self._memory: SeriesMemory = {}
         self._wake = asyncio.Event()
         self._listing = asyncio.Lock()

@@ -94,7 +94,6 @@ class ResourceProvider:
 
     @property
     def answers(self) -> bool:
-        """Whether resource rules are in force."""
         return self._relister.ruleset.resource is not None
 
     async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:

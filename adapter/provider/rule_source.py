@@ -115,7 +115,6 @@ def stamp_of(path: Path) -> object:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a file could not be read, as the system says."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
 
 

@@ -89,7 +89,6 @@ class Sampler:
         self._endpoints = endpoints
 
     def freshness_of(self, rule: Rule) -> Freshness:
-        """Return how long the answers to a rule's queries are used."""
         config, default = rule.config, self._freshness
         if config.ttl is None and config.max_age is None:
             return default

@@ -141,7 +141,6 @@ class ScrapedValues:
             self._place(owner, wanted)
 
     def forget(self, owner: Hashable) -> None:
-        """Stop scraping for this owner."""
         if self._wants.pop(owner, None) is not None:
             self._place(owner, _Want("", frozenset(), ()))
             del self._metrics[owner]
@@ -368,7 +367,6 @@ class ScrapedValues:
         self._plan(target)
 
     def drop_target(self, target: ScrapeTarget) -> None:
-        """Stop scraping a target of `put_target`."""
         if self._targets.get(target.key) is target:
             del self._targets[target.key]
             self._schedule.drop(target.key)

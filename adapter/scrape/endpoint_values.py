@@ -101,7 +101,6 @@ class EndpointGroup:
     def query_steps(
         self, query: ScrapeQuery, live: Sequence["EndpointTarget"], stretch: float
     ) -> Steps[_EndpointAnswer]:
-        """Evaluate a query over the series of endpoints in steps."""
         answer = _EndpointAnswer(None, self.clock.monotonic(), self.version, tuple(live))
         try:
             answer.result = yield from query.steps([target.series for target in live], stretch)

@@ -25,8 +25,6 @@ _NAME = 63  # characters of a name or address that are shown
 
 
 class Endpoint(NamedTuple):
-    """One endpoint: the pod, its address, and the port there."""
-
     pod: str
     address: str
     port: int

@@ -112,7 +112,6 @@ class BodyBuffer:
         self.lost(reason)
 
     def close(self) -> None:
-        """Return the bytes to the budget."""
         self._parts = []
         self._budget.charge(self.namespace, self, 0)
 

@@ -99,7 +99,6 @@ class ScrapeSchedule(Generic[KeyT]):
             gone.task.cancel()
 
     async def run(self) -> None:
-        """Scrape until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -212,7 +211,6 @@ class FairTurns:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _step(self, job: ScrapeJob) -> bool:
-        """Run one step; return whether the job has ended."""
         self._running = job
         try:
             next(job.steps)

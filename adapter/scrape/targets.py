@@ -198,7 +198,6 @@ class ScrapeTarget:
         return -math.inf, not overdue
 
     def answer_steps(self, query: ScrapeQuery, stretch: float) -> Steps[TargetAnswer]:
-        """Evaluate a query in steps."""
         return TargetAnswer((yield from query.steps([self.series], stretch, self.key[:2])))
 
     def steps(self, scrape: Scrape) -> Steps[None]:
