@@ -27,9 +27,9 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyLedger
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.autoscaling.shards import Shard
 from adapter.scrape.cache import ScrapedValues
-from adapter.telemetry.defects import Defects
+from adapter.telemetry.problems import Defects
 
 _MOST_RIVALS = 20
 """The most autoscalers of a target that are decided at once when another one comes or goes."""

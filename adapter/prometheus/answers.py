@@ -13,8 +13,7 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules.query_plan import Objects
-from adapter.telemetry.caching import ExpiringCache
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import ExpiringCache, Monitoring
 
 KEPT_BYTES = 128 * 1024 * 1024
 """Bound on the cached answers about objects. The size of an answer is estimated from above."""

@@ -8,23 +8,27 @@ autoscaler. Names that dashboards know from API servers and from prometheus-adap
 
 import platform
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import prometheus_client
+from cachetools import LRUCache, TLRUCache
 from prometheus_client import Counter
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
-from adapter.telemetry.autoscaler_metrics import AutoscalerMetrics
 from adapter.telemetry.declarations import Metric
-from adapter.telemetry.scaler_metrics import ScalerMetrics
+from adapter.telemetry.scaler_metrics import AutoscalerMetrics, ScalerMetrics
 from adapter.telemetry.server_metrics import ServerMetrics
 from adapter.telemetry.source_metrics import SourceMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SAMPLES_AT_ONCE = 50
+
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
 
 
 class Cache(Protocol):
@@ -115,3 +119,43 @@ class _FamilyCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         yield self._family
+
+
+class BoundedCache(LRUCache[_K, _V]):
+    """An LRU cache whose entries weigh at most `room` together, and whose size is exposed.
+
+    The bound never changes an answer: an evicted entry is fetched or computed again.
+
+    `weigh` returns the weight of a value, 1 by default. `name` is the label of its metrics.
+    """
+
+    def __init__(
+        self, name: str, monitoring: Monitoring | None, room: int, weigh: Callable[[_V], float] | None = None
+    ) -> None:
+        super().__init__(room, weigh)
+        self._evictions = None if monitoring is None else monitoring.watch_cache(name, self)
+
+    def popitem(self) -> tuple[_K, _V]:
+        if self._evictions is not None:
+            self._evictions.inc()
+        return super().popitem()
+
+
+class ExpiringCache(TLRUCache[_K, tuple[_V, float]]):
+    """A bounded cache of values that expire: an entry is a value and its expiry in monotonic seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        monitoring: Monitoring | None,
+        room: int,
+        weigh: Callable[[tuple[_V, float]], float],
+        timer: Callable[[], float],
+    ) -> None:
+        super().__init__(room, ttu=lambda _, entry, __: entry[1], timer=timer, getsizeof=weigh)
+        self._evictions = None if monitoring is None else monitoring.watch_cache(name, self)
+
+    def popitem(self) -> tuple[_K, tuple[_V, float]]:
+        if self._evictions is not None:
+            self._evictions.inc()
+        return super().popitem()

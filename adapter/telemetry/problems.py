@@ -6,12 +6,13 @@ from it.
 """
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -19,6 +20,11 @@ log = logging.getLogger("adapter.faults")
 
 UNFETCHED = "unable to fetch metrics"
 UNLISTED = "unable to list matching resources"
+
+_REMEMBERED = 10_000
+"""Of so many errors it is known that they were logged."""
+
+_SUBJECT_LENGTH = 200
 
 _TEXTS_REMEMBERED = 16
 
@@ -31,6 +37,39 @@ _EXPIRY = 60.0
 # gets no more requests, because they go to another replica, sends no query that could succeed.
 _PROMETHEUS_EXPIRY = 300.0
 _EXPIRY_CHECK = 5.0
+
+
+class Defects:
+    """Unexpected errors: what is wrong about one object stays with that object.
+
+    A loop over the objects of many tenants contains the work on each of them: an exception that no code
+    expects is counted, logged with its traceback, and the loop goes on with the next object. The log has it
+    once for each object and type of exception, since a loop meets the same object again a second later.
+    """
+
+    def __init__(self, monitoring: Monitoring) -> None:
+        self._count = monitoring.scaler_defects
+        self._logged: dict[int, None] = {}
+
+    def note(self, message: str, error: Exception, subject: object = "") -> None:
+        """Count an error, and log it unless it repeats. `message` is constant, `subject` names the object."""
+        self._count.inc()
+        text = str(subject)[:_SUBJECT_LENGTH]
+        seen = hash((message, text, type(error)))
+        if seen in self._logged:
+            return
+        if len(self._logged) >= _REMEMBERED:
+            del self._logged[next(iter(self._logged))]
+        self._logged[seen] = None
+        log.error(message, exc_info=error, extra=facts(**({"subject": text} if text else {})))
+
+    @contextlib.contextmanager
+    def contain(self, message: str, subject: object = "") -> Iterator[None]:
+        """Note an error of the block, which ends there, in place of raising it."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the work on other objects goes on whatever it is
+            self.note(message, error, subject)
 
 
 @dataclass(slots=True)

@@ -34,9 +34,8 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import write_instant
 from adapter.provider.scaler_provider import ObjectSamples
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import Defects, ProblemLog
 from tests.support.controller import LIVE, Server
 from tests.support.scaling import autoscaler, hpa, pods_metric
 from tests.support.world import World, world

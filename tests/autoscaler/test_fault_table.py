@@ -42,8 +42,8 @@ from adapter.model.timestamps import SECOND
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
 from tests.support.election import LoopClock
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric

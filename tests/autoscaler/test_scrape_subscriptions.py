@@ -21,8 +21,8 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
 from adapter.model.ready_times import Outcome, PodStart
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from tests.support.world import FakePod, World, compile_text, world
 
 RULES = """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from adapter.telemetry import defects
-from adapter.telemetry.defects import Defects
+from adapter.telemetry import problems
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 
 
 def count(monitoring: Monitoring) -> float | None:
@@ -35,7 +35,7 @@ def test_what_ends_a_task_is_not_contained() -> None:
 def test_what_is_remembered_is_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(defects, "_REMEMBERED", 2)
+    monkeypatch.setattr(problems, "_REMEMBERED", 2)
     kept = Defects(Monitoring())
     for subject in ("a", "b", "b", "c", "a" * 1000, "a"):
         kept.note("unexpected", ValueError(), subject)

@@ -48,8 +48,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import FLOOR, ForecastSettings
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 
 _UNEXPECTED = "unexpected error while making a forecast"
 

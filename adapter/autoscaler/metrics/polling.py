@@ -41,9 +41,8 @@ from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import Defects, ProblemLog
 
 PATIENCE = 10.0
 """The time limit of a poll; sources have shorter limits of their own."""

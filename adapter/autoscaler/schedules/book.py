@@ -27,8 +27,7 @@ from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
-from adapter.telemetry.defects import Defects
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import Defects, ProblemLog
 
 MOST_WINDOWS = 500
 """The most windows of all schedules for one autoscaler: each of its boundaries looks at all of them."""

@@ -19,8 +19,7 @@ import msgspec
 from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.steps import run_steps
-from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import BoundedCache, Monitoring
 
 _STEP = 1_000
 """Objects or label sets examined between two points at which other work may run."""

@@ -10,7 +10,7 @@ from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.resources import APIResource
-from adapter.telemetry.defects import Defects
+from adapter.telemetry.problems import Defects
 
 STEP = 50
 """Number of callbacks between two points at which the event loop may do other work: a callback may cause

@@ -34,8 +34,7 @@ from adapter.server.auth.client_cert import ClientTrust, HeaderNames, Peer, Peer
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry import logs
-from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import BoundedCache, Monitoring
 
 log = logging.getLogger(__name__)
 

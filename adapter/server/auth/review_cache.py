@@ -14,8 +14,7 @@ from prometheus_client import Counter
 
 from adapter import errors
 from adapter.model.clock import Clock
-from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import BoundedCache, Monitoring
 
 SIZE = 8192
 """Answers kept; beyond that the least recently used are evicted. A long question counts once more for each

@@ -40,7 +40,7 @@ from adapter.server.http.budgets import (
 from adapter.server.http.endpoints import MetricsEndpoint, Pages, ResourceMetricsProvider, ShowAutoscaler
 from adapter.server.http.response_cache import LONGEST_KEY, EncodedResponse, ResponseCache
 from adapter.telemetry import logs, metrics
-from adapter.telemetry.caching import BoundedCache
+from adapter.telemetry.metrics import BoundedCache
 
 log = logging.getLogger(__name__)
 

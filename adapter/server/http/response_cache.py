@@ -21,8 +21,7 @@ from adapter.server.api import encoding
 from adapter.server.http import negotiation
 from adapter.server.http.budgets import Charge
 from adapter.server.http.negotiation import Representation
-from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import BoundedCache, Monitoring
 
 LONGEST_KEY = 4096
 """Bytes of a target that is kept; an entry counts for as much beside its body."""

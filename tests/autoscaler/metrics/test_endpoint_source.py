@@ -18,8 +18,8 @@ from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from tests.support.clock import WALL
 from tests.support.waiting import until
 from tests.support.world import Outcome, World, vector, world

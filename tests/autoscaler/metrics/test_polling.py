@@ -12,8 +12,8 @@ from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer, seri
 from adapter.autoscaler.metrics.polling import Poller, QueryBudget
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]

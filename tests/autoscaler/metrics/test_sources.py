@@ -32,8 +32,8 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import Defects
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until

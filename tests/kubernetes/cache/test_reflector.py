@@ -18,9 +18,8 @@ from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import Defects, ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.waiting import running
 
