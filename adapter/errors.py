@@ -259,11 +259,7 @@ class InvalidError(StatusError):
 
 
 class TooManyRequestsError(StatusError):
-    """`limit` names the limit.
-
-    It is ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries``, or
-    ``answers`` (memory of pending responses).
-    """
+    """`limit` names the limit, as the self-metric of refused requests does."""
 
     code = 429
     reason = "TooManyRequests"

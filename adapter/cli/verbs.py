@@ -47,11 +47,6 @@ class Verb(NamedTuple):
     command: str = "COMMAND"
     needs: tuple[str, ...] = ()
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The packages that the verb needs and that are not installed."""
-        return missing(self.needs)
-
     def run(self, arguments: list[str]) -> int:
         """Run the verb and return the exit status. RunError if a package is not installed."""
         require(*self.needs)
@@ -101,5 +96,5 @@ def listed() -> Mapping[str, Verb]:
     return {
         name: verb
         for name, verb in registered().items()
-        if not name.startswith(_HIDDEN_PREFIX) and not verb.missing
+        if not name.startswith(_HIDDEN_PREFIX) and not missing(verb.needs)
     }

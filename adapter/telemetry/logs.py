@@ -38,17 +38,11 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{visible.escape_lines(self.formatException(record.exc_info))}"
 
 
-def level_of(verbosity: int) -> int:
-    """Return the log level for ``--v``: 6 logs every request and 8 everything, as in prometheus-adapter."""
-    if verbosity >= 8:
-        return TRACE
-    return logging.DEBUG if verbosity >= 6 else logging.INFO
-
-
 def configure_logging(verbosity: int, *, stream: TextIO | None = None) -> None:
     """Send the log of the process to `stream`, by default standard error. Other packages log from WARNING up.
 
-    A second call replaces the handler of the first, and no other.
+    As in prometheus-adapter, from ``--v=6`` each request is logged and from 8 everything. A second call
+    replaces the handler of the first, and no other.
     """
     logging.addLevelName(TRACE, "TRACE")
     handler = _OwnHandler(stream or sys.stderr)
@@ -57,7 +51,8 @@ def configure_logging(verbosity: int, *, stream: TextIO | None = None) -> None:
     root.handlers = [other for other in root.handlers if not isinstance(other, _OwnHandler)]
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger("adapter").setLevel(level_of(verbosity))
+    level = TRACE if verbosity >= 8 else logging.DEBUG if verbosity >= 6 else logging.INFO
+    logging.getLogger("adapter").setLevel(level)
 
 
 class _OwnHandler(logging.StreamHandler[TextIO]):

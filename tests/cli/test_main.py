@@ -137,4 +137,4 @@ async def test_a_reader_that_goes_away_is_no_traceback() -> None:
 
 
 def test_a_package_is_missing_too_when_its_parent_is() -> None:
-    assert verbs.Verb("", "", needs=("rich", "no_such_parent.package")).missing == ("no_such_parent.package",)
+    assert verbs.missing(("rich", "no_such_parent.package")) == ("no_such_parent.package",)
