@@ -27,7 +27,6 @@ from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RuleSource
-from adapter.rules.resource import NODES, PODS
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import (
     CUSTOM_GROUP,
@@ -108,18 +107,13 @@ async def run(
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
-            pod_kind, node_kind = map(runtime.resources.current().find, (PODS, NODES))
-            if config.rules and pod_kind is not None:
-                served.objects.start([pod_kind])
-            if config.resource_rules is not None and pod_kind is not None and node_kind is not None:
-                (served.objects if served.running is None else served.running).start([pod_kind])
-                served.objects.start([node_kind])
+            served.list_objects(config, runtime.resources.current())
 
         rules = providers.open_rules(options, runtime, files, parsed, adopted)
         access_log: AccessLog | None = None
         if options.access_log:
             access_log = AccessLog(open_sink(options.access_log), clock, monitoring, problems)
-            stack.push_async_callback(access_log.close)
+            stack.push_async_callback(access_log.flush)
         shutdown = Shutdown()
         checks = _readiness(options, shutdown, lambda: server.listening, security, runtime, served, rules)
         if scaler is not None:
@@ -140,7 +134,6 @@ async def run(
             ),
             security.certificate,
             shutdown,
-            judge=security.access.judge,
             host=options.bind_address,
             port=options.secure_port,
             shutdown_delay=options.shutdown_delay,
@@ -154,13 +147,15 @@ async def run(
         work = {
             **_common_work(runtime, served.provider, rules),
             **security.tasks(problems),
-            "object cache": served.objects.run(),
-            **({} if served.running is None else {"running pods": served.running.run()}),
-            **_watch_registrations(options, runtime, security),
-            **({"access log": access_log.run()} if access_log is not None else {}),
+            **{f"object cache {number}": lister.run() for number, lister in enumerate(served.listers)},
+            **({} if access_log is None else {"access log": access_log.run()}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
             **floor_work,
         }
+        if namespace := credentials.find_namespace():  # outside of a cluster no APIService can lead here
+            groups, names = options.serve_groups, lambda: security.certificate.names
+            watch = RegistrationWatch(runtime.client, groups, namespace, names, monitoring)
+            work["APIServices"] = watch.run()
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(server), close=server.stop)
 
 
@@ -194,13 +189,26 @@ async def run_scaler(
         monitoring.ready.labels("scale").set_function(health.is_ready)
         await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
-        work = {
-            **_common_work(runtime, provider, rules),
-            "scrapes": runtime.scraped.run(),
-            **await _open_scaler_metrics(
-                options, runtime, provider, health, scaler, shutdown, version, stack
-            ),
-        }
+        security: Security | None = None
+        if address := checks.split_bind_address(options.metrics_bind_address):
+            # Self-metrics and journal over HTTPS: the server of the metrics APIs with no API group, so it
+            # authenticates and authorizes callers alike.
+            security = await open_security(options, clock, monitoring, problems, stack)
+            handler = Handler(
+                provider,
+                Documents(provider, (), version),
+                health,
+                security.access,
+                own_metrics=monitoring,
+                clock=clock,
+                show_autoscaler=scaler.show,
+            )
+            server = MetricsServer(handler, security.certificate, shutdown, host=address[0], port=address[1])
+            await server.start()
+            stack.push_async_callback(server.stop)
+        work = _common_work(runtime, provider, rules) | {"scrapes": runtime.scraped.run()}
+        if security is not None:
+            work |= security.tasks(problems)
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
 
 
@@ -216,18 +224,6 @@ def _common_work(runtime: Runtime, provider: RulesMetricsProvider, rules: RuleSo
         "faults": provider.run(),
         "event-loop lag": _watch_lag(runtime.monitoring),
     }
-
-
-def _watch_registrations(options: Options, runtime: Runtime, security: Security) -> dict[str, _Work]:
-    """Return the task that looks at our APIServices; outside of a cluster no APIService can lead here."""
-    namespace = credentials.find_namespace()
-    if not namespace:
-        return {}
-    certificate = security.certificate
-    watch = RegistrationWatch(
-        runtime.client, options.serve_groups, namespace, lambda: certificate.names, runtime.monitoring
-    )
-    return {"APIServices": watch.run()}
 
 
 async def _run_until(
@@ -260,7 +256,10 @@ async def _run_until(
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as failures:
-        raise _sole(failures) from None
+        failure: BaseException = failures
+        while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+            failure = failure.exceptions[0]
+        raise failure from None
 
 
 async def _scale(scaler: "Scaler") -> None:
@@ -273,13 +272,6 @@ async def _scale(scaler: "Scaler") -> None:
         finally:
             for task in tasks:
                 task.cancel()
-
-
-def _sole(failure: BaseException) -> BaseException:
-    """Return the only member of an exception group, or the group if it has several."""
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    return failure
 
 
 def _open_scaler(
@@ -312,41 +304,6 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
         listener = ProbeListener(*address, health)
         await listener.start()
         stack.push_async_callback(listener.stop)
-
-
-async def _open_scaler_metrics(
-    options: Options,
-    runtime: Runtime,
-    provider: RulesMetricsProvider,
-    health: Health,
-    scaler: "Scaler",
-    shutdown: Shutdown,
-    version: str,
-    stack: AsyncExitStack,
-) -> dict[str, _Work]:
-    """Serve self-metrics and journal over HTTPS until `stack` ends, if configured; return its tasks by name.
-
-    It is the server of the metrics APIs with no API group, so it authenticates and authorizes callers alike.
-    """
-    address = checks.split_bind_address(options.metrics_bind_address)
-    if address is None:
-        return {}
-    security = await open_security(options, runtime.clock, runtime.monitoring, runtime.problems, stack)
-    handler = Handler(
-        provider,
-        Documents(provider, (), version),
-        health,
-        security.access,
-        own_metrics=runtime.monitoring,
-        clock=runtime.clock,
-        show_autoscaler=scaler.show,
-    )
-    server = MetricsServer(
-        handler, security.certificate, shutdown, judge=security.access.judge, host=address[0], port=address[1]
-    )
-    await server.start()
-    stack.push_async_callback(server.stop)
-    return security.tasks(runtime.problems)
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:
@@ -382,8 +339,7 @@ def _readiness(
             runtime.resources.current()
         except NotSyncedError as error:
             return str(error)
-        running = () if served.running is None else served.running.unsynced()
-        waiting = ", ".join(map(str, (*served.objects.unsynced(), *running)))
+        waiting = ", ".join(str(kind) for lister in served.listers for kind in lister.unsynced())
         return f"first list of {waiting} is not complete" if waiting else None
 
     return [

@@ -29,8 +29,8 @@ def serve_floors(
         tasks = {"floors": view.run(), "autoscalers": hpas.run()}
     else:
         hpas, view = known
-    found = functools.partial(_find_autoscaler, hpas)
-    provider.register(FLOOR_METRIC, FloorProvider(found, view, runtime.clock))
+    find = functools.partial(_find_autoscaler, hpas)
+    provider.register(FLOOR_METRIC, FloorProvider(find, view, runtime.clock))
     return tasks
 
 

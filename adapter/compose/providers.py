@@ -4,7 +4,7 @@ A part of the composition root that `run` and `run_scaler` share.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.clock import Clock
+from adapter.model.resources import Catalogue
 from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
@@ -29,6 +30,7 @@ from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
+from adapter.rules.resource import NODES, PODS
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import Scraper
@@ -59,13 +61,26 @@ class Runtime:
 class Providers:
     """What answers the metrics APIs: the listers of objects, and the providers that join objects with values.
 
-    `running` lists the pods whose phase is Running. It is None if the scaler's cache of pods is used instead.
+    `running` lists the pods whose phase is Running; it is `objects` if the scaler's cache of pods is used.
     """
 
     objects: ObjectLister
-    running: ObjectLister | None
+    running: ObjectLister
     provider: RulesMetricsProvider
     resource_provider: ResourceProvider
+
+    @property
+    def listers(self) -> Sequence[ObjectLister]:
+        return tuple(dict.fromkeys((self.objects, self.running)))
+
+    def list_objects(self, config: RulesConfig, kinds: Catalogue) -> None:
+        """List the objects that nearly all requests about these rules need, before the first one."""
+        pods, nodes = kinds.find(PODS), kinds.find(NODES)
+        if config.rules and pods is not None:
+            self.objects.start([pods])
+        if config.resource_rules is not None and pods is not None and nodes is not None:
+            self.running.start([pods])
+            self.objects.start([nodes])
 
 
 def read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
@@ -146,7 +161,7 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     objects = ObjectLister(runtime.watching, pods=pods)
     provider = open_provider(runtime, objects)
     if pods is not None:
-        return Providers(objects, None, provider, open_usages(runtime, RunningPods(pods), objects))
+        return Providers(objects, objects, provider, open_usages(runtime, RunningPods(pods), objects))
     running = ObjectLister(runtime.watching, fields="status.phase=Running")
     return Providers(objects, running, provider, open_usages(runtime, running, objects))
 

@@ -28,7 +28,7 @@ from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.client_cert import ClientTrust, HeaderNames
-from adapter.server.auth.trust_store import ProxySettings, TrustStore, header_names
+from adapter.server.auth.trust_store import TrustStore, header_names
 from adapter.server.tls import CertificatePair, ServingCertificate
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -95,7 +95,8 @@ async def open_security(
         lookup=not options.authentication_skip_lookup,
         proxy_file=bool(options.requestheader_client_ca_file),
         clients_file=bool(options.client_ca_file),
-        proxy=ProxySettings(options.requestheader_allowed_names, headers),
+        allowed_names=options.requestheader_allowed_names,
+        headers=headers,
         tolerant=options.authentication_tolerate_lookup_failure,
     )
     sources: list[ConfigMapTrustSource | FileTrustSource] = []
@@ -149,7 +150,7 @@ def _open_certificate(
     for entry in options.tls_sni_cert_keys:
         pair = CertificatePair(Path(entry.certificate), Path(entry.key))
         certificate = ServingCertificate(pair, build, ask_clients=trust.asks_for_certificates)
-        named.append((entry.names or tls.names_of(pair), certificate))
+        named.append((entry.names or tls.read_names(pair), certificate))
     if options.tls_cert_file:
         own = CertificatePair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
     else:
@@ -159,7 +160,8 @@ def _open_certificate(
     certificate = ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
 
     for served in (certificate, *(other for _, other in named)):
-        _expose_expiration(served, monitoring)
+        expiration = monitoring.certificate_expiration.labels(file=str(served.pair.certificate))
+        expiration.set_function(functools.partial(getattr, served, "expiration"))
 
     def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)
@@ -168,11 +170,6 @@ def _open_certificate(
     trust.changed = changed
     changed(trust.current)
     return certificate
-
-
-def _expose_expiration(certificate: ServingCertificate, monitoring: Monitoring) -> None:
-    expiration = monitoring.certificate_expiration.labels(file=str(certificate.file))
-    expiration.set_function(lambda: certificate.expiration)
 
 
 async def _load_configuration(

@@ -24,7 +24,6 @@ from adapter.server.api import query_string
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
-probe_log = logging.getLogger("adapter.server.health")  # the name that log filters know
 
 PROBE_CONNECTIONS = 64
 """Connections of the listener for probes at a time; one more closes the oldest."""
@@ -90,7 +89,8 @@ class Health:
         return all(check.informational or _run(check) is None for check in self._lists["readyz"])
 
     def _answer_all(self, endpoint: str, query: str) -> HealthAnswer:
-        excluded = set(query_string.query_values(query, "exclude")) - {""}
+        parameters = list(query_string.decode_pairs(query))
+        excluded = {value for key, value in parameters if key == "exclude"} - {""}
         partial = bool(excluded)
         lines: list[str] = []
         failed: dict[str, str] = {}
@@ -114,7 +114,7 @@ class Health:
             self._say(endpoint, failed)
         if failed:
             return HealthAnswer(500, f"{''.join(lines)}{endpoint} check failed\n")
-        if "verbose" in query_string.parameter_names(query):
+        if any(key == "verbose" for key, _ in parameters):
             return HealthAnswer(200, f"{''.join(lines)}{endpoint} check passed\n")
         return HealthAnswer(200, "ok")
 
@@ -161,7 +161,7 @@ class ProbeListener:
             lambda: _ProbeConnection(self._health, self._open), self._host or None, self.port
         )
         self.port = self._server.sockets[0].getsockname()[1]
-        probe_log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
+        log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -203,10 +203,10 @@ class _ProbeConnection(asyncio.Protocol):
         if self._answered:
             return
         self._head += data
-        head, found, _ = self._head.partition(_END)
+        head, end, _ = self._head.partition(_END)
         if len(head) > PROBE_HEAD_BYTES:
             self._send(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "")
-        elif found:
+        elif end:
             self._answer(head)
 
     def _answer(self, head: bytes) -> None:

@@ -34,7 +34,7 @@ from adapter.telemetry import logs
 if TYPE_CHECKING:  # the metrics behind it take a tenth of a second, and `fastpath certs` needs none
     from adapter.telemetry.problems import ProblemLog
 
-log = logging.getLogger("adapter.server.tls")  # the name that log filters know
+log = logging.getLogger(__name__)
 
 RELOAD_PERIOD = 10.0
 """Seconds between two checks of the files. Upstream takes up to a minute."""
@@ -50,20 +50,6 @@ class CertificatePair(NamedTuple):
 
     certificate: Path
     key: Path
-
-
-class _CertificateFacts(NamedTuple):
-    expiration: float
-    names: tuple[str, ...]
-
-
-def _facts_of(pair: CertificatePair) -> _CertificateFacts:
-    try:
-        leaf = _leaf(pair)
-        return _CertificateFacts(leaf.not_valid_after_utc.timestamp(), _names(leaf))
-    except ValueError:
-        # OpenSSL serves certificates that cryptography does not parse, and these are facts for metrics only.
-        return _CertificateFacts(math.nan, ())
 
 
 class ServingCertificate:
@@ -84,7 +70,9 @@ class ServingCertificate:
         *,
         ask_clients: bool = False,
     ) -> None:
-        self._pair = pair
+        self.pair = pair
+        self.expiration, self.names = math.nan, tuple[str, ...]()
+        """When the certificate in use expires (epoch seconds, NaN if unknown), and its DNS names."""
         self._build_bare = build or build_context
         self._ask_clients = ask_clients
         self._authorities = ""
@@ -92,25 +80,11 @@ class ServingCertificate:
         self._tried = self._signature()
         try:
             self._current = self._build()
-            self._facts = _facts_of(pair)
+            self._read_facts()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InputError([_fault(pair, error)]) from error
         self.context = self._build()
         self.context.sni_callback = self._switch
-
-    @property
-    def file(self) -> Path:
-        return self._pair.certificate
-
-    @property
-    def expiration(self) -> float:
-        """The time at which the certificate in use expires, in seconds since the epoch; NaN if unknown."""
-        return self._facts.expiration
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The DNS names of the certificate in use."""
-        return self._facts.names
 
     def reload_if_changed(self) -> bool:
         """Load a changed pair.
@@ -121,26 +95,21 @@ class ServingCertificate:
         if signature == self._tried:
             return False
         try:
-            context, read = self._build(), _facts_of(self._pair)
+            context = self._build()
+            self._read_facts()
         except (OSError, ValueError) as error:
             if self._signature() == signature:  # else it is being replaced right now: try again
                 self._tried = signature
-            found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
-            log.warning(
-                "the changed serving certificate cannot be used; the old one stays in use", extra=found
-            )
+            self._warn("the changed serving certificate cannot be used; the old one stays in use", error)
             return False
-        self._tried = signature
-        self._current, self._facts = context, read
-        log.info("serving certificate reloaded", extra=logs.facts(certificate=self._pair.certificate))
+        self._tried, self._current = signature, context
+        log.info("serving certificate reloaded", extra=logs.facts(certificate=self.pair.certificate))
         return True
 
     def believe(self, authorities: str) -> None:
         """Replace the authorities of client certificates (PEM, "" for none) for further handshakes."""
-        for certificate in (self, *dict.fromkeys(self._named.values())):
-            certificate._take(authorities)  # noqa: SLF001 - one of our own kind
-
-    def _take(self, authorities: str) -> None:
+        for certificate in dict.fromkeys(self._named.values()):
+            certificate.believe(authorities)
         self._authorities = authorities
         try:
             self._current = self._build()
@@ -149,14 +118,24 @@ class ServingCertificate:
             # next check.
             self._admit(self._current)
             self._tried = ()
-            found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
-            log.warning(
-                "the serving certificate cannot be loaded with the new authorities; the old one stays in use",
-                extra=found,
+            text = (
+                "the serving certificate cannot be loaded with the new authorities; the old one stays in use"
             )
+            self._warn(text, error)
+
+    def _warn(self, message: str, error: Exception) -> None:
+        log.warning(message, extra=logs.facts(certificate=self.pair.certificate, error=_reason(error)))
+
+    def _read_facts(self) -> None:
+        try:
+            leaf = _leaf(self.pair)
+            self.expiration, self.names = leaf.not_valid_after_utc.timestamp(), _names(leaf)
+        except ValueError:
+            # OpenSSL serves certificates that cryptography does not parse, and these are facts for metrics.
+            self.expiration, self.names = math.nan, ()
 
     def _build(self) -> ssl.SSLContext:
-        context = self._build_bare(self._pair)
+        context = self._build_bare(self.pair)
         self._admit(context)
         return context
 
@@ -172,10 +151,9 @@ class ServingCertificate:
         try:
             context.load_verify_locations(cadata=self._authorities)
         except (ssl.SSLError, ValueError) as error:
-            found = logs.facts(certificate=self._pair.certificate, error=str(error))
             log.warning(
                 "OpenSSL rejects the authorities of client certificates, so their certificates are refused",
-                extra=found,
+                extra=logs.facts(certificate=self.pair.certificate, error=str(error)),
             )
 
     async def follow(self, problems: "ProblemLog", period: float = RELOAD_PERIOD) -> None:
@@ -187,17 +165,13 @@ class ServingCertificate:
         while True:
             await asyncio.sleep(period)
             for certificate in (self, *dict.fromkeys(self._named.values())):
-                subject = str(certificate._pair.certificate)  # noqa: SLF001 - one of our own kind
+                subject = str(certificate.pair.certificate)
                 try:
                     certificate.reload_if_changed()
                 except Exception as error:  # noqa: BLE001 - see above
                     text = f"{type(error).__name__}: {error}"
-                    problems.report(
-                        "serving-certificate",
-                        "the files of the serving certificate cannot be checked",
-                        text,
-                        subject=subject,
-                    )
+                    message = "the files of the serving certificate cannot be checked"
+                    problems.report("serving-certificate", message, text, subject=subject)
                 else:
                     problems.resolve("serving-certificate", subject=subject)
 
@@ -213,17 +187,15 @@ class ServingCertificate:
 
     def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
         """Return what changes when a file does; None for one that is not there."""
-        found: list[tuple[int, ...] | None] = []
-        for path in self._pair:
+        signature: list[tuple[int, ...] | None] = []
+        for path in self.pair:
             try:
-                status = path.stat()
+                file = path.stat()
             except OSError:
-                found.append(None)
+                signature.append(None)
             else:
-                found.append(
-                    (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-                )
-        return tuple(found)
+                signature.append((file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns))
+        return tuple(signature)
 
 
 def build_context(
@@ -244,7 +216,7 @@ def build_context(
     return context
 
 
-def names_of(pair: CertificatePair) -> tuple[str, ...]:
+def read_names(pair: CertificatePair) -> tuple[str, ...]:
     """Return the DNS names of a certificate. Raises InputError when it cannot be read."""
     try:
         return _names(_leaf(pair))
@@ -254,10 +226,10 @@ def names_of(pair: CertificatePair) -> tuple[str, ...]:
 
 def _names(leaf: x509.Certificate) -> tuple[str, ...]:
     try:
-        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        alternate = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return ()
-    return tuple(found.value.get_values_for_type(x509.DNSName))
+    return tuple(alternate.value.get_values_for_type(x509.DNSName))
 
 
 def ensure_self_signed(
@@ -273,13 +245,10 @@ def ensure_self_signed(
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
     now = datetime.fromtimestamp(clock.wall(), UTC)
     try:
-        if not pair.certificate.exists() and not pair.key.exists():
+        is_missing = not pair.certificate.exists() and not pair.key.exists()
+        if is_missing or (_is_own(pair) and not _is_good(pair, wanted, now)):
             _write_pair(pair, wanted, now)
-        elif _is_own(pair):
-            if not _is_good(pair, wanted, now):
-                _write_pair(pair, wanted, now)
-        else:
-            build_context(pair)
+        build_context(pair)
     except (OSError, ValueError) as error:
         raise InputError([_fault(pair, error, "--cert-dir")]) from error
     return pair
@@ -365,12 +334,26 @@ def issue(
     """
     authority_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 
+    def name(common: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
     def build(subject: str, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.CertificateBuilder:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+        usages = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=ca,
+            crl_sign=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
         return (
             x509.CertificateBuilder()
-            .subject_name(_name(subject))
-            .issuer_name(_name(authority_name))
+            .subject_name(name(subject))
+            .issuer_name(name(authority_name))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _BACKDATED)
@@ -378,7 +361,7 @@ def issue(
             .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(issuer, critical=False)
-            .add_extension(_key_usage(ca=ca), critical=True)
+            .add_extension(usages, critical=True)
         )
 
     alternate = x509.SubjectAlternativeName([_alternate(name) for name in sorted(names)])
@@ -398,24 +381,6 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     """Return the DNS names of a Service in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
     within = f"{service}.{namespace}"
     return (service, within, f"{within}.svc", f"{within}.svc.cluster.local")
-
-
-def _key_usage(*, ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=ca,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _alternate(name: str) -> x509.GeneralName:

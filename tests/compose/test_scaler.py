@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,9 @@ from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
-from adapter.model.resources import BUILTIN, Catalogue
+from adapter.kubernetes.discovery import CatalogueSource
+from adapter.model.resources import BUILTIN
+from adapter.provider.relist import Relister
 from adapter.rules.registry import EMPTY
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
@@ -38,19 +40,34 @@ def document(number: int) -> dict[str, Any]:
     }
 
 
-class Kinds:
-    """The built-in kinds."""
-
-    def current(self) -> Catalogue:
-        return BUILTIN
-
-
 class Scraped:
     """Nothing is scraped, so no callback is called."""
 
     def subscribe(self, finished: Callable[[str], None]) -> None: ...
 
     def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None: ...
+
+
+def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
+    """Return what a scaler takes from its process: caches that never come in, and no connections."""
+    nothing: Any = None
+    scraped: Any = Scraped()
+    problems = ProblemLog(monitoring, clock)
+    return Runtime(
+        client=nothing,
+        prometheus=nothing,
+        watching=ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0),
+        cache=nothing,
+        resources=cast("CatalogueSource", SimpleNamespace(current=lambda: BUILTIN)),
+        relister=cast("Relister", SimpleNamespace(subscribe=lambda changed: None)),
+        source_problems=nothing,
+        freshness=nothing,
+        scraped=scraped,
+        endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, monitoring, nothing),
+        clock=clock,
+        monitoring=monitoring,
+        problems=problems,
+    )
 
 
 class Bench:
@@ -61,30 +78,10 @@ class Bench:
             json.dumps({"kind": "List", "items": [document(each) for each in range(COUNT)]})
         )
         nothing: Any = None
-        kinds: Any = Kinds()
-        relister: Any = SimpleNamespace(subscribe=lambda changed: None)
-        scraped: Any = Scraped()
-        clock, self.monitoring = FakeClock(), Monitoring()
-        self.clock = clock
-        problems = ProblemLog(self.monitoring, clock)
-        watching = ReflectorContext(nothing, clock, self.monitoring, problems, lambda: 0.0)
-        runtime = Runtime(
-            client=nothing,
-            prometheus=nothing,
-            watching=watching,
-            cache=nothing,
-            resources=kinds,
-            relister=relister,
-            source_problems=nothing,
-            freshness=nothing,
-            scraped=scraped,
-            endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, self.monitoring, nothing),
-            clock=clock,
-            monitoring=self.monitoring,
-            problems=problems,
-        )
+        self.clock, self.monitoring = FakeClock(), Monitoring()
         options = Options(autoscalers=str(folder), leader_elect=False)
-        self.scaler = Scaler(options, runtime, nothing, lambda _: nothing, random=lambda: 0.5)
+        own = runtime(self.clock, self.monitoring)
+        self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
 
     def at_work(self) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0

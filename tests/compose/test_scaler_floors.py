@@ -1,7 +1,6 @@
 """What a new leader takes over of the floors that were published before, and what it drops."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,12 +8,10 @@ import pytest
 
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.interfaces import Key
-from adapter.compose.providers import Runtime
 from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.autoscalers import keep_hpa
-from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost as boosting
 from adapter.model.autoscaling import hpa as model
@@ -22,22 +19,15 @@ from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.rules.registry import EMPTY
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_boost import hpa as native
-from tests.compose.test_scaler import Kinds, Scraped
+from tests.compose.test_scaler import runtime
 from tests.support.clock import FakeClock
 
 
 def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:
-    metrics = [
-        {
-            "type": "Resource",
-            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}},
-        }
-    ]
+    target = {"type": "Utilization", "averageUtilization": 5}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     plain = msgspec.json.decode(
         msgspec.json.encode(msgspec.to_builtins(boosting.handshake(name, "external"), enc_hook=encode_scalar))
     )
@@ -94,28 +84,8 @@ class Floors:
 @pytest.fixture
 def scaler() -> Any:
     nothing: Any = None
-    clock, monitoring = FakeClock(), Monitoring()
-    problems = ProblemLog(monitoring, clock)
-    watching = ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0)
-    kinds: Any = Kinds()
-    relister: Any = SimpleNamespace(subscribe=lambda changed: None)
-    scraped: Any = Scraped()
-    runtime = Runtime(
-        client=nothing,
-        prometheus=nothing,
-        watching=watching,
-        cache=nothing,
-        resources=kinds,
-        relister=relister,
-        source_problems=nothing,
-        freshness=nothing,
-        scraped=scraped,
-        endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, monitoring, nothing),
-        clock=clock,
-        monitoring=monitoring,
-        problems=problems,
-    )
-    scaler = Scaler(Options(leader_elect=False), runtime, nothing, lambda _: nothing, random=lambda: 0.5)
+    own = runtime(FakeClock(), Monitoring())
+    scaler = Scaler(Options(leader_elect=False), own, nothing, lambda _: nothing, random=lambda: 0.5)
     scaler._registry.controller = Controller()  # type: ignore[assignment]
     return scaler
 

@@ -8,7 +8,6 @@ from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceQuestion,
 from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from tests.support.serving import Served, ServerFactory
 
-GROUP = f"/apis/{RESOURCE_GROUP}"
 USAGE = Usage(250, 2_048_000)
 POD = ObjectUsage("shop", "web-1", {"app": "web"}, 1_700_000_000.0, USAGE, (ContainerUsage("main", USAGE),))
 NODE = ObjectUsage("", "n1", {}, 1_700_000_000.0, USAGE)
@@ -31,7 +30,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def base(version: str) -> str:
-    return f"{GROUP}/{version}"
+    return f"/apis/{RESOURCE_GROUP}/{version}"
 
 
 @pytest.fixture
@@ -83,32 +82,10 @@ async def test_indented(served: Served, pods: str) -> None:
     assert answer.text.startswith('{\n  "kind": "PodMetricsList",')
 
 
-@pytest.mark.parametrize(
-    ("target", "status", "message"),
-    [
-        (
-            "namespaces/shop/pods?labelSelector=a+in+b",
-            400,
-            "unable to parse requirement: found 'b' expected: '('",
-        ),
-        (
-            "namespaces/shop/pods?fieldSelector=a%3Db",
-            400,
-            '"a" is not a known field selector: only "metadata.name", "metadata.namespace"',
-        ),
-        (
-            "namespaces/shop/pods?watch=1",
-            405,
-            'watch is not supported on resources of kind "pods.metrics.k8s.io"',
-        ),
-        ("services", 404, "the server could not find the requested resource"),
-    ],
-)
-async def test_wrong_requests_do_not_reach_the_provider(
-    served: Served, base: str, target: str, status: int, message: str
-) -> None:
-    answer = await served.get(f"{base}/{target}")
-    assert (answer.status, answer.json["code"], answer.json["message"]) == (status, status, message)
+async def test_wrong_requests_do_not_reach_the_provider(served: Served, base: str) -> None:
+    queries = ("?labelSelector=a+in+b", "?fieldSelector=a%3Db", "?watch=1")
+    targets = (*(f"namespaces/shop/pods{query}" for query in queries), "services")
+    assert [(await served.get(f"{base}/{target}")).status for target in targets] == [400, 400, 405, 404]
     assert served.provider.questions == []
 
 
@@ -133,12 +110,7 @@ async def test_self_metrics_name_the_kind_and_the_version(
     await served.get(f"{base}/pods")
     value = served.monitoring.registry.get_sample_value
     for verb, scope in (("LIST", "namespace"), ("GET", "resource"), ("LIST", "cluster")):
-        labels = {
-            "verb": verb,
-            "group": RESOURCE_GROUP,
-            "version": version,
-            "resource": "pods",
-            "scope": scope,
-        }
-        assert value("apiserver_request_total", {**labels, "subresource": "", "code": "200"}) == 1
+        labels = {"verb": verb, "group": RESOURCE_GROUP, "version": version, "resource": "pods"}
+        labels |= {"scope": scope, "subresource": "", "code": "200"}
+        assert value("apiserver_request_total", labels) == 1
     assert value("metrics_apiserver_metric_freshness_seconds_count", {"group": RESOURCE_GROUP}) == 3

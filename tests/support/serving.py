@@ -4,6 +4,8 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -39,6 +41,7 @@ from adapter.server.http.connection_server import MetricsServer, ServerLimits, S
 from adapter.server.http.handler import Handler, HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.support.certificates import Signer, config_map
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -57,7 +60,7 @@ class Provider:
         self.usages: tuple[ObjectUsage, ...] = ()
         self.fresh_until = 0.0
         self.error: Exception | None = None
-        self.before: Callable[[], Awaitable[None]] | None = None
+        self.before: Callable[[], Awaitable[object]] | None = None
         self.while_listing: Callable[[], None] | None = None
         self.floors: FloorProvider | None = None
 
@@ -77,6 +80,12 @@ class Provider:
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         await self._meet(question)
         return ResourceAnswer(self.usages, 60.0, 1_700_000_005.0, self.fresh_until)
+
+    def hold(self) -> asyncio.Event:
+        """Answer no question before the event is set."""
+        release = asyncio.Event()
+        self.before = release.wait
+        return release
 
     def canonical_resource(self, resource: str) -> str | None:
         return self.canonical.get(resource, resource)
@@ -183,45 +192,33 @@ class Connection:
         await self.writer.wait_closed()
 
 
+@dataclass(eq=False)
 class Served:
     """A running server and everything it was made of."""
 
-    def __init__(
-        self,
-        server: MetricsServer,
-        handler: Handler,
-        documents: Documents,
-        provider: Provider,
-        clock: FakeClock,
-        own_metrics: Monitoring,
-        certificate: tls.ServingCertificate,
-        trust: ssl.SSLContext,
-        believed: TrustStore,
-        reviews: Reviews,
-        access: Admission,
-        access_log: AccessLog | None,
-    ) -> None:
-        self.server = server
-        self.handler = handler
-        self.documents = documents
-        self.provider = provider
-        self.clock = clock
-        self.monitoring = own_metrics
-        self.certificate = certificate
-        self.trust = trust
-        self.believed = believed
-        self.reviews = reviews
-        self.access = access
-        self.access_log = access_log
-        self._connections: list[Connection] = []
+    server: MetricsServer
+    handler: Handler
+    documents: Documents
+    provider: Provider
+    clock: FakeClock
+    monitoring: Monitoring
+    certificate: tls.ServingCertificate
+    trust: ssl.SSLContext
+    believed: TrustStore
+    reviews: Reviews
+    access: Admission
+    access_log: AccessLog | None
+    _connections: list[Connection] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self.server.port}"
 
-    async def connect(self, trust: ssl.SSLContext | None = None) -> Connection:
-        """Open a connection that ends with the fixture."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port, ssl=trust or self.trust)
+    async def connect(self, trust: ssl.SSLContext | None = None, *, address: str = "127.0.0.1") -> Connection:
+        """Open a connection from an address of loopback; it ends with the fixture."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.server.port, ssl=trust or self.trust, local_addr=(address, 0)
+        )
         connection = Connection(reader, writer)
         self._connections.append(connection)
         return connection
@@ -271,14 +268,13 @@ class ServerFactory:
 
         `floors` are served beside the provider's metrics.
         """
-        if pair is None:
-            issued = self._authority.issue()
-            pair = tls.CertificatePair(issued.certificate, issued.key)
         provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
         now: Clock = clock or fake
         own_metrics = Monitoring()
         believed = believed or TrustStore(ProblemLog(own_metrics, now), lookup=False)
-        certificate = tls.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
+        certificate = tls.ServingCertificate(
+            pair or self._authority.issue(), ask_clients=believed.asks_for_certificates
+        )
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
         access = Admission(
@@ -308,7 +304,6 @@ class ServerFactory:
             handler,
             certificate,
             shutdown,
-            judge=access.judge,
             host="127.0.0.1",
             port=0,
             shutdown_delay=shutdown_delay,
@@ -336,6 +331,51 @@ class ServerFactory:
     async def close(self) -> None:
         for served in self._started:
             await served.close()
+
+
+@dataclass(eq=False)
+class Caller:
+    """Meets `budgets.BoundedConnection`: a client that reads nothing. Keeps why it was cut."""
+
+    address: str = "a"
+    is_certified: bool = False
+    is_open: bool = True
+    writing_paused: bool = True
+    reasons: list[str] = field(default_factory=list)
+
+    def cut(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self.is_open = False
+
+
+class Certified:
+    """A server that trusts client certificates, and the contexts of clients: a front proxy and a user."""
+
+    def __init__(self, serve: ServerFactory, directory: Path, clock: Clock) -> None:
+        proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
+        self._serve = serve
+        self._clock = clock
+        self._believed = TrustStore(ProblemLog(Monitoring(), clock))
+        self._believed.adopt_config_map(config_map(proxies.pem, clients.pem))
+        self.proxy = careless_context(proxies.issue("front-proxy-client").write(directory))
+        self.alice = careless_context(clients.issue("alice").write(directory))
+        self.other_name = careless_context(proxies.issue("another-client").write(directory))
+
+    async def start(self, **settings: Any) -> Served:
+        return await self._serve(believed=self._believed, clock=self._clock, **settings)
+
+    def lose_trust(self) -> None:
+        """Believe in other authorities from now on."""
+        self._believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, Signer("kubernetes").pem))
+
+
+def careless_context(identity: Path | None = None) -> ssl.SSLContext:
+    """Return the context of a client that trusts every server, and shows a certificate if given."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if identity is not None:
+        context.load_cert_chain(identity)
+    return context
 
 
 @pytest.fixture

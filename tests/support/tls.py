@@ -1,19 +1,12 @@
 """Throw-away certificates for real TLS on localhost."""
 
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
 
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate chain and its private key as PEM files."""
-
-    certificate: Path
-    key: Path
+from adapter.server.tls import CertificatePair as Pair
 
 
 class Authority:

@@ -15,21 +15,15 @@ is no metric. And all metrics of one parent resource have one scope: where scope
 metrics stay.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+import functools
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import encoding
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
-
-# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list,
-# or fail.
-_EMPTY_CUSTOM_METRIC = "custommetrics"
-_EMPTY_EXTERNAL = "externalmetrics"
-
+from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 
 MOST_LISTED = 20_000
 """Metrics of one API that its documents list. Each `_COUNTS_AS_ONE` characters of a name count as one."""
@@ -55,7 +49,12 @@ class ListedMetrics(NamedTuple):
     left_out: int = 0
 
 
-_EMPTY_CUSTOM = ParentResource("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
+# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list,
+# or fail.
+_EMPTY_CUSTOM = ParentResource("", namespaced=False, metrics=["custommetrics"])
+_EMPTY_EXTERNAL = "externalmetrics"
+
+_SCOPES = {True: "Namespaced", False: "Cluster"}
 _GET = msgspec.Raw(b'["get"]')
 _GET_LIST = msgspec.Raw(b'["get","list"]')
 _NO_VERBS = msgspec.Raw(b"[]")
@@ -89,13 +88,6 @@ class _Aggregated(msgspec.Struct, gc=False):
     verbs: msgspec.Raw
 
 
-class _Builders(NamedTuple):
-    """How the two documents list the resources of one group: the members of a list in JSON, by version."""
-
-    legacy: Callable[[str, ListedMetrics], Iterator[bytes]]
-    aggregated: Callable[[str, ListedMetrics], Iterator[bytes]]
-
-
 def group_entry(group: str, versions: Sequence[str]) -> dict[str, object]:
     """Return a group with its versions, the preferred one first."""
     entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
@@ -106,7 +98,12 @@ def resource_list(group: str, version: str, listed: ListedMetrics) -> Iterator[b
     """Yield the APIResourceList of a group-version."""
     head = b'{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":['
     yield head % (group.encode(), version.encode())
-    yield from _BUILDERS[group].legacy(version, listed)
+    if group == CUSTOM_GROUP:
+        for number, parent in enumerate(listed.custom or [_EMPTY_CUSTOM]):
+            build = functools.partial(_custom_resource, parent)
+            yield from encoding.members(parent.metrics, build, first=not number)
+    else:
+        yield from encoding.members(_flat_resources(group, listed), lambda resource: resource)
     yield b"]}\n"
 
 
@@ -118,7 +115,11 @@ def aggregated(served: Mapping[str, Sequence[str]], listed: ListedMetrics) -> It
         for place, version in enumerate(versions):
             start = b'%s{"version":"%s","freshness":"Current","resources":['
             yield start % (b"," if place else b"", version.encode())
-            yield from _BUILDERS[group].aggregated(version, listed)
+            if group == CUSTOM_GROUP:
+                yield from _aggregated_parents(version, listed)
+            else:
+                build = functools.partial(_aggregated_resource, group, version)
+                yield from encoding.members(_flat_resources(group, listed), build)
             yield b"]}"
         yield b"]}"
     yield b"]}\n"
@@ -150,18 +151,18 @@ def listing(
 
 def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[ParentResource]]:
     """Return the metrics by the resource they describe, sorted, with one scope each: namespaced wins."""
-    found: dict[GroupResource, tuple[list[str], list[str]]] = {}
-    for number, each in enumerate(metrics, 1):
-        scopes = found.get(each.resource)
+    names: dict[GroupResource, tuple[list[str], list[str]]] = {}
+    for number, info in enumerate(metrics, 1):
+        scopes = names.get(info.resource)
         if scopes is None:
-            scopes = found[each.resource] = ([], [])
-        scopes[each.namespaced].append(each.metric)
+            scopes = names[info.resource] = ([], [])
+        scopes[info.namespaced].append(info.metric)
         if number % _STEP == 0:
             yield
     return [
         # usually they are sorted already, and sorting costs next to nothing
         ParentResource(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))
-        for resource, (others, namespaced) in found.items()
+        for resource, (others, namespaced) in names.items()
     ]
 
 
@@ -176,81 +177,35 @@ def _cut(names: list[str], room: int) -> tuple[list[str], int]:
     return names, used
 
 
-def _parents(listed: ListedMetrics) -> list[ParentResource]:
-    return listed.custom or [_EMPTY_CUSTOM]
+def _custom_resource(parent: ParentResource, metric: str) -> _Resource:
+    return _Resource(f"{parent.name}/{metric}", "", parent.namespaced, "MetricValueList", _GET)
 
 
-def _custom_legacy(_: str, listed: ListedMetrics) -> Iterator[bytes]:
-    for number, parent in enumerate(_parents(listed)):
-        prefix, namespaced = f"{parent.name}/", parent.namespaced
-
-        def build(metric: str, prefix: str = prefix, namespaced: bool = namespaced) -> _Resource:  # noqa: FBT001 - bound here
-            return _Resource(prefix + metric, "", namespaced, "MetricValueList", _GET)
-
-        yield from encoding.members(parent.metrics, build, first=not number)
-
-
-def _custom_aggregated(version: str, listed: ListedMetrics) -> Iterator[bytes]:
+def _aggregated_parents(version: str, listed: ListedMetrics) -> Iterator[bytes]:
     kind = _response_kind(CUSTOM_GROUP, version, "MetricValueList")
     no_kind = _response_kind("", "", "")  # clients of 0.26 crash without it
-    for number, parent in enumerate(_parents(listed)):
-        entry = _Aggregated(parent.name, no_kind, _scope(parent.namespaced), "", _NO_VERBS)
+    for number, parent in enumerate(listed.custom or [_EMPTY_CUSTOM]):
+        entry = _Aggregated(parent.name, no_kind, _SCOPES[parent.namespaced], "", _NO_VERBS)
         yield (b"," if number else b"") + encoding.encode_fragment(entry)[:-1] + b',"subresources":['
         yield from encoding.members(parent.metrics, lambda metric: _Subresource(metric, kind, _GET))
         yield b"]}"
 
 
-def _external(listed: ListedMetrics) -> list[str]:
-    return listed.external or [_EMPTY_EXTERNAL]
+def _flat_resources(group: str, listed: ListedMetrics) -> Iterator[_Resource]:
+    """Yield the resources of a group whose metrics describe no parent."""
+    if group == RESOURCE_GROUP:
+        yield _Resource("nodes", "", namespaced=False, kind="NodeMetrics", verbs=_GET_LIST)
+        yield _Resource("pods", "", namespaced=True, kind="PodMetrics", verbs=_GET_LIST)
+        return
+    for metric in listed.external or [_EMPTY_EXTERNAL]:
+        yield _Resource(metric, "", namespaced=True, kind="ExternalMetricValueList", verbs=_GET)
 
 
-def _external_legacy(_: str, listed: ListedMetrics) -> Iterator[bytes]:
-    def build(metric: str) -> _Resource:
-        return _Resource(metric, "", namespaced=True, kind="ExternalMetricValueList", verbs=_GET)
-
-    yield from encoding.members(_external(listed), build)
+def _aggregated_resource(group: str, version: str, resource: _Resource) -> _Aggregated:
+    kind, scope = _response_kind(group, version, resource.kind), _SCOPES[resource.namespaced]
+    return _Aggregated(resource.name, kind, scope, "", resource.verbs)
 
 
-def _external_aggregated(version: str, listed: ListedMetrics) -> Iterator[bytes]:
-    kind = _response_kind(EXTERNAL_GROUP, version, "ExternalMetricValueList")
-    yield from encoding.members(
-        _external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET)
-    )
-
-
-_USAGE_KINDS = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
-
-
-def _resource_legacy(_: str, __: ListedMetrics) -> Iterator[bytes]:
-    def build(name: str) -> _Resource:
-        kind, namespaced = _USAGE_KINDS[name]
-        return _Resource(name, "", namespaced, kind, _GET_LIST)
-
-    yield from encoding.members(tuple(_USAGE_KINDS), build)
-
-
-def _resource_aggregated(version: str, _: ListedMetrics) -> Iterator[bytes]:
-    def build(name: str) -> _Aggregated:
-        kind, namespaced = _USAGE_KINDS[name]
-        return _Aggregated(
-            name, _response_kind(RESOURCE_GROUP, version, kind), _scope(namespaced), "", _GET_LIST
-        )
-
-    yield from encoding.members(tuple(_USAGE_KINDS), build)
-
-
-def _scope(namespaced: bool) -> str:  # noqa: FBT001 - the field's own meaning
-    return "Namespaced" if namespaced else "Cluster"
-
-
+@functools.lru_cache(maxsize=16)
 def _response_kind(group: str, version: str, kind: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({"group": group, "version": version, "kind": kind}))
-
-
-_BUILDERS: Mapping[str, _Builders] = MappingProxyType(
-    {
-        CUSTOM_GROUP: _Builders(_custom_legacy, _custom_aggregated),
-        EXTERNAL_GROUP: _Builders(_external_legacy, _external_aggregated),
-        RESOURCE_GROUP: _Builders(_resource_legacy, _resource_aggregated),
-    }
-)

@@ -131,15 +131,16 @@ class Documents:
         return self._built.get((path, aggregated))
 
     def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
-        served, version = self.served, self._version
-        versions = [(group, each) for group in served for each in served[group]]
+        served, program = self.served, self._version
+        group_versions = [(group, version) for group in served for version in served[group]]
         specifications = {
-            f"apis/{group}/{each}": _encoded(functools.partial(build_v3, group, each, version))
-            for group, each in versions
+            f"apis/{group}/{version}": _encoded(functools.partial(build_v3, group, version, program))
+            for group, version in group_versions
         }
 
         def root() -> Mapping[str, object]:
-            return build_root({path: _digest(encode()) for path, encode in specifications.items()})
+            bodies = {path: encode() for path, encode in specifications.items()}
+            return build_root({path: hashlib.sha256(body).hexdigest() for path, body in bodies.items()})
 
         table: dict[tuple[str, bool], _DocumentBuilder] = {
             ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
@@ -149,18 +150,18 @@ class Documents:
                 functools.partial(discovery.aggregated, served), negotiation.AGGREGATED, with_etag=True
             ),
             ("/openapi/v2", False): _static(
-                _encoded(functools.partial(build_v2, served, version)), with_etag=True
+                _encoded(functools.partial(build_v2, served, program)), with_etag=True
             ),
             ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
-            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(version))),
+            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(program))),
         }
         for group in served:
             table[f"/apis/{group}", False] = _static(
                 _encoded(functools.partial(_group, group, served[group]))
             )
-        for group, each in versions:
-            resources = functools.partial(discovery.resource_list, group, each)
-            table[f"/apis/{group}/{each}", False] = _DocumentBuilder(resources)
+        for group, version in group_versions:
+            resources = functools.partial(discovery.resource_list, group, version)
+            table[f"/apis/{group}/{version}", False] = _DocumentBuilder(resources)
         for path, encode in specifications.items():
             table[f"/openapi/v3/{path}", False] = _static(encode, with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
@@ -187,10 +188,6 @@ def _group_list(served: Mapping[str, Sequence[str]]) -> Mapping[str, object]:
 
 def _group(group: str, versions: Sequence[str]) -> Mapping[str, object]:
     return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group, versions)}
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest().upper()
 
 
 def _encoded(build: Callable[[], Mapping[str, object]]) -> Callable[[], bytes]:
@@ -271,11 +268,11 @@ def build_root(hashes: Mapping[str, str]) -> JSON:
 
     `hashes` by path without a slash in front.
     """
-    return {
-        "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)
-        }
+    paths = {
+        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path].upper()}"}
+        for path in sorted(hashes)
     }
+    return {"paths": paths}
 
 
 def _info(version: str) -> JSON:

@@ -112,22 +112,14 @@ _sorting = msgspec.json.Encoder(order="deterministic")
 _as_built = msgspec.json.Encoder()
 
 
-def encode(document: msgspec.Struct) -> bytes:
-    """Return compact JSON with a newline at its end, as Go's encoder writes it.
-
-    Keys of dicts come out sorted.
-    """
-    return _go_text(_sorting.encode(document))
-
-
 def encode_fragment(fragment: object) -> bytes:
-    """Return compact JSON as `encode` does, but without the newline: a part of a document."""
+    """Return a part of a document as compact JSON. Keys of dicts come out sorted."""
     return _go_escaped(_sorting.encode(fragment))
 
 
 def encode_as_built(document: Mapping[str, object]) -> bytes:
-    """Return JSON as `encode` does, for dicts whose keys are in the order to send."""
-    return _go_text(_as_built.encode(document))
+    """Return compact JSON with a newline at its end, for dicts whose keys are in the order to send."""
+    return _go_escaped(_as_built.encode(document)) + b"\n"
 
 
 def indent(body: bytes) -> bytes:
@@ -196,45 +188,36 @@ async def join(pieces: Iterable[bytes], charge: Charge | None = None) -> bytes:
     `charge` counts the pieces as they are made, and both pieces and body while a large body is joined. Raises
     TooManyRequestsError where it does.
     """
-    made, size, since_yield = [], 0, 0
+    parts, size, since_yield = [], 0, 0
     for piece in pieces:
         size += len(piece)
         if charge is not None and size > SMALL_ANSWER:
             charge.resize(size)
-        made.append(piece)
+        parts.append(piece)
         since_yield += len(piece)
         if since_yield >= PIECE_BYTES:
             since_yield = 0
             await asyncio.sleep(0)
     if charge is None or size <= SMALL_ANSWER:
-        return b"".join(made)
+        return b"".join(parts)
     charge.resize(2 * size)
-    body = b"".join(made)
+    body = b"".join(parts)
     charge.resize(size)
     return body
 
 
 def encode_status(error: errors.StatusError) -> bytes:
-    """Return the Status object of a failure. Details of None are left out.
-
-    Empty ones are written, as in Go.
-    """
+    """Return the Status object of a failure. Details of None are left out, empty ones written, as in Go."""
     details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
-    return encode(
-        _FailureStatus(
-            "Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code
-        )
-    )
+    reason = error.reason or msgspec.UNSET
+    status = _FailureStatus("Status", "v1", {}, "Failure", error.message, reason, details, error.code)
+    return encode_fragment(status) + b"\n"
 
 
 @functools.lru_cache(maxsize=64)  # the items of one answer mostly share their time
 def format_time(seconds: float) -> str:
     """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _go_text(body: bytes) -> bytes:
-    return _go_escaped(body) + b"\n"
 
 
 def _go_escaped(body: bytes) -> bytes:
@@ -310,9 +293,9 @@ _COLUMNS = encode_fragment(
 
 
 class _Stamp(NamedTuple):
-    """The texts that all objects of one answer share."""
+    """The texts that all objects of one answer share: when it was built, and the window of a sample."""
 
-    made: str
+    built: str
     window: str
 
 
@@ -326,9 +309,7 @@ class TableOptions(NamedTuple):
 def encode_resource(
     version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
 ) -> Iterator[bytes]:
-    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces.
-
-    With `table` their Table.
+    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, or their `table`, in pieces.
 
     `version` is that of ``metrics.k8s.io``.
     """
@@ -343,10 +324,8 @@ def encode_resource(
         (one,) = answer.items
         yield b"{" + head + encode_fragment(_object(one, stamp))[1:] + b"\n"
     else:
-        kind = f"{_KINDS[question.resource]}List"
-        yield from encode_list(
-            kind, f"{RESOURCE_GROUP}/{version}", answer.items, lambda item: _object(item, stamp)
-        )
+        kind, api_version = f"{_KINDS[question.resource]}List", f"{RESOURCE_GROUP}/{version}"
+        yield from encode_list(kind, api_version, answer.items, lambda item: _object(item, stamp))
 
 
 def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
@@ -371,7 +350,7 @@ def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
 
 
 def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
-    return _ObjectMeta(item.name, item.namespace or msgspec.UNSET, stamp.made, item.labels or msgspec.UNSET)
+    return _ObjectMeta(item.name, item.namespace or msgspec.UNSET, stamp.built, item.labels or msgspec.UNSET)
 
 
 def _usage(usage: Usage) -> _Usage:

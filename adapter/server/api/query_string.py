@@ -6,8 +6,7 @@ server sends, in the order of upstream.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -99,7 +98,11 @@ def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Que
     for name in _NUMBERS:
         if name in parameters:
             _check_number(parameters[name])
-    return _BUILDERS[request.form](request, parameters)
+    if request.form == "external":
+        return _build_external_question(request, parameters)
+    if request.form == "resource":
+        return _build_resource_question(request, parameters)
+    return _build_custom_question(request, parameters)
 
 
 def _build_external_question(request: MetricRequest, parameters: Mapping[str, str]) -> ExternalQuestion:
@@ -144,29 +147,9 @@ def _build_resource_question(request: MetricRequest, parameters: Mapping[str, st
     return ResourceQuestion(resource, request.namespace, None, objects, fields)
 
 
-_BUILDERS: Mapping[str, Callable[[MetricRequest, Mapping[str, str]], Question]] = MappingProxyType(
-    {
-        "object": _build_custom_question,
-        "namespace": _build_custom_question,
-        "external": _build_external_question,
-        "resource": _build_resource_question,
-    }
-)
-
-
 def _no_watch(group: str, kind: str) -> errors.MethodNotAllowedError:
     message = f'watch is not supported on resources of kind "{kind}.{group}"'
     return errors.MethodNotAllowedError(message, {"group": group, "kind": kind})
-
-
-def query_values(query: str, name: str) -> list[str]:
-    """Return all values of one query parameter, in order."""
-    return [value for key, value in _pairs(query) if key == name]
-
-
-def parameter_names(query: str) -> set[str]:
-    """Return the names of all query parameters, including those without a value."""
-    return {key for key, _ in _pairs(query)}
 
 
 def is_watch(parameters: Mapping[str, str]) -> bool:
@@ -191,44 +174,45 @@ def _check_number(text: str) -> None:
 
 def _check_together(parameters: Mapping[str, str]) -> None:
     """Raise `errors.InvalidError` with every option that may not stand beside the others."""
-    found = _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters)
-    if found:
-        raise errors.InvalidError("meta.k8s.io", "ListOptions", found)
+    if causes := _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters):
+        raise errors.InvalidError("meta.k8s.io", "ListOptions", causes)
 
 
 def _list_causes(parameters: Mapping[str, str]) -> list[errors.Cause]:
-    found = []
+    causes = []
     match = parameters.get(_MATCH, "")
     if match:
         if not parameters.get("resourceVersion"):
-            found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
+            causes.append(_forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
         if parameters.get("continue"):
-            found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
+            causes.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
         if match not in {"Exact", "NotOlderThan"}:
-            found.append(_unsupported(match, "Exact", "NotOlderThan", ""))
+            causes.append(_unsupported(match, "Exact", "NotOlderThan", ""))
         if match == "Exact" and parameters.get("resourceVersion") == "0":
-            found.append(_forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
+            causes.append(_forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
     if _INITIAL in parameters:
-        found.append(_forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
-    return found
+        causes.append(_forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
+    return causes
 
 
 def _watch_causes(parameters: Mapping[str, str]) -> list[errors.Cause]:
-    found = []
+    causes = []
     match = parameters.get(_MATCH, "")
     if _INITIAL in parameters:
         if match != "NotOlderThan":
-            found.append(_forbidden(_MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"))
+            causes.append(_forbidden(_MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"))
         gate = "is forbidden for watch unless the WatchList feature gate is enabled"
-        found.append(_forbidden(_INITIAL, f"{_INITIAL} {gate}"))
+        causes.append(_forbidden(_INITIAL, f"{_INITIAL} {gate}"))
     if match:
         if _INITIAL not in parameters:
-            found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"))
+            causes.append(
+                _forbidden(_MATCH, f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided")
+            )
         if match != "NotOlderThan":
-            found.append(_unsupported(match, "NotOlderThan"))
+            causes.append(_unsupported(match, "NotOlderThan"))
         if parameters.get("continue"):
-            found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
-    return found
+            causes.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
+    return causes
 
 
 def _forbidden(field: str, detail: str) -> errors.Cause:
@@ -257,23 +241,24 @@ def _timeout(text: str) -> float | None:
 
 def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
     """Return the first value of each of these parameters, undecoded."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     longest = 3 * max(map(len, names))  # each character may be written as an escape
     for part in query.split("&"):
         key, _, value = part.partition("=")
         if len(key) > longest:
             continue
         name = _decode_form(key) if "%" in key else key
-        if name in names and name not in found and _is_kept(part):
-            found[name] = value
-    return found
+        if name in names and name not in values and _is_kept(part):
+            values[name] = value
+    return values
 
 
 def _is_kept(part: str) -> bool:
     return bool(part) and ";" not in part and not _ESCAPE_CUT_SHORT.search(part)
 
 
-def _pairs(query: str) -> Iterator[tuple[str, str]]:
+def decode_pairs(query: str) -> Iterator[tuple[str, str]]:
+    """Yield all parameters in order, with "" for one without a value."""
     for part in query.split("&"):
         if _is_kept(part):
             key, _, value = part.partition("=")

@@ -63,10 +63,7 @@ class Route:
         return query_string.parse_parameters(self.query)
 
     def parse_query(self) -> Question | errors.StatusError:
-        """Return what a metrics request asks.
-
-        Only for callers that are known; for a long query in a thread.
-        """
+        """Return what a metrics request asks. Only for callers that are known; a long query in a thread."""
         if self.question is None:
             assert self.request is not None
             try:
@@ -96,21 +93,13 @@ class Route:
 _UNKNOWN = RequestLabels("GET")
 
 
-def as_written(resource: str) -> str | None:
-    """Return a resource as a path names it, where there is no catalogue to resolve it."""
-    return resource
-
-
 def find_route(
-    target: str,
-    served: Mapping[str, tuple[str, ...]],
-    canonical: Callable[[str], str | None] = as_written,
+    target: str, served: Mapping[str, tuple[str, ...]], canonical: Callable[[str], str | None] = str
 ) -> Route:
     """Return what `target` (the text of the request line) asks for.
 
-    `served` has the versions of each group.
-    `canonical` returns the name of a resource that a path may spell in several ways, None for one that is not
-    known.
+    `served` has the versions of each group. `canonical` returns the name of a resource that a path may spell
+    in several ways, None for one that is not known.
     """
     try:
         path, query = paths.split_target(target)
@@ -133,7 +122,8 @@ def find_route(
             return Route("health", RequestLabels("GET", subresource=f"/{endpoint}"), segments, query)
     has_slash_at_end = len(segments) > 1 and segments[0] != "" and segments[-1] == ""
     document = "/" + "/".join(segments[:-1] if has_slash_at_end else segments)
-    return _document_route(document, RequestLabels("GET", subresource=_bounded(segments)), query)
+    subresource = f"/{segments[0]}" if segments[0] in {"apis", "openapi", "version"} else ""  # bounded
+    return _document_route(document, RequestLabels("GET", subresource=subresource), query)
 
 
 def weigh(target: str) -> int:
@@ -152,8 +142,10 @@ def _metrics_route(
         request = paths.parse_metric_path(group, version, rest)
     except errors.StatusError as error:
         return Route("metrics", labels, query=query, options=options, error=error)
-    if group == RESOURCE_GROUP:
-        labels = _resource_labels(request)
+    if group == RESOURCE_GROUP:  # the labels that API servers give to requests about pods and nodes
+        scope = "cluster" if request.namespace is None else "namespace"
+        verb, scope = ("LIST", scope) if request.name is None else ("GET", "resource")
+        labels = RequestLabels(verb, group, version, request.resource, "", scope)
     if request.form == "namespace" or (request.form == "object" and request.namespace is not None):
         labels = labels._replace(scope="resource")
     resource = canonical(request.resource) if request.form == "object" else None
@@ -169,23 +161,9 @@ def _metrics_route(
     )
 
 
-def _resource_labels(request: MetricRequest) -> RequestLabels:
-    """Return the labels that API servers give to requests about pods and nodes."""
-    scope = (
-        "resource" if request.name is not None else "cluster" if request.namespace is None else "namespace"
-    )
-    verb = "LIST" if request.name is None else "GET"
-    return RequestLabels(verb, request.group, request.version, request.resource, "", scope)
-
-
 def _document_route(document: str, labels: RequestLabels, query: str) -> Route:
     try:
         options = query_string.read_call_options(query)
     except errors.BadRequestError as error:
         return Route("document", labels, query=query, document=document, error=error)
     return Route("document", labels, query=query, document=document, options=options)
-
-
-def _bounded(segments: Sequence[str]) -> str:
-    """Return the label of a path without a group: its first segment if it is a known one."""
-    return f"/{segments[0]}" if segments[0] in {"apis", "openapi", "version"} else ""

@@ -63,9 +63,7 @@ class Admission:
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
         """
-        connection: Any = (
-            request.protocol
-        )  # a `ClientConnection`, which has read its peer after the handshake
+        connection: Any = request.protocol  # a `ClientConnection`, which has read its peer
         peer: Peer | None = connection.peer
         if peer is None:  # there was no handshake
             raise errors.UnauthorizedError
@@ -77,7 +75,12 @@ class Admission:
                 wanted = _wanted(request, route, user)
                 if wanted is None or self._check(user, wanted, credentials):
                     return user if user is not ANONYMOUS else _check_length(user, route)
-        return PendingAdmission(user, credentials, _queue_of(user, known, request))
+        name = user.name if user is not None else known
+        if user is ANONYMOUS:
+            queue = ReviewQueue("anonymous")
+        else:
+            queue = ReviewQueue("named", name) if name else ReviewQueue("token", request.remote or "")
+        return PendingAdmission(user, credentials, queue)
 
     async def admit(self, request: web.BaseRequest, route: Route, pending: PendingAdmission) -> User:
         """Return the caller once reviews allow the access.
@@ -107,13 +110,6 @@ class Admission:
         if credentials.impersonates:
             raise errors.ForbiddenError("forbidden: impersonation is not possible here", {})
         return self._authorizer.check_now(user, wanted)
-
-
-def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> ReviewQueue:
-    if user is ANONYMOUS:
-        return ReviewQueue("anonymous")
-    name = user.name if user is not None else known
-    return ReviewQueue("named", name) if name else ReviewQueue("token", request.remote or "")
 
 
 async def parse_query(route: Route) -> Question | errors.StatusError:

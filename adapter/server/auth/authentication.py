@@ -30,7 +30,7 @@ from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
 from adapter.server.auth import client_cert
-from adapter.server.auth.client_cert import ClientTrust, HeaderNames, Peer, PeerJudge, PeerVerdict
+from adapter.server.auth.client_cert import HeaderNames, Peer, PeerJudge, PeerVerdict
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry import logs
@@ -72,7 +72,7 @@ class RequestCredentials(NamedTuple):
 class HeaderReader:
     """Reads headers under one set of `names`. Caches the class of header names, and the users of lines."""
 
-    def __init__(self, names: HeaderNames, monitoring: Monitoring | None = None) -> None:
+    def __init__(self, names: HeaderNames, monitoring: Monitoring) -> None:
         self._names = names
         self._wanted = frozenset((*names.username, *names.uid, *names.group))
         self._prefixes = names.extra_prefix
@@ -93,7 +93,10 @@ class HeaderReader:
             if name is None:
                 name = self._class(raw)
             if not value.isascii():
-                _check_text(value)
+                try:
+                    value.decode()
+                except UnicodeDecodeError as error:
+                    raise errors.BadRequestError("a header of the request is not UTF-8 text") from error
             if not name:
                 continue
             if name == "authorization":
@@ -109,10 +112,10 @@ class HeaderReader:
         try:
             return self._users[lines]
         except KeyError:
-            made = self._make(lines)
+            user = self._build_user(lines)
         if sum(len(name) + len(value) for name, value in lines) <= _LARGEST_USER:
-            self._users[lines] = made
-        return made
+            self._users[lines] = user
+        return user
 
     def _class(self, raw: bytes) -> str:
         """Return the name in lower case if it is that of a credential, else ""."""
@@ -129,7 +132,7 @@ class HeaderReader:
             self._classed[raw] = name
         return name
 
-    def _make(self, lines: tuple[Line, ...]) -> User | None:
+    def _build_user(self, lines: tuple[Line, ...]) -> User | None:
         values: dict[str, list[str]] = {}
         for name, value in lines:
             values.setdefault(name, []).append(value.decode())
@@ -139,9 +142,9 @@ class HeaderReader:
         groups = [group for name in self._names.group for group in values.get(name, ()) if group]
         extra: dict[str, list[str]] = {}
         for prefix in self._prefixes:
-            for name, found in values.items():
+            for name, texts in values.items():
                 if name.startswith(prefix):
-                    extra.setdefault(_unescape(name[len(prefix) :]), []).extend(found)
+                    extra.setdefault(_unescape(name[len(prefix) :]), []).extend(texts)
         uid = _first(self._names.uid, values)
         return identity.complete_groups(User(username, uid, tuple(groups), identity.sort_extra(extra)))
 
@@ -162,13 +165,6 @@ def _unescape(key: str) -> str:
         return key if _ESCAPE_CUT_SHORT.search(key) else unquote_to_bytes(key).decode()
     except UnicodeDecodeError:
         return key
-
-
-def _check_text(value: bytes) -> None:
-    try:
-        value.decode()
-    except UnicodeDecodeError as error:
-        raise errors.BadRequestError("a header of the request is not UTF-8 text") from error
 
 
 class IdentifiedCaller(NamedTuple):
@@ -220,7 +216,7 @@ class Authenticator:
         self._known: LRUCache[bytes, str] = LRUCache(_KNOWN_TOKENS)
         self._monitoring = own_metrics
         self._generation = -1
-        self._reader = HeaderReader(_NO_NAMES)
+        self._reader = HeaderReader(_NO_NAMES, own_metrics)
         self._warned: float | None = None
         self._not_accepted = own_metrics.faults.labels("front-proxy")
         attempts = own_metrics.authentication_attempts
@@ -237,9 +233,7 @@ class Authenticator:
             names = trust.front_proxy.headers if trust.front_proxy else _NO_NAMES
             self._reader = HeaderReader(names, self._monitoring)
         credentials = self._reader.read(headers)
-        user, failed = (
-            self._identify_by_certificate(credentials, peer, trust) if peer.shown else (None, False)
-        )
+        user, failed = self._identify_by_certificate(credentials, peer) if peer.shown else (None, False)
         if user is None:
             token = bearer_token(credentials.authorization) if credentials.authorization else b""
             if token:
@@ -284,47 +278,45 @@ class Authenticator:
 
     def judge(self, peer: Peer) -> PeerVerdict:
         """Return the verdict on a peer's certificate under the trust in force; the peer keeps it."""
-        return self._verdict_on(peer, self._store.current)
+        trust, verdict, now = self._store.current, peer.verdict, self._clock.wall()
+        if verdict is None or verdict.generation != trust.generation or now >= verdict.until:
+            verdict = peer.verdict = self._judge.judge(peer, trust, now)
+        return verdict
 
     async def close(self) -> None:
         await self._tokens.close()
 
     def _identify_by_certificate(
-        self, credentials: RequestCredentials, peer: Peer, trust: ClientTrust
+        self, credentials: RequestCredentials, peer: Peer
     ) -> tuple[User | None, bool]:
         """Return the user that a certificate names or is front proxy for, and whether it was refused."""
-        verdict = self._verdict_on(peer, trust)
+        verdict = self.judge(peer)
         if verdict.is_proxy:
             user = self._reader.user(credentials.lines)
             if user is not None:
                 return user, False
         elif credentials.lines:
-            self._warn(peer, trust, verdict)
+            self._warn(peer, verdict)
         return verdict.user, verdict.failed
-
-    def _verdict_on(self, peer: Peer, trust: ClientTrust) -> PeerVerdict:
-        verdict, now = peer.verdict, self._clock.wall()
-        if verdict is None or verdict.generation != trust.generation or now >= verdict.until:
-            verdict = peer.verdict = self._judge.judge(peer, trust, now)
-        return verdict
 
     def _digest(self, token: bytes) -> bytes:
         digest = self._hmac.copy()  # a third of the time of a new HMAC of the standard library
         digest.update(token)
         return digest.finalize()
 
-    def _warn(self, peer: Peer, trust: ClientTrust, verdict: PeerVerdict) -> None:
+    def _warn(self, peer: Peer, verdict: PeerVerdict) -> None:
         """Log why a client certificate is not a front proxy's: the first question when aggregation fails."""
         self._not_accepted.inc()
-        now, proxy, certificate = self._clock.monotonic(), trust.front_proxy, peer.certificate
+        now, certificate = self._clock.monotonic(), peer.certificate
         if self._warned is not None and now - self._warned < _SAY_AGAIN:
             return
         self._warned = now
-        found = logs.facts(
+        proxy = self._store.current.front_proxy
+        facts = logs.facts(
             name=client_cert.common_name(certificate) if certificate else "",
             expected=", ".join(proxy.allowed_names) or "any" if proxy else "",
             issuer=certificate.issuer.rfc4514_string() if certificate else "",
             authorities="; ".join(proxy.bundle.subjects) if proxy else "",
             reason=verdict.refused,
         )
-        log.warning("a client certificate with request headers is not accepted as front proxy", extra=found)
+        log.warning("a client certificate with request headers is not accepted as front proxy", extra=facts)

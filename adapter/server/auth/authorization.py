@@ -13,7 +13,7 @@ about what it allows before it forwards one. A review that fails allows nothing.
 import functools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -92,9 +92,11 @@ class Attributes:
             "resource": self.resource,
             "subresource": self.subresource,
             "name": self.name,
-            "labelSelector": _requirements(self._label_requirements()) if self.labels else None,
-            "fieldSelector": _requirements(self._field_requirements()) if self.fields else None,
         }
+        if self.labels and (requirements := _label_requirements(self.labels)):
+            fields["labelSelector"] = {"requirements": requirements}
+        if self.fields and (requirements := _field_requirements(self.fields)):
+            fields["fieldSelector"] = {"requirements": requirements}
         return {"resourceAttributes": {name: value for name, value in fields.items() if value}}
 
     @functools.cached_property
@@ -120,37 +122,35 @@ class Attributes:
         """
         asks = f"User {quote(user.name)} cannot {self.verb}"
         if self.path:
-            message, details = f"{asks} path {quote(self.path)}", {}
+            subject, message, details = "", f"{asks} path {quote(self.path)}", {}
         else:
+            name = f" {quote(self.name)}" if self.name else ""
+            subject = f"{self.resource}.{self.group}{name} is "
             resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
             where = f"in the namespace {quote(self.namespace)}" if self.namespace else "at the cluster scope"
             message = f"{asks} resource {quote(resource)} in API group {quote(self.group)} {where}"
             details = {"name": self.name, "group": self.group, "kind": self.resource}
         message = message.translate(_ESCAPES) + (f": {reason}" if reason else "")
         return errors.ForbiddenError(
-            f"{self._subject()}forbidden: {message}", {key: value for key, value in details.items() if value}
+            f"{subject}forbidden: {message}", {key: value for key, value in details.items() if value}
         )
 
-    def _subject(self) -> str:
-        if self.path:
-            return ""
-        name = f" {quote(self.name)}" if self.name else ""
-        return f"{self.resource}.{self.group}{name} is "
 
-    def _label_requirements(self) -> Iterator[dict[str, object]]:
-        """Yield what a review can express.
+def _label_requirements(selector: LabelSelector) -> list[dict[str, object]]:
+    """Return what a review can express: without ``gt`` and ``lt`` it asks for more, not for less."""
+    return [
+        {"key": requirement.key, "operator": operator}
+        | ({"values": list(requirement.values)} if requirement.values else {})
+        for requirement in selector.requirements
+        if (operator := _OPERATORS.get(requirement.operator)) is not None
+    ]
 
-        Without ``gt`` and ``lt`` the review asks for more, not for less.
-        """
-        for requirement in self.labels.requirements if self.labels else ():
-            operator = _OPERATORS.get(requirement.operator)
-            if operator is not None:
-                values = {"values": list(requirement.values)} if requirement.values else {}
-                yield {"key": requirement.key, "operator": operator, **values}
 
-    def _field_requirements(self) -> Iterator[dict[str, object]]:
-        for term in self.fields.terms if self.fields else ():
-            yield {"key": term.field, "operator": "NotIn" if term.negated else "In", "values": [term.value]}
+def _field_requirements(selector: FieldSelector) -> list[dict[str, object]]:
+    return [
+        {"key": term.field, "operator": "NotIn" if term.negated else "In", "values": [term.value]}
+        for term in selector.terms
+    ]
 
 
 def build_attributes(
@@ -160,23 +160,15 @@ def build_attributes(
 
     `canonical` is the name of an object's resource, "" where it is not known.
     """
-    group, version = request.group, request.version
+    group, version, namespace = request.group, request.version, request.namespace or ""
     if request.form == "namespace":
         # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace
         # cover.
         return Attributes("get", "", group, version, "metrics", "", request.metric, request.name or WILDCARD)
     if request.form == "object":
-        return Attributes(
-            "get",
-            "",
-            group,
-            version,
-            canonical or request.resource,
-            request.metric,
-            request.name or WILDCARD,
-            request.namespace or "",
-        )
-    resource, namespace = request.resource or request.metric, request.namespace or ""
+        resource, name = canonical or request.resource, request.name or WILDCARD
+        return Attributes("get", "", group, version, resource, request.metric, name, namespace)
+    resource = request.resource or request.metric
     if request.name is not None:
         return Attributes("get", "", group, version, resource, "", request.name, namespace)
     labels, fields, name = None, None, ""
@@ -187,24 +179,6 @@ def build_attributes(
         name = fields.required(NAME) or ""
     verb = "watch" if watch else "list"
     return Attributes(verb, "", group, version, resource, "", name, namespace, labels, fields)
-
-
-def _requirements(found: Iterator[dict[str, object]]) -> dict[str, object]:
-    requirements = list(found)
-    return {"requirements": requirements} if requirements else {}
-
-
-class AllowedPaths:
-    """Paths that need no authorization: exact ones, and prefixes, written with a ``*`` at the end."""
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        bare = [path.removeprefix("/") for path in paths]
-        self._exact = frozenset(path for path in bare if not path.endswith("*"))
-        self._prefixes = tuple(path[:-1] for path in bare if path.endswith("*"))
-
-    def __contains__(self, path: str) -> bool:
-        bare = path.removeprefix("/")
-        return bare in self._exact or bare.startswith(self._prefixes)
 
 
 class Authorizer:
@@ -224,7 +198,10 @@ class Authorizer:
         denied_ttl: float = 10.0,
         always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
     ) -> None:
-        self._open_paths = AllowedPaths(always_allow)
+        """`always_allow` are the paths that need no review: exact ones, or prefixes that end with ``*``."""
+        paths = [path.removeprefix("/") for path in always_allow]
+        self._open_paths = frozenset(path for path in paths if not path.endswith("*"))
+        self._open_prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
         self._review_access = review_access
         self._cache: ReviewCache[tuple[str, str], AccessVerdict] = ReviewCache(
             clock,
@@ -241,7 +218,8 @@ class Authorizer:
 
     def is_open(self, wanted: Attributes) -> bool:
         """Return whether an access needs no review; only a path outside the API groups can be open."""
-        return bool(wanted.path) and wanted.path in self._open_paths
+        path = wanted.path.removeprefix("/")
+        return bool(wanted.path) and (path in self._open_paths or path.startswith(self._open_prefixes))
 
     def check_now(self, user: User, wanted: Attributes) -> bool:
         """Return whether the access is known to be allowed; False means that it needs a review.

@@ -56,12 +56,14 @@ class Bundle:
     """
 
     def __init__(self, pem: str) -> None:
-        self.certificates = tuple(load_certificates(pem))
-        self.pem = "".join(
-            each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates
-        )
+        try:
+            self.certificates = tuple(x509.load_pem_x509_certificates(pem.encode()))
+        except x509.InvalidVersion as error:  # not a ValueError, unlike all else that is wrong with them
+            raise ValueError(str(error)) from error
+        pem_of_each = (authority.public_bytes(serialization.Encoding.PEM) for authority in self.certificates)
+        self.pem = b"".join(pem_of_each).decode()
         """The certificates alone, without any text between them."""
-        self.subjects = tuple(each.subject.rfc4514_string() for each in self.certificates)
+        self.subjects = tuple(authority.subject.rfc4514_string() for authority in self.certificates)
         """The names of the authorities, for messages."""
         identities = tuple(map(_identity, self.certificates))
         self.unsupported = tuple(
@@ -95,10 +97,10 @@ class Bundle:
         )
         try:
             chain = tuple(verifier.verify(leaf, list(intermediates)).chain)
-            for each in chain:
-                _check_uses(each)
-            for each in chain[1:]:
-                _check_signs(each)
+            for certificate in chain:
+                _check_uses(certificate)
+            for authority in chain[1:]:
+                _check_signs(authority)
         except (verification.VerificationError, ValueError) as error:  # ValueError: an unreadable extension
             raise UntrustedError(str(error)) from error
         return chain
@@ -120,14 +122,6 @@ def _check_signs(authority: x509.Certificate) -> None:
         return
     if not usage.key_cert_sign:
         raise UntrustedError(f"{authority.subject.rfc4514_string()} may not sign certificates")
-
-
-def load_certificates(pem: str) -> list[x509.Certificate]:
-    """Return the certificates of a text. Raises ValueError for a text without one or with a broken one."""
-    try:
-        return x509.load_pem_x509_certificates(pem.encode())
-    except x509.InvalidVersion as error:  # not a ValueError, unlike all else that is wrong with a certificate
-        raise ValueError(str(error)) from error
 
 
 def load_certificate(der: bytes) -> x509.Certificate:
@@ -157,25 +151,16 @@ def common_name(certificate: x509.Certificate) -> str:
     return names[-1] if names else ""
 
 
-def organizations(certificate: x509.Certificate) -> tuple[str, ...]:
-    return tuple(_texts(certificate, NameOID.ORGANIZATION_NAME))
-
-
-def fingerprint(certificate: x509.Certificate) -> str:
-    """Return the SHA-256 of the whole certificate in hexadecimal."""
-    return certificate.fingerprint(hashes.SHA256()).hex()
-
-
 def _texts(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
-    return [
-        each.value for each in certificate.subject.get_attributes_for_oid(oid) if isinstance(each.value, str)
-    ]
+    values = (attribute.value for attribute in certificate.subject.get_attributes_for_oid(oid))
+    return [value for value in values if isinstance(value, str)]
 
 
 class HeaderNames(NamedTuple):
     """The headers in which a front proxy names its caller, in lower case.
 
-    Without a `uid` that header is ignored.
+    The defaults are those of kube-apiserver's aggregator, except for the uid. Without a `uid` that header is
+    ignored.
     """
 
     username: tuple[str, ...] = ("x-remote-user",)
@@ -185,7 +170,6 @@ class HeaderNames(NamedTuple):
 
 
 USUAL_HEADERS = HeaderNames()
-"""The headers of kube-apiserver's aggregator, except for the uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +254,9 @@ def read_peer(connection: Any) -> Peer:
         shown = read_chain()
     else:
         read_chain = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
-        found = (read_chain() if read_chain is not None else None) or ()
-        shown = [each.public_bytes(_DER) for each in found if each is not None]
-    return Peer(der, [each for each in shown if each != der][:_LONGEST_CHAIN])
+        chain = (read_chain() if read_chain is not None else None) or ()
+        shown = [certificate.public_bytes(_DER) for certificate in chain if certificate is not None]
+    return Peer(der, [certificate for certificate in shown if certificate != der][:_LONGEST_CHAIN])
 
 
 class PeerJudge:
@@ -314,22 +298,19 @@ class PeerJudge:
         except UntrustedError:
             return wall + _LOOK_AGAIN, None, True
         assert peer.certificate is not None
-        return until, _user_of(peer.certificate), False
+        name = common_name(peer.certificate)
+        if not name:  # a certificate without a common name names no user
+            return until, None, False
+        fingerprint = peer.certificate.fingerprint(hashes.SHA256()).hex()
+        groups = tuple(_texts(peer.certificate, NameOID.ORGANIZATION_NAME))
+        credential = (CREDENTIAL_ID, (f"X509SHA256={fingerprint}",))
+        return until, identity.complete_groups(User(name, "", groups, (credential,))), False
 
     def _verify(self, peer: Peer, bundle: Bundle, wall: float) -> float:
         """Return until when the peer's chain to `bundle` holds. Raises UntrustedError."""
         if peer.certificate is None:
             raise UntrustedError("the certificate cannot be read")
         chain = bundle.verify(peer.certificate, (*peer.intermediates, *self._known.values()), wall)
-        for each in chain[1:-1]:
-            self._known[each.fingerprint(hashes.SHA256())] = each
-        return min(each.not_valid_after_utc.timestamp() for each in chain)
-
-
-def _user_of(certificate: x509.Certificate) -> User | None:
-    """Return the user that a client certificate names, None without a common name."""
-    name = common_name(certificate)
-    if not name:
-        return None
-    credential = (CREDENTIAL_ID, (f"X509SHA256={fingerprint(certificate)}",))
-    return identity.complete_groups(User(name, "", organizations(certificate), (credential,)))
+        for intermediate in chain[1:-1]:
+            self._known[intermediate.fingerprint(hashes.SHA256())] = intermediate
+        return min(certificate.not_valid_after_utc.timestamp() for certificate in chain)

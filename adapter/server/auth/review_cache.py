@@ -59,8 +59,8 @@ class ReviewCache(Generic[_Key, _Answer]):
         keep_for: Callable[[_Answer], float],
         *,
         name: str,
-        cache: str = "",
-        monitoring: Monitoring | None = None,
+        cache: str,
+        monitoring: Monitoring,
         weigh: Callable[[_Key], int] = lambda _: 0,
         size: int = SIZE,
     ) -> None:

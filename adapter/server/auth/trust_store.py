@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 from adapter.server.auth.client_cert import USUAL_HEADERS, Bundle, ClientTrust, FrontProxy, HeaderNames
@@ -35,19 +35,12 @@ _MISSING = {
 _Part = TypeVar("_Part")
 
 
-@dataclass(frozen=True, slots=True)
-class ProxySettings:
-    """The settings in flags of a front proxy whose authorities come from a file."""
-
-    allowed_names: tuple[str, ...] = ()
-    headers: HeaderNames = USUAL_HEADERS
-
-
 class TrustStore:
     """Holds `current`, and calls `changed` with it after every change.
 
     `proxy_file` and `clients_file` say that this part comes from a file; with `lookup` the other parts come
-    from the ConfigMap. With `tolerant` the server is ready without any trust.
+    from the ConfigMap. `allowed_names` and `headers` are those of a front proxy whose authorities come from a
+    file. With `tolerant` the server is ready without any trust.
     """
 
     def __init__(
@@ -57,13 +50,14 @@ class TrustStore:
         lookup: bool = True,
         proxy_file: bool = False,
         clients_file: bool = False,
-        proxy: ProxySettings = ProxySettings(),
+        allowed_names: tuple[str, ...] = (),
+        headers: HeaderNames = USUAL_HEADERS,
         tolerant: bool = False,
     ) -> None:
         self.current = ClientTrust()
         self.changed: Callable[[ClientTrust], None] = lambda _: None
         self._problems = problems
-        self._proxy = proxy
+        self._allowed_names, self._headers = allowed_names, headers
         self._tolerant = tolerant
         from_file = {PROXY_CA: proxy_file, CLIENT_CA: clients_file}
         self._looked_up = {key for key, given in from_file.items() if lookup and not given}
@@ -95,15 +89,15 @@ class TrustStore:
 
     def adopt_proxy_file(self, pem: str) -> None:
         """Take the file of ``--requestheader-client-ca-file``. Raises ValueError if it cannot be used."""
-        found = FrontProxy(Bundle(pem), self._proxy.allowed_names, self._proxy.headers)
+        proxy = FrontProxy(Bundle(pem), self._allowed_names, self._headers)
         self._state[PROXY_CA] = "good"
-        self._set(replace(self.current, front_proxy=found))
+        self._set(replace(self.current, front_proxy=proxy))
 
     def adopt_clients_file(self, pem: str) -> None:
         """Take the file of ``--client-ca-file``; otherwise as `adopt_proxy_file`."""
-        found = Bundle(pem)
+        clients = Bundle(pem)
         self._state[CLIENT_CA] = "good"
-        self._set(replace(self.current, clients=found))
+        self._set(replace(self.current, clients=clients))
 
     def adopt_config_map(self, entries: Mapping[str, str] | None) -> None:
         """Take the ConfigMap's entries, None when it does not exist.
@@ -125,16 +119,16 @@ class TrustStore:
         last: _Part | None,
     ) -> _Part | None:
         try:
-            found = read(entries or {})
+            part = read(entries or {})
         except ValueError as error:
             message = "the ConfigMap's authorities cannot be used; the last good ones stay in use"
             self._problems.report(_FAULT, message, str(error), subject=key)
             self._state[key] = "good" if last is not None else "faulty"
             return last
-        if found is not None:
+        if part is not None:
             self._state[key] = "good"
             self._problems.resolve(_FAULT, subject=key)
-            return found
+            return part
         text = "there is no such ConfigMap" if entries is None else f"it has no {key}"
         if last is None:
             self._state[key] = "absent"
@@ -150,15 +144,15 @@ class TrustStore:
             return
         self.current = replace(wanted, generation=self.current.generation + 1)
         proxy, clients = self.current.front_proxy, self.current.clients
-        found = logs.facts(
+        facts = logs.facts(
             generation=self.current.generation,
             proxy_authorities="; ".join(proxy.bundle.subjects) if proxy else "none",
             proxy_names=", ".join(proxy.allowed_names) or "any" if proxy else "none",
             client_authorities="; ".join(clients.subjects) if clients else "none",
         )
-        log.info("trust in client certificates changed", extra=found)
-        bundles = [bundle for bundle in (clients, proxy.bundle if proxy else None) if bundle is not None]
-        unsupported = sorted({subject for bundle in bundles for subject in bundle.unsupported})
+        log.info("trust in client certificates changed", extra=facts)
+        bundles = (clients, proxy.bundle if proxy else None)
+        unsupported = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
         self._note(
             _UNSUPPORTED,
             "an authority of client certificates has a key of a kind that is not supported: "
@@ -188,15 +182,11 @@ def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
     pem = entries.get(PROXY_CA, "")
     if not pem:
         return None
+    headers = ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix")
     return FrontProxy(
         _named(PROXY_CA, lambda: Bundle(pem)),
         _strings(entries, "requestheader-allowed-names"),
-        HeaderNames(
-            header_names(_strings(entries, "requestheader-username-headers")),
-            header_names(_strings(entries, "requestheader-uid-headers")),
-            header_names(_strings(entries, "requestheader-group-headers")),
-            header_names(_strings(entries, "requestheader-extra-headers-prefix")),
-        ),
+        HeaderNames(*(header_names(_strings(entries, f"requestheader-{header}")) for header in headers)),
     )
 
 
@@ -208,11 +198,11 @@ def read_clients(entries: Mapping[str, str]) -> Bundle | None:
 
 def header_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return header names in lower case. Raises ValueError for an invalid name."""
-    found = tuple(name.strip().lower() for name in names)
-    for name in found:
+    lower = tuple(name.strip().lower() for name in names)
+    for name in lower:
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"invalid header name {name[:100]!r}")
-    return found
+    return lower
 
 
 def _strings(entries: Mapping[str, str], key: str) -> tuple[str, ...]:

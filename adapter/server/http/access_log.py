@@ -89,7 +89,7 @@ def write_stream(stream: BinaryIO, lines: bytes) -> None:
 
 
 class AccessLog:
-    """Buffers entries and writes them while `run` runs; `close` writes the rest. A thread calls `sink`."""
+    """Buffers entries and writes them while `run` runs; `flush` writes the rest. A thread calls `sink`."""
 
     def __init__(
         self, sink: Callable[[bytes], None], clock: Clock, monitoring: Monitoring, problems: ProblemLog
@@ -106,9 +106,8 @@ class AccessLog:
 
     def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
         """Log a request that was answered now, `seconds` after it was read."""
-        line = self._encoder.encode(
-            _build_line(request, route, response, seconds, format_time(self._clock.wall()))
-        )
+        time = format_time(self._clock.wall())
+        line = self._encoder.encode(_build_line(request, route, response, seconds, time))
         if self._size + len(line) > _ROOM:
             self._dropped.inc()
             return
@@ -121,12 +120,9 @@ class AccessLog:
         while True:
             await self._wake.wait()
             await asyncio.sleep(_PERIOD)
-            await self._flush()
+            await self.flush()
 
-    async def close(self) -> None:
-        await self._flush()
-
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         async with self._writing:
             self._wake.clear()
             lines, self._waiting, self._size = self._waiting, [], 0

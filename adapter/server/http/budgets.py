@@ -15,10 +15,9 @@ that takes the most. So a flood cuts its own connections.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
-from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
@@ -83,19 +82,11 @@ CERTIFIED_HEADS = HeadLimits(line=64 * 1024, headers=4096, total=1024 * 1024, se
 and 32 s are Go's limits."""
 
 
-class CutConnection(Protocol):
-    """A connection that can be cut."""
-
-    def cut(self, reason: str) -> None:
-        """Abort it."""
-
-
-class ResponseConnection(CutConnection, Protocol):
-    """A connection as the budget of responses sees it."""
+class BoundedConnection(Protocol):
+    """A connection as the budgets see it. Its certificate is trusted if it `is_certified`."""
 
     address: str
     is_certified: bool
-    """Whether its certificate is trusted."""
 
     @property
     def is_open(self) -> bool:
@@ -105,15 +96,18 @@ class ResponseConnection(CutConnection, Protocol):
     def writing_paused(self) -> bool:
         """Whether it waits for the client to read."""
 
+    def cut(self, reason: str) -> None:
+        """Abort it."""
+
 
 class LongHeads:
     """Bounds the memory of long heads to `most` bytes, by cutting the connection with the longest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: dict[CutConnection, int] = {}
+        self._held: dict[BoundedConnection, int] = {}
 
-    def hold(self, connection: CutConnection, weight: int) -> None:
+    def hold(self, connection: BoundedConnection, weight: int) -> None:
         """Count a head of a connection until `release`, unless a longer one counts already."""
         self._held[connection] = max(weight, self._held.get(connection, 0))
         while sum(self._held.values()) > self._most:
@@ -121,18 +115,8 @@ class LongHeads:
             del self._held[longest]
             longest.cut("memory")
 
-    def release(self, connection: CutConnection) -> None:
+    def release(self, connection: BoundedConnection) -> None:
         self._held.pop(connection, None)
-
-
-def _largest(charges: "Sequence[Charge]") -> "Charge":
-    """Return the largest charge of the address that takes the most."""
-    totals: Counter[str] = Counter()
-    for charge in charges:
-        totals[charge.connection.address] += charge.counted
-    most, _ = totals.most_common(1)[0]
-    own = (charge for charge in charges if charge.connection.address == most)
-    return max(own, key=lambda charge: charge.counted)
 
 
 class Charge:
@@ -144,7 +128,7 @@ class Charge:
     __slots__ = ("_budget", "_closed", "certified", "connection", "counted", "is_page", "size")
 
     def __init__(
-        self, budget: "ResponseBudget", connection: ResponseConnection, *, is_page: bool = False
+        self, budget: "ResponseBudget", connection: BoundedConnection, *, is_page: bool = False
     ) -> None:
         self._budget = budget
         self._closed = False
@@ -190,7 +174,7 @@ class ResponseBudget:
         self._sending: dict[Charge, float] = {}
         self.used = 0
 
-    def send(self, connection: ResponseConnection, body: bytes, *, is_page: bool) -> Charge:
+    def send(self, connection: BoundedConnection, body: bytes, *, is_page: bool) -> Charge:
         """Return the charge of a body that is now being sent. Raises TooManyRequestsError."""
         charge = Charge(self, connection, is_page=is_page)
         charge.resize(len(body))
@@ -223,23 +207,24 @@ class ResponseBudget:
     def _choose(self, charge: Charge) -> Charge | None:
         """Return the response to cut for another, None where all are being read, or may not be cut for it."""
         latest = self._now() - TAKING_SECONDS
-        held = [
-            each
-            for each, since in self._sending.items()
+        unread = [
+            sent
+            for sent, since in self._sending.items()
             if since <= latest
-            and each.counted > 0
-            and each.connection.is_open
-            and each.connection.writing_paused
+            and sent.counted > 0
+            and sent.connection.is_open
+            and sent.connection.writing_paused
         ]
-        uncertified = [each for each in held if not each.certified]
-        if uncertified:
-            return _largest(uncertified)
-        return max(held, key=lambda each: each.counted, default=None) if charge.certified else None
-
-
-def connection_of(request: web.BaseRequest) -> ResponseConnection:
-    """Return the connection of a request, which is one of ours."""
-    return cast("ResponseConnection", request.protocol)
+        totals: Counter[str] = Counter()
+        for sent in unread:
+            if not sent.certified:
+                totals[sent.connection.address] += sent.counted
+        if totals:
+            most, _ = totals.most_common(1)[0]
+            unread = [sent for sent in unread if not sent.certified and sent.connection.address == most]
+        elif not charge.certified:
+            return None
+        return max(unread, key=lambda sent: sent.counted, default=None)
 
 
 class LargeBody(Payload):

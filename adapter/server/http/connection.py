@@ -21,14 +21,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from adapter.server.auth import client_cert
 from adapter.server.auth.client_cert import Peer, PeerVerdict
 from adapter.server.http import budgets, listener
-from adapter.server.http.budgets import (
-    BYTE_WEIGHT,
-    HEADER_WEIGHT,
-    SMALL_HEAD,
-    LargeBody,
-    LongHeads,
-    weigh_head,
-)
+from adapter.server.http.budgets import SMALL_HEAD, LargeBody, LongHeads, weigh_head
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -64,31 +57,6 @@ class ClientConnection(web.RequestHandler):
 
     They are not logged, since such a line may hold a token.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_abandoned",
-        "_behind",
-        "_body",
-        "_body_bytes",
-        "_cuts",
-        "_finished",
-        "_has_long_head",
-        "_head_deadline",
-        "_head_seconds",
-        "_judge",
-        "_limits",
-        "_lines",
-        "_long_heads",
-        "_opened",
-        "_unfinished",
-        "_unread_deadline",
-        "_unread_seconds",
-        "_verdict",
-        "address",
-        "is_certified",
-        "peer",
-    )
 
     def __init__(
         self,
@@ -142,14 +110,12 @@ class ClientConnection(web.RequestHandler):
         return self._current_request is not None
 
     @property
-    def is_new(self) -> bool:
-        """Whether it is so young that its first request may still be on its way."""
-        return self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
-
-    @property
     def may_end(self) -> bool:
         """Whether closing it loses nothing: it had time to send a request, and nothing is unread."""
-        return self.waits and not self.is_new and not self._unfinished and not self._has_arrived()
+        is_new = self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
+        if not self.waits or is_new or self._unfinished or self.transport is None:
+            return False
+        return not listener.is_readable(self.transport.get_extra_info("socket").fileno())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peername = transport.get_extra_info("peername")
@@ -189,7 +155,7 @@ class ClientConnection(web.RequestHandler):
             and not self._unfinished
             and self._messages
             and self._messages[0][1] is EMPTY_PAYLOAD
-            and BYTE_WEIGHT * len(data) + HEADER_WEIGHT * data.count(b"\n") <= SMALL_HEAD
+            and budgets.BYTE_WEIGHT * len(data) + budgets.HEADER_WEIGHT * data.count(b"\n") <= SMALL_HEAD
         ):
             if self._head_deadline is not None:
                 self._forget_head()
@@ -368,10 +334,6 @@ class ClientConnection(web.RequestHandler):
         if task is not None:
             task.cancel()
         self._release_head()
-
-    def _has_arrived(self) -> bool:
-        connection = self.transport.get_extra_info("socket") if self.transport is not None else None
-        return connection is not None and listener.is_readable(connection.fileno())
 
 
 def _measure(message: object) -> tuple[int, int]:

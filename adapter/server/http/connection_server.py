@@ -180,9 +180,9 @@ class ConnectionServer(web.Server):
         super().connection_made(handler, transport)
         assert isinstance(handler, ClientConnection)
         others = self.open_connections()  # without this one, which has not begun
-        every = [*self._abandoned, *others]
-        uncertified = sum(not each.is_certified for each in every)
-        if len(every) >= self._limits.most_connections or (
+        held = [*self._abandoned, *others]
+        uncertified = sum(not connection.is_certified for connection in held)
+        if len(held) >= self._limits.most_connections or (
             not handler.is_certified and uncertified >= self._limits.most_uncertified
         ):
             self._choose(handler, others).cut("limit")
@@ -195,7 +195,11 @@ class ConnectionServer(web.Server):
 
     def open_connections(self) -> list[ClientConnection]:
         """Return the open connections, oldest first, without those that this side is closing."""
-        return [each for each in self._connections if isinstance(each, ClientConnection) and each.is_open]
+        return [
+            connection
+            for connection in self._connections
+            if isinstance(connection, ClientConnection) and connection.is_open
+        ]
 
     def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
         """Return the connection to close: an older one, or the new one.
@@ -208,16 +212,16 @@ class ConnectionServer(web.Server):
         for abandoned in self._abandoned:
             if newcomer.is_certified or not abandoned.is_certified:
                 return abandoned
-        uncertified = [each for each in others if not each.is_certified]
+        uncertified = [other for other in others if not other.is_certified]
         if not uncertified:
-            return (
-                next((each for each in others if each.waits), newcomer) if newcomer.is_certified else newcomer
-            )
-        counts = Counter(each.address for each in uncertified)
+            idle = (other for other in others if newcomer.is_certified and other.waits)
+            return next(idle, newcomer)
+        counts = Counter(other.address for other in uncertified)
         if not newcomer.is_certified:
             counts[newcomer.address] += 1
         chosen = min(
-            uncertified, key=lambda each: (-counts[each.address], not each.waits and not each.writing_paused)
+            uncertified,
+            key=lambda other: (-counts[other.address], not other.waits and not other.writing_paused),
         )
         is_idle = chosen.waits or chosen.writing_paused
         if newcomer.is_certified or is_idle or counts[chosen.address] > counts[newcomer.address]:
@@ -249,7 +253,6 @@ class MetricsServer:
         certificate: ServingCertificate,
         shutdown: Shutdown,
         *,
-        judge: Callable[[Peer], object],
         host: str,
         port: int,
         shutdown_delay: float = 0.0,
@@ -257,10 +260,7 @@ class MetricsServer:
         share_port: bool = False,
         limits: ServerLimits = ServerLimits(),
     ) -> None:
-        """`judge` gives a peer with a certificate its verdict.
-
-        `host` is an IP address; `share_port` is SO_REUSEPORT.
-        """
+        """`host` is an IP address; `share_port` is SO_REUSEPORT."""
         self._handler = handler
         self._shutdown = shutdown
         self._host = host
@@ -268,7 +268,9 @@ class MetricsServer:
         self._shutdown_delay = shutdown_delay
         self._drain_timeout = drain_timeout
         self._share_port = share_port
-        self._connections = ConnectionServer(handler.handle, handler.own_metrics, judge, limits)
+        self._connections = ConnectionServer(
+            handler.handle, handler.own_metrics, handler.admission.judge, limits
+        )
         self._listener = TLSListener(
             self._connections,
             certificate.context,

@@ -1,15 +1,16 @@
-"""What answers admitted requests: the metrics endpoint, the server's own pages, and the scaler's local ones.
+"""What answers admitted requests for metrics: the response cache, or else the provider.
 
-The metrics endpoint answers from the response cache, or else from the provider. The other pages are documents
-of discovery, self-metrics, health, and the journal of an autoscaler.
+An autoscaler with many HPAs asks the same few targets all the time, so the bytes of an answer are kept by
+target and representation.
 """
 
 import asyncio
 import contextlib
 import functools
+import gzip
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol, cast
 
 from aiohttp import web
 
@@ -25,21 +26,22 @@ from adapter.model.metrics import (
     ResourceQuestion,
 )
 from adapter.server.api import encoding
-from adapter.server.api.documents import Documents
 from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.auth.admission import CALLER
 from adapter.server.health import Health
-from adapter.server.http import negotiation, response_cache
-from adapter.server.http.budgets import Charge, ResponseBudget, connection_of
+from adapter.server.http import negotiation
+from adapter.server.http.budgets import BoundedConnection, Charge, ResponseBudget
 from adapter.server.http.negotiation import Representation
-from adapter.server.http.response_cache import EncodedResponse, ResponseCache
-from adapter.telemetry.metrics import CONTENT_TYPE, Monitoring
-
-TEXT = "text/plain; charset=utf-8"
+from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
 ShowAutoscaler = Callable[[str, str], tuple[int, bytes]]
 """Returns status and JSON of what is known of an autoscaler, by namespace and name."""
+
+LONGEST_KEY = 4096
+"""Bytes of a target that is kept; an entry counts for as much beside its body."""
+
+_INDENTED = 4  # times the length of a body that its indented form may have; measured 2.6
 
 _RESERVED = 4
 """One part in so many of the questions in flight is for tenants that have less than half of that part."""
@@ -49,6 +51,86 @@ _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may r
 _Answer = CustomAnswer | ExternalAnswer | ResourceAnswer
 _Encoded = tuple[_Answer, Iterable[bytes]]
 """An answer, and its body in pieces."""
+
+
+class EncodedResponse(NamedTuple):
+    """A response before it becomes aiohttp's. An empty content type goes with an empty body."""
+
+    status: int
+    body: bytes
+    content_type: str = negotiation.JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class _CachedResponse(NamedTuple):
+    response: EncodedResponse
+    generation: int
+    fresh_until: float
+
+
+class ResponseCache:
+    """Keeps encoded responses within `kept_bytes`, by target and representation.
+
+    Two things end their use. The values of an answer have a time until which they are fresh. And every answer
+    belongs to a generation, the number of the registry snapshot it was made from; `generation` returns the
+    one in force. Rules that change, or metrics that appear and disappear, begin a new generation, and
+    responses of any other are never sent. The generation is read *before* the provider is asked. Read
+    afterwards, a registry that changes while the question is under way would give its number to an answer
+    from the one before.
+
+    Responses do not belong to callers: every request is authorized before the cache is looked at. Failures
+    are not kept.
+    """
+
+    def __init__(
+        self, generation: Callable[[], int], clock: Clock, own_metrics: Monitoring, kept_bytes: int
+    ) -> None:
+        self._generation = generation
+        self._clock = clock
+        self._kept_bytes = kept_bytes
+        self._entries: BoundedCache[tuple[str, Representation], _CachedResponse] = BoundedCache(
+            "bodies", own_metrics, kept_bytes, lambda kept: len(kept.response.body) + LONGEST_KEY
+        )
+
+    def find(self, target: str, representation: Representation) -> EncodedResponse | None:
+        """Return the response for a target if it may still be sent."""
+        kept = self._entries.get((target, representation))
+        if kept is None or kept.generation != self._generation():
+            return None
+        return kept.response if self._clock.monotonic() < kept.fresh_until else None
+
+    def keep(
+        self,
+        target: str,
+        representation: Representation,
+        response: EncodedResponse,
+        generation: int,
+        fresh_until: float,
+    ) -> None:
+        """Keep a response of a generation until `fresh_until` (monotonic seconds), unless it is too large."""
+        too_large = len(response.body) + LONGEST_KEY > self._kept_bytes
+        if not too_large and len(target) <= LONGEST_KEY and self._clock.monotonic() < fresh_until:
+            self._entries[target, representation] = _CachedResponse(response, generation, fresh_until)
+
+
+async def represent(body: bytes, representation: Representation, charge: Charge) -> EncodedResponse:
+    """Return a body in the representation asked for.
+
+    A large body is indented and compressed in a thread, and its copies are charged.
+    """
+    is_large = len(body) > negotiation.COMPRESS_ABOVE
+    if representation.pretty and is_large:
+        charge.grow(_INDENTED * len(body))
+        body = await asyncio.to_thread(encoding.indent, body)
+        charge.resize(len(body))
+    elif representation.pretty:
+        body = encoding.indent(body)
+    if representation.compressed and is_large:
+        charge.grow(len(body))
+        body = await asyncio.to_thread(gzip.compress, body, compresslevel=1, mtime=0)
+        headers = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+        return EncodedResponse(200, body, headers=headers)
+    return EncodedResponse(200, body)
 
 
 class ResourceMetricsProvider(Protocol):
@@ -94,7 +176,7 @@ class MetricsEndpoint:
     async def answer(
         self, request: web.BaseRequest, target: str, route: Route, question: Question
     ) -> EncodedResponse:
-        """Return the values that a caller asks for. Raises StatusError, TimeoutError."""
+        """Return the values that a caller asks for. Raises StatusError (also for too many), TimeoutError."""
         representation = negotiation.choose_metrics_representation(
             request.headers, route.options.pretty, has_table=type(question) is ResourceQuestion
         )
@@ -102,8 +184,14 @@ class MetricsEndpoint:
         if kept is not None:
             return kept
         tenant = request[CALLER].tenant
-        self._begin_question(tenant)
-        charge = Charge(self._budget, connection_of(request))
+        # The last part of the questions is for tenants that have few, so that one with slow questions does
+        # not keep out the others.
+        left = self._most_in_flight - self._in_flight.total()
+        if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
+            raise errors.TooManyRequestsError("requests")
+        self._in_flight[tenant] += 1
+        self._inflight_gauge.inc()
+        charge = Charge(self._budget, cast("BoundedConnection", request.protocol))
         if route.options.timeout is None:
             try:
                 return await self._make(target, route, question, representation, charge)
@@ -122,7 +210,7 @@ class MetricsEndpoint:
     async def _make(
         self, target: str, route: Route, question: Question, representation: Representation, charge: Charge
     ) -> EncodedResponse:
-        generation = self._provider.generation  # before asking, see `response_cache`
+        generation = self._provider.generation  # before asking, see `ResponseCache`
         with contextlib.closing(charge):
             async with asyncio.timeout(self._request_timeout):
                 answer, pieces = await self._ask(route, question, representation.table)
@@ -132,7 +220,7 @@ class MetricsEndpoint:
                     freshness.observe(now - time)
                     if number % _TIMES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                response = await response_cache.represent(body, representation, charge)
+                response = await represent(body, representation, charge)
         self._cache.keep(target, representation, response, generation, answer.fresh_until)
         return response
 
@@ -158,18 +246,6 @@ class MetricsEndpoint:
         wanted = encoding.TableOptions(table, included) if table else None
         return usages, encoding.encode_resource(version, question, usages, wanted)
 
-    def _begin_question(self, tenant: str) -> None:
-        """Count a question. Raises TooManyRequestsError.
-
-        The last part of the questions is for tenants that have few, so that one with slow questions does not
-        keep out the others.
-        """
-        left = self._most_in_flight - self._in_flight.total()
-        if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
-            raise errors.TooManyRequestsError("requests")
-        self._in_flight[tenant] += 1
-        self._inflight_gauge.inc()
-
     def _end_question(self, tenant: str) -> None:
         self._in_flight[tenant] -= 1
         if not self._in_flight[tenant]:
@@ -182,77 +258,6 @@ class MetricsEndpoint:
         self._detached.discard(making)
         if not making.cancelled():
             making.exception()
-
-
-class Pages:
-    def __init__(
-        self,
-        provider: MetricsProvider,
-        documents: Documents,
-        health: Health,
-        cache: ResponseCache,
-        budget: ResponseBudget,
-        own_metrics: Monitoring,
-        show_autoscaler: ShowAutoscaler | None,
-    ) -> None:
-        self._provider = provider
-        self._documents = documents
-        self._health = health
-        self._cache = cache
-        self._budget = budget
-        self._own_metrics = own_metrics
-        self._show_autoscaler = show_autoscaler
-
-    async def answer(self, request: web.BaseRequest, route: Route) -> EncodedResponse:
-        """Return the page at a route that is not about metrics. Raises StatusError."""
-        if route.kind == "document":
-            return await self._answer_document(request, route)
-        if route.kind == "monitoring":
-            with contextlib.closing(Charge(self._budget, connection_of(request), is_page=True)) as charge:
-                body = await encoding.join(self._own_metrics.exposition_pieces(), charge)
-            return EncodedResponse(200, body, CONTENT_TYPE)
-        if route.kind == "debug" and self._show_autoscaler is not None:
-            namespace, name = route.segments[-2:]
-            return EncodedResponse(*self._show_autoscaler(namespace, name))
-        answer = self._health.answer(route.segments, route.query)
-        if answer is None:
-            return await self._list_paths()
-        return EncodedResponse(answer.status, answer.text.encode(), TEXT)
-
-    async def _answer_document(self, request: web.BaseRequest, route: Route) -> EncodedResponse:
-        accept = request.headers.get("Accept", "")
-        is_root = route.document == "/apis"
-        if is_root:
-            media_type = negotiation.choose_discovery(accept)
-            acceptable, aggregated = media_type is not None, media_type == "aggregated"
-        else:
-            acceptable, aggregated = negotiation.accepts_json(accept), False
-        # before asking, see `response_cache`: here the groups that are served may change too
-        generation, served = self._provider.generation, ",".join(self._documents.served)
-        document = await self._documents.find(route.document, aggregated=aggregated)
-        if document is None:
-            return await self._list_paths()
-        if not acceptable:
-            raise negotiation.not_acceptable()
-        headers = [("Vary", "Accept")] if is_root else []
-        if document.etag:
-            headers.append(("ETag", document.etag))
-            if negotiation.matches_etag(request.headers.get("If-None-Match", ""), document.etag):
-                return EncodedResponse(304, b"", "", tuple(headers))
-        representation = negotiation.choose_representation(request.headers, route.options.pretty)
-        key = f"{route.document} {document.content_type} {served}"  # a blank: no target has one
-        kept = self._cache.find(key, representation)
-        if kept is None:
-            with contextlib.closing(Charge(self._budget, connection_of(request), is_page=True)) as charge:
-                kept = await response_cache.represent(document.body, representation, charge)
-            self._cache.keep(key, representation, kept, generation, float("inf"))
-        return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
-
-    async def _list_paths(self) -> EncodedResponse:
-        """Return the answer for an unknown path: outside the API groups Kubernetes lists its paths."""
-        document = await self._documents.find("/index.html")
-        assert document is not None  # every table of documents has it
-        return EncodedResponse(404, document.body, document.content_type)
 
 
 class LocalPages:

@@ -3,16 +3,18 @@
 `Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s
 router takes about a quarter more CPU for a cached response. A request goes through five steps. Its target is
 parsed (`routing`), the caller is admitted (`auth.admission`), the question is resolved and its values are
-queried (the provider), and the answer is encoded (`metrics_endpoint`). Routes are kept by target and
+queried (the provider), and the answer is encoded (`endpoints`). Routes are kept by target and
 responses by target and representation, so a repeated request is admitted and then answered with bytes that
 exist already.
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import Counter as Counts
 from dataclasses import dataclass
+from typing import cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -32,19 +34,25 @@ from adapter.server.http.access_log import AccessLog
 from adapter.server.http.budgets import (
     ANSWERS_BYTES,
     SMALL_ANSWER,
+    BoundedConnection,
     Charge,
     LargeBody,
     ResponseBudget,
-    connection_of,
 )
-from adapter.server.http.endpoints import MetricsEndpoint, Pages, ResourceMetricsProvider, ShowAutoscaler
-from adapter.server.http.response_cache import LONGEST_KEY, EncodedResponse, ResponseCache
+from adapter.server.http.endpoints import (
+    LONGEST_KEY,
+    EncodedResponse,
+    MetricsEndpoint,
+    ResourceMetricsProvider,
+    ResponseCache,
+    ShowAutoscaler,
+)
 from adapter.telemetry import logs, metrics
 from adapter.telemetry.metrics import BoundedCache
 
 log = logging.getLogger(__name__)
 
-_ALLOWED = "GET, HEAD"
+_TEXT = "text/plain; charset=utf-8"
 _ROUTES_WEIGHT = 48 * 1024 * 1024
 _SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
 
@@ -96,7 +104,8 @@ class Handler:
         self._provider = provider
         self._access_log = access_log
         self._documents = documents
-        self._admission = admission
+        self._health = health
+        self.admission = admission
         self.own_metrics = own_metrics
         self._clock = clock
         self._limits = limits
@@ -117,9 +126,7 @@ class Handler:
             in_flight=limits.in_flight,
             request_timeout=limits.request_timeout,
         )
-        self._pages = Pages(
-            provider, documents, health, self._cache, self._budget, own_metrics, show_autoscaler
-        )
+        self._show_autoscaler = show_autoscaler
         self._in_review: Counts[tuple[bool, ReviewQueue]] = Counts()
         self._counters: dict[tuple[RequestLabels, int], Counter] = {}
         self._durations: dict[RequestLabels, Histogram] = {}
@@ -136,7 +143,7 @@ class Handler:
         route = cached or routing.find_route(target, served, self._provider.canonical_resource)
         charge: Charge | None = None
         try:
-            admitted = self._admission.admit_now(request, route)
+            admitted = self.admission.admit_now(request, route)
             if isinstance(admitted, PendingAdmission):
                 response = await self._answer_after_review(request, target, route, admitted)
             else:
@@ -145,12 +152,14 @@ class Handler:
                 response = await self._answer(request, target, route)
             if len(response.body) > SMALL_ANSWER:
                 is_page = route.kind != "metrics"
-                charge = self._budget.send(connection_of(request), response.body, is_page=is_page)
+                connection = cast("BoundedConnection", request.protocol)
+                charge = self._budget.send(connection, response.body, is_page=is_page)
         except errors.TooManyRequestsError as error:
             self.own_metrics.requests_refused.labels(error.limit).inc()
-            response = _too_many(error)
+            text = f"{error.message}\n".encode()
+            response = EncodedResponse(error.code, text, _TEXT, (("Retry-After", "1"),))
         except Exception as error:  # noqa: BLE001 - the one place where failures become responses
-            response = _fail(_status_of(error, route), request, route)
+            response = _fail(_find_status(error, route), request, route)
         seconds = self._clock.monotonic() - started
         self._count(route.labels, response.status, seconds)
         sent = self._respond(request, response, charge)
@@ -177,7 +186,7 @@ class Handler:
         async with asyncio.timeout(min(timeout, route.options.timeout or timeout)):
             self._in_review[waiting] += 1
             try:
-                user = await self._admission.admit(request, route, pending)
+                user = await self.admission.admit(request, route, pending)
             finally:
                 self._in_review[waiting] -= 1
                 if not self._in_review[waiting]:
@@ -189,7 +198,7 @@ class Handler:
         is_unknown = route.error is not None and route.error.code == errors.NotFoundError.code
         if request.method not in {"GET", "HEAD"} and not is_unknown:
             response = _fail(_NOT_ALLOWED, request, route)
-            return response._replace(headers=(("Allow", _ALLOWED),))
+            return response._replace(headers=(("Allow", "GET, HEAD"),))
         if request.body_exists and (request.content_length or 0) > self._limits.request_body_bytes:
             raise errors.RequestTooLargeError(
                 f"Request entity too large: limit is {self._limits.request_body_bytes}"
@@ -197,11 +206,62 @@ class Handler:
         if route.error is not None:
             return _fail(route.error, request, route)
         if route.kind != "metrics":
-            return await self._pages.answer(request, route)
+            return await self._answer_page(request, route)
         question = route.question or await parse_query(route)
         if isinstance(question, errors.StatusError):
             return _fail(question, request, route)
         return await self._metrics.answer(request, target, route, question)
+
+    async def _answer_page(self, request: web.BaseRequest, route: Route) -> EncodedResponse:
+        """Return a document of discovery, self-metrics, health, or the journal of an autoscaler."""
+        connection = cast("BoundedConnection", request.protocol)
+        if route.kind == "document":
+            return await self._answer_document(request, route, connection)
+        if route.kind == "monitoring":
+            with contextlib.closing(Charge(self._budget, connection, is_page=True)) as charge:
+                body = await encoding.join(self.own_metrics.exposition_pieces(), charge)
+            return EncodedResponse(200, body, metrics.CONTENT_TYPE)
+        if route.kind == "debug" and self._show_autoscaler is not None:
+            namespace, name = route.segments[-2:]
+            return EncodedResponse(*self._show_autoscaler(namespace, name))
+        answer = self._health.answer(route.segments, route.query)
+        if answer is None:
+            return await self._list_paths()
+        return EncodedResponse(answer.status, answer.text.encode(), _TEXT)
+
+    async def _answer_document(
+        self, request: web.BaseRequest, route: Route, connection: BoundedConnection
+    ) -> EncodedResponse:
+        accept = request.headers.get("Accept", "")
+        is_root = route.document == "/apis"
+        asks = negotiation.asks_aggregated if is_root else negotiation.asks_nothing
+        form = negotiation.choose_form(accept, asks)
+        # before asking, see `ResponseCache`: here the groups that are served may change too
+        generation, served = self._provider.generation, ",".join(self._documents.served)
+        document = await self._documents.find(route.document, aggregated=form == "aggregated")
+        if document is None:
+            return await self._list_paths()
+        if form is None:
+            raise negotiation.not_acceptable()
+        headers = [("Vary", "Accept")] if is_root else []
+        if document.etag:
+            headers.append(("ETag", document.etag))
+            if negotiation.matches_etag(request.headers.get("If-None-Match", ""), document.etag):
+                return EncodedResponse(304, b"", "", tuple(headers))
+        representation = negotiation.choose_representation(request.headers, route.options.pretty)
+        key = f"{route.document} {document.content_type} {served}"  # a blank: no target has one
+        kept = self._cache.find(key, representation)
+        if kept is None:
+            with contextlib.closing(Charge(self._budget, connection, is_page=True)) as charge:
+                kept = await endpoints.represent(document.body, representation, charge)
+            self._cache.keep(key, representation, kept, generation, float("inf"))
+        return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
+
+    async def _list_paths(self) -> EncodedResponse:
+        """Return the answer for an unknown path: outside the API groups Kubernetes lists its paths."""
+        document = await self._documents.find("/index.html")
+        assert document is not None  # every table of documents has it
+        return EncodedResponse(404, document.body, document.content_type)
 
     def _keep_route(self, target: str, route: Route, user: User) -> None:
         """Keep a route for the next request. A parsed selector is larger than its text, so memory is bounded.
@@ -247,7 +307,7 @@ class Handler:
         return sent
 
 
-def _status_of(error: Exception, route: Route) -> errors.StatusError:
+def _find_status(error: Exception, route: Route) -> errors.StatusError:
     """Return what the caller of a failed request gets; details of an unexpected failure stay in the log."""
     if isinstance(error, errors.StatusError):
         return error
@@ -269,7 +329,3 @@ def _fail(error: errors.StatusError, request: web.BaseRequest, route: Route) -> 
     body = encoding.encode_status(error)
     pretty = negotiation.choose_representation(request.headers, route.options.pretty).pretty
     return EncodedResponse(error.code, encoding.indent(body) if pretty else body)
-
-
-def _too_many(error: errors.TooManyRequestsError) -> EncodedResponse:
-    return EncodedResponse(error.code, f"{error.message}\n".encode(), endpoints.TEXT, (("Retry-After", "1"),))

@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from adapter.telemetry import logs, metrics
 
@@ -44,15 +45,13 @@ _BACKLOG = 512
 _RETRY_SECONDS = 1.0  # after the process ran out of files or memory; as in asyncio
 
 
+@dataclass(eq=False, slots=True)
 class _Handshake:
     """A connection from accept to the end of its handshake."""
 
-    __slots__ = ("address", "begun", "task")
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.begun = asyncio.get_running_loop().time()
-        self.task: asyncio.Task[None] | None = None
+    address: str
+    begun: float
+    task: asyncio.Task[None] | None = None
 
 
 class TLSListener:
@@ -112,7 +111,7 @@ class TLSListener:
     def has_young_handshakes(self, seconds: float) -> bool:
         """Return whether a handshake is under way that began less than `seconds` ago."""
         oldest = self._loop.time() - seconds
-        return any(each.begun > oldest for each in self._handshakes)
+        return any(handshake.begun > oldest for handshake in self._handshakes)
 
     def close(self) -> None:
         """Stop listening. Connections in the backlog are accepted first, since closing resets them."""
@@ -127,7 +126,7 @@ class TLSListener:
         self._socket = None
 
     async def end_handshakes(self) -> None:
-        tasks = [each.task for each in self._handshakes if each.task is not None]
+        tasks = [handshake.task for handshake in self._handshakes if handshake.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -144,7 +143,7 @@ class TLSListener:
             self._loop.call_later(_RETRY_SECONDS, self._resume)
             return
         accepted.setblocking(False)
-        handshake = _Handshake(group_address(peer[0]))
+        handshake = _Handshake(group_address(peer[0]), self._loop.time())
         if len(self._handshakes) >= self._most:
             self._cut_one(handshake.address)
         self._handshakes[handshake] = None
@@ -156,11 +155,10 @@ class TLSListener:
 
     def _cut_one(self, newcomer: str) -> None:
         """Cancel the oldest handshake of the address that has the most, counting the new one."""
-        counts = Counter(each.address for each in self._handshakes)
+        counts = Counter(handshake.address for handshake in self._handshakes)
         counts[newcomer] += 1
-        chosen = max(
-            self._handshakes, key=lambda each: counts[each.address]
-        )  # the first of equals is the oldest
+        # the first of equals is the oldest
+        chosen = max(self._handshakes, key=lambda handshake: counts[handshake.address])
         self._cuts.labels("handshake").inc()
         del self._handshakes[chosen]
         if chosen.task is not None:

@@ -8,7 +8,7 @@ the same few headers all the time, so what follows from them is remembered.
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from adapter import errors
 
@@ -27,10 +27,7 @@ AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 """A caller's Audit-Id that may be echoed; it is anyone's text."""
 
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
-
-MediaType = Literal["json", "aggregated"]
-TableVersion = Literal["v1", "v1beta1"]
-_Form = TypeVar("_Form", bound=str)
+"""Agents of people, as upstream guesses: their answers are indented."""
 
 
 class Representation(NamedTuple):
@@ -49,8 +46,10 @@ class _Range(NamedTuple):
 
 def choose_representation(headers: Mapping[str, str], pretty: bool | None) -> Representation:  # noqa: FBT001 - as parsed
     """Return how a body of any media type is wanted; `pretty` is the query parameter, if given."""
-    encoding, agent = headers.get("Accept-Encoding", ""), headers.get("User-Agent", "")
-    return _choose_representation(encoding[:_LONGEST], agent[:_LONGEST_AGENT], pretty)
+    if pretty is None:
+        pretty = headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)
+    ranges = _ranges(headers.get("Accept-Encoding", "")[:_LONGEST])
+    return Representation(pretty, any(entry.media_type == "gzip" and entry.quality > 0 for entry in ranges))
 
 
 def choose_metrics_representation(
@@ -63,16 +62,16 @@ def choose_metrics_representation(
 
     Only resource metrics have a Table. Raises NotAcceptableError.
     """
-    found = _choose_metrics_representation(
+    representation = _choose_metrics_representation(
         headers.get("Accept", "")[:_LONGEST],
         headers.get("Accept-Encoding", "")[:_LONGEST],
         headers.get("User-Agent", "")[:_LONGEST_AGENT],
         pretty,
         has_table,
     )
-    if found is None:
+    if representation is None:
         raise not_acceptable()
-    return found
+    return representation
 
 
 def not_acceptable() -> errors.NotAcceptableError:
@@ -87,67 +86,28 @@ def _choose_metrics_representation(
     pretty: bool | None,  # noqa: FBT001 - positional for the cache
     has_table: bool,  # noqa: FBT001 - positional for the cache
 ) -> Representation | None:
-    table = choose_table(accept) if has_table else "" if accepts_json(accept) else None
+    table = choose_form(accept, asks_table if has_table else asks_nothing)
     if table is None:
         return None
-    return _choose_representation(accept_encoding, user_agent, pretty)._replace(table=table)
+    headers = {"Accept-Encoding": accept_encoding, "User-Agent": user_agent}
+    return choose_representation(headers, pretty)._replace(table=table)
 
 
-@functools.lru_cache(maxsize=256)
-def _choose_representation(accept_encoding: str, user_agent: str, pretty: bool | None) -> Representation:  # noqa: FBT001 - as above
-    if pretty is None:
-        pretty = is_pretty_agent(user_agent)
-    return Representation(pretty, accepts_gzip(accept_encoding))
+def choose_form(accept: str, asks: Callable[[dict[str, str]], str]) -> str | None:
+    """Return the form of a document that an Accept header prefers, None for none that is served.
 
-
-def accepts_json(accept: str) -> bool:
-    """Return whether plain JSON satisfies an Accept header; an empty one accepts everything."""
+    "" is plain JSON; an empty header accepts everything. `asks` returns the form that the parameters of a
+    JSON range ask for, "" for none. Ranges of equal quality count in the order written.
+    """
     accept = accept[:_LONGEST]
-    return not accept.strip() or any(_takes_json(entry) for entry in _ranges(accept))
-
-
-def choose_discovery(accept: str) -> MediaType | None:
-    """Return the form of ``/apis`` that an Accept header prefers, None for neither.
-
-    Of aggregated discovery only v2 is served.
-    """
-    return _choose_discovery(accept[:_LONGEST])
-
-
-@functools.lru_cache(maxsize=256)
-def _choose_discovery(accept: str) -> MediaType | None:
-    return _prefer(accept, "json", _asks_aggregated)
-
-
-def choose_table(accept: str) -> TableVersion | Literal[""] | None:
-    """Return the version of a Table that an Accept header prefers, "" for plain JSON, None for neither."""
-    return _prefer(accept[:_LONGEST], "", _asks_table)
-
-
-def _prefer(accept: str, plain: _Form, asks: Callable[[dict[str, str]], _Form | None]) -> _Form | None:
-    """Return `plain` for JSON without parameters, or what `asks` makes of the parameters of a JSON range.
-
-    Ranges of equal quality count in the order written.
-    """
     if not accept.strip():
-        return plain
+        return ""
     for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
-        if _takes_json(entry):
-            return plain
+        if entry.quality > 0 and entry.media_type in _JSON_RANGES and "as" not in entry.parameters:
+            return ""
         if entry.quality > 0 and entry.media_type == JSON and (form := asks(entry.parameters)):
             return form
     return None
-
-
-def is_pretty_agent(user_agent: str) -> bool:
-    """Return whether a person is likely to read the answer, as upstream guesses it."""
-    return user_agent.startswith(_PRETTY_AGENTS)
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether an Accept-Encoding header names gzip with a quality above zero."""
-    ranges = _ranges(accept_encoding[:_LONGEST])
-    return any(entry.media_type == "gzip" and entry.quality > 0 for entry in ranges)
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:
@@ -158,37 +118,33 @@ def matches_etag(if_none_match: str, etag: str) -> bool:
     return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match[:_LONGEST].split(","))
 
 
-def _takes_json(entry: _Range) -> bool:
-    return entry.quality > 0 and entry.media_type in _JSON_RANGES and "as" not in entry.parameters
+def asks_nothing(_: dict[str, str]) -> str:
+    return ""
 
 
-def _asks_aggregated(parameters: dict[str, str]) -> MediaType | None:
+def asks_aggregated(parameters: dict[str, str]) -> str:
+    """Return the form of ``/apis`` beside plain JSON; of aggregated discovery only v2 is served."""
     wanted = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
-    return "aggregated" if all(parameters.get(name) == value for name, value in wanted.items()) else None
+    return "aggregated" if wanted.items() <= parameters.items() else ""
 
 
-def _asks_table(parameters: dict[str, str]) -> TableVersion | Literal[""] | None:
-    if parameters.get("as") == "Table" and parameters.get("g") == "meta.k8s.io":
-        match parameters.get("v"):
-            case "v1" | "v1beta1" as version:
-                return version
-    return None
+def asks_table(parameters: dict[str, str]) -> str:
+    """Return the version of a Table."""
+    version = parameters.get("v", "")
+    is_table = parameters.get("as") == "Table" and parameters.get("g") == "meta.k8s.io"
+    return version if is_table and version in {"v1", "v1beta1"} else ""
 
 
 def _ranges(header: str) -> list[_Range]:
-    found = []
+    ranges = []
     for part in header.split(","):
         media_type, *rest = (piece.strip() for piece in part.split(";"))
         parameters = {}
         for piece in rest:
             name, _, value = piece.partition("=")
             parameters[name.strip().lower()] = value.strip().strip('"')
-        quality = _quality(parameters.pop("q", "1"))
+        quality = parameters.pop("q", "1")
+        is_number = re.fullmatch(r"[01](\.[0-9]{0,3})?", quality)  # else it counts as 1, as in Go's parser
         if media_type:
-            found.append(_Range(media_type.lower(), parameters, quality))
-    return found
-
-
-def _quality(text: str) -> float:
-    """Parse a q-value; a malformed one counts as 1, as in Go's parser."""
-    return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 1.0
+            ranges.append(_Range(media_type.lower(), parameters, float(quality) if is_number else 1.0))
+    return ranges

@@ -1,7 +1,6 @@
 """Bodies byte for byte: the texts are upstream's."""
 
 import json
-import math
 
 import pytest
 from hypothesis import given
@@ -40,23 +39,22 @@ def custom(version: str, *items: MetricValue, selector: str = "") -> str:
     return b"".join(encoding.encode_custom(version, question(selector), CustomAnswer(items, 0.0))).decode()
 
 
-def test_v1beta1_with_selector() -> None:
-    assert custom("v1beta1", SERVICE, selector="param1=value1") == (
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
-        'v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc",'
-        '"apiVersion":"/v1"},"metricName":"ingress_hits",'
-        '"timestamp":"2025-04-01T12:00:00Z","value":"1","selector":{"matchLabels":{"param1":"value1"}}}]}\n'
-    )
+SELECTOR = '"selector":{"matchLabels":{"param1":"value1"}}'
+VALUE = '"timestamp":"2025-04-01T12:00:00Z","value":"1"'
 
 
-def test_v1beta2_with_selector() -> None:
-    assert custom("v1beta2", SERVICE, selector="param1=value1") == (
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
-        'v1beta2","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc",'
-        '"apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
-        '"selector":{"matchLabels":{"param1":"value1"}}},"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n'
+@pytest.mark.parametrize(
+    ("version", "rest"),
+    [
+        ("v1beta1", f'"metricName":"ingress_hits",{VALUE},{SELECTOR}'),
+        ("v1beta2", f'"metric":{{"name":"ingress_hits",{SELECTOR}}},{VALUE}'),
+    ],
+)
+def test_custom_with_selector(version: str, rest: str) -> None:
+    assert custom(version, SERVICE, selector="param1=value1") == (
+        f'{{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/{version}","metadata":{{}},"items":['
+        '{"describedObject":{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},'
+        f"{rest}}}]}}\n"
     )
 
 
@@ -91,10 +89,8 @@ def test_a_selector_the_api_cannot_say_needs_an_item() -> None:
 
 
 def test_empty_list_is_no_null() -> None:
-    assert custom("v1beta2").endswith('"metadata":{},"items":[]}\n')
-    assert b"".join(encoding.encode_external("v1beta1", ExternalAnswer((), 0))).endswith(
-        b'"metadata":{},"items":[]}\n'
-    )
+    for body in (custom("v1beta2"), external()):
+        assert body.endswith('"metadata":{},"items":[]}\n')
 
 
 def test_every_item_keeps_its_own_time() -> None:
@@ -103,73 +99,58 @@ def test_every_item_keeps_its_own_time() -> None:
     assert [item["timestamp"][-9:] for item in items] == ["12:00:00Z", "12:01:01Z", "12:00:00Z"]
 
 
-def test_external() -> None:
-    value = ExternalValue("queue_consumer_lag", {"name": "q1", "__name__": "lag"}, 42_000, TIME)
-    assert b"".join(encoding.encode_external("v1beta1", ExternalAnswer((value,), 0))).decode() == (
-        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/'
-        'v1beta1","metadata":{},"items":['
-        '{"metricName":"queue_consumer_lag","metricLabels":{"__name__":"lag","name":"q1"},'
+def external(*items: ExternalValue) -> str:
+    return b"".join(encoding.encode_external("v1beta1", ExternalAnswer(items, 0.0))).decode()
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (None, "null"),  # of a scalar
+        ({}, "{}"),
+        ({"name": "q1", "__name__": "lag"}, '{"__name__":"lag","name":"q1"}'),
+    ],
+)
+def test_external(labels: dict[str, str] | None, expected: str) -> None:
+    assert external(ExternalValue("lag", labels, 42_000, TIME)) == (
+        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},'
+        f'"items":[{{"metricName":"lag","metricLabels":{expected},'
         '"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
     )
-
-
-@pytest.mark.parametrize(("labels", "expected"), [(None, "null"), ({}, "{}")], ids=["scalar", "no_labels"])
-def test_external_labels(labels: dict[str, str] | None, expected: str) -> None:
-    body = b"".join(
-        encoding.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, 1, TIME),), 0))
-    ).decode()
-    assert f'"metricLabels":{expected},' in body
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        pytest.param(
-            errors.NotFoundError("the server could not find the metric queue_len for pods a"),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server '
-            "could not find the "
-            'metric queue_len for pods a","reason":"NotFound","code":404}',
-            id="not_found",
+        (errors.NotFoundError("not found"), '"message":"not found","reason":"NotFound","code":404'),
+        (  # details in the order of the type
+            errors.NotFoundError('pods "a" not found', {"kind": "pods", "name": "a"}),
+            (
+                '"message":"pods \\"a\\" not found","reason":"NotFound",'
+                '"details":{"name":"a","kind":"pods"},"code":404'
+            ),
         ),
-        pytest.param(
-            errors.NotFoundError('pods "web-1" not found', {"kind": "pods", "name": "web-1"}),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods '
-            '\\"web-1\\" not found",'
-            '"reason":"NotFound","details":{"name":"web-1","kind":"pods"},"code":404}',
-            id="details_in_the_order_of_the_type",
-        ),
-        pytest.param(
+        (
             errors.InternalError("unable to fetch metrics"),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Internal error '
-            "occurred: "
-            'unable to fetch metrics","reason":"InternalError","details":{"causes":[{"message":"unable to '
-            'fetch metrics"}]},'
-            '"code":500}',
-            id="internal",
+            (
+                '"message":"Internal error occurred: unable to fetch metrics","reason":"InternalError",'
+                '"details":{"causes":[{"message":"unable to fetch metrics"}]},"code":500'
+            ),
         ),
-        pytest.param(
-            errors.PlainError('"!=" is not a valid label selector operator'),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"\\"!=\\" is not '
-            "a valid label "
-            'selector operator","code":500}',
-            id="plain_has_no_reason",
-        ),
-        pytest.param(
+        (errors.PlainError("without a reason"), '"message":"without a reason","code":500'),
+        (
             errors.TimeoutStatusError("Timeout: x", {}),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: x",'
-            '"reason":"Timeout","details":{},"code":504}',
-            id="empty_details_are_written",
+            '"message":"Timeout: x","reason":"Timeout","details":{},"code":504',
         ),
-        pytest.param(
+        (
             errors.BadRequestError("a<b>&c\u2028\u2029"),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
-            '"message":"a\\u003cb\\u003e\\u0026c\\u2028\\u2029","reason":"BadRequest","code":400}',
-            id="escaped_as_go_does",
+            '"message":"a\\u003cb\\u003e\\u0026c\\u2028\\u2029","reason":"BadRequest","code":400',
         ),
     ],
 )
 def test_status(error: errors.StatusError, expected: str) -> None:
-    assert encoding.encode_status(error).decode() == expected + "\n"
+    start = '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    assert encoding.encode_status(error).decode() == f"{start}{expected}}}\n"
 
 
 def test_unknown_details_are_a_mistake() -> None:
@@ -178,14 +159,9 @@ def test_unknown_details_are_a_mistake() -> None:
 
 
 def test_indented() -> None:
-    body = b"".join(
-        encoding.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0))
-    )
+    body = b'{"kind":"x","items":[{"labels":{},"value":"1500m"}]}\n'
     assert encoding.indent(body).decode() == (
-        '{\n  "kind": "ExternalMetricValueList",\n  "apiVersion": "external.metrics.k8s.io/v1beta1",\n  '
-        '"metadata": {},\n'
-        '  "items": [\n    {\n      "metricName": "m",\n      "metricLabels": {},\n'
-        '      "timestamp": "2025-04-01T12:00:00Z",\n      "value": "1500m"\n    }\n  ]\n}'
+        '{\n  "kind": "x",\n  "items": [\n    {\n      "labels": {},\n      "value": "1500m"\n    }\n  ]\n}'
     )
 
 
@@ -204,27 +180,10 @@ def test_time(seconds: float, expected: str) -> None:
 
 @given(st.dictionaries(st.text(), st.text()), st.integers(-(2**63), 2**63))
 def test_whatever_the_labels_say_comes_back(labels: dict[str, str], milli: int) -> None:
-    body = b"".join(
-        encoding.encode_external(
-            "v1beta1", ExternalAnswer((ExternalValue("m", labels, milli, TIME),), math.inf)
-        )
-    )
+    body = external(ExternalValue("m", labels, milli, TIME))
     [item] = json.loads(body)["items"]
     assert item["metricLabels"] == labels
-    assert not {"<", ">", "&"} & set(body.decode())
-
-
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_a_long_list_comes_in_pieces(version: str) -> None:
-    items = tuple(
-        MetricValue(ObjectReference("Pod", "somens", f"pod{number}", "/v1"), "hits", number, TIME)
-        for number in range(1_000)
-    )
-    pieces = list(encoding.encode_custom(version, question(), CustomAnswer(items, 0.0)))
-    assert len(pieces) > 5
-    assert max(map(len, pieces)) < PIECE + 500, "one member more than the limit at most"
-    listed = json.loads(b"".join(pieces))["items"]
-    assert [item["describedObject"]["name"] for item in listed] == [f"pod{number}" for number in range(1_000)]
+    assert not {"<", ">", "&"} & set(body)
 
 
 @given(st.lists(st.integers(0, 40_000), max_size=12))
@@ -238,6 +197,5 @@ def test_no_piece_is_longer_than_the_limit_and_one_member(lengths: list[int]) ->
 
 def test_the_time_of_an_answer_is_formatted_once() -> None:
     encoding.format_time.cache_clear()
-    values = tuple(ExternalValue("m", {"queue": str(number)}, 1, TIME + number % 2) for number in range(100))
-    b"".join(encoding.encode_external("v1beta1", ExternalAnswer(values, 0.0)))
+    external(*(ExternalValue("m", {"queue": str(number)}, 1, TIME + number % 2) for number in range(100)))
     assert encoding.format_time.cache_info().misses == 2

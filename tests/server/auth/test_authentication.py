@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
@@ -22,7 +23,7 @@ from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
-from tests.support.certificates import CLIENT_AUTH, DAY, SERVER_AUTH, Identity, Signer, config_map, pem
+from tests.support.certificates import DAY, SERVER_AUTH, Identity, Signer, config_map, pem
 from tests.support.clock import ShiftedClock
 from tests.support.serving import Answer, Connection, Served, ServerFactory
 from tests.support.tls import Authority
@@ -80,21 +81,12 @@ class World:
 
     async def get_from(self, address: str, headers: Headers) -> Answer:
         """Send a request from another address of loopback."""
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self.served.server.port, ssl=self.context(), local_addr=(address, 0)
-        )
-        connection = Connection(reader, writer)
-        try:
-            return await request(connection, headers)
-        finally:
-            writer.transport.abort()
+        return await request(await self.served.connect(address=address), headers)
 
     async def flood(self, count: int) -> Answer:
         """Send random tokens from one address, without waiting for their reviews; return the last answer."""
-        connection, metric = (
-            await self.connect(),
-            "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns",
-        )
+        connection = await self.connect()
+        metric = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns"
         for number in range(count):
             answer = await request(connection, {"Authorization": f"Bearer made-up-{number}"}, metric)
         return answer
@@ -195,9 +187,9 @@ async def test_only_a_certificate_makes_a_front_proxy(world: World) -> None:
     assert world.served.provider.questions == []
 
 
-@pytest.mark.parametrize("name", ["X-Remote-User", "x-remote-user", "X-REMOTE-USER", "X-remote-useR"])
-async def test_without_a_certificate_no_spelling_helps(world: World, name: str) -> None:
-    headers = [(name, "admin"), (name, "admin"), ("x-Remote-group", "system:masters")]
+async def test_without_a_certificate_no_spelling_helps(world: World) -> None:
+    names = ("X-Remote-User", "x-remote-user", "X-REMOTE-USER", "X-remote-useR")
+    headers = [*((name, "admin") for name in names), ("x-Remote-group", "system:masters")]
     assert await world.caller(None, headers) == ANONYMOUS
 
 
@@ -290,7 +282,7 @@ async def test_a_client_certificate(world: World) -> None:
         "groups": ["devs", "a,b", "system:authenticated"],
         "extra": {
             "authentication.kubernetes.io/credential-id": [
-                f"X509SHA256={client_cert.fingerprint(ALICE.certificate)}"
+                f"X509SHA256={ALICE.certificate.fingerprint(hashes.SHA256()).hex()}"
             ]
         },
     }
@@ -310,37 +302,31 @@ NAMESAKE = Signer("front-proxy-ca")
 TWIN = Signer("front-proxy-ca", identified_as=PROXY)
 
 
+BAD = {
+    "expired": PROXY.issue("front-proxy-client", lifetime=(-2 * DAY, -DAY)),
+    "not yet valid": PROXY.issue("front-proxy-client", lifetime=(DAY, 2 * DAY)),
+    "for servers only": PROXY.issue("front-proxy-client", uses=(SERVER_AUTH,)),
+    "another authority": STRANGER.issue("front-proxy-client"),
+    "another authority, as client": STRANGER.issue("alice", "system:masters"),
+    "authority of the same name": NAMESAKE.issue("front-proxy-client"),
+    "authority of the same name and key identifier": TWIN.issue("front-proxy-client"),
+    "self-signed": Identity(NAMESAKE.certificate, NAMESAKE.key),
+    "intermediate for servers only": Signer("i", parent=PROXY, uses=(SERVER_AUTH,)).issue(
+        "front-proxy-client"
+    ),
+    "intermediate that is no authority": Signer("i", parent=PROXY, is_authority=False).issue(
+        "front-proxy-client"
+    ),
+    "expired client": CLIENTS.issue("alice", lifetime=(-2 * DAY, -DAY)),
+    "client for servers only": CLIENTS.issue("alice", uses=(SERVER_AUTH,)),
+}
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
     "shown",
-    [
-        PROXY.issue("front-proxy-client", lifetime=(-2 * DAY, -DAY)),
-        PROXY.issue("front-proxy-client", lifetime=(DAY, 2 * DAY)),
-        PROXY.issue("front-proxy-client", uses=(SERVER_AUTH,)),
-        STRANGER.issue("front-proxy-client"),
-        STRANGER.issue("alice", "system:masters"),
-        NAMESAKE.issue("front-proxy-client"),
-        TWIN.issue("front-proxy-client"),
-        Identity(NAMESAKE.certificate, NAMESAKE.key),
-        Signer("i", parent=PROXY, uses=(SERVER_AUTH,)).issue("front-proxy-client"),
-        Signer("i", parent=PROXY, is_authority=False).issue("front-proxy-client"),
-        CLIENTS.issue("alice", lifetime=(-2 * DAY, -DAY)),
-        CLIENTS.issue("alice", uses=(SERVER_AUTH,)),
-    ],
-    ids=[
-        "expired",
-        "not yet valid",
-        "for servers only",
-        "another authority",
-        "another authority, as client",
-        "authority of the same name",
-        "authority of the same name and key identifier",
-        "self-signed",
-        "intermediate for servers only",
-        "intermediate that is no authority",
-        "expired client",
-        "client for servers only",
-    ],
+    BAD.values(),
+    ids=BAD,
 )
 async def test_bad_certificates_name_no_user(world: World, shown: Identity, version: ssl.TLSVersion) -> None:
     """Each is turned away in the handshake, and would be by the judgement of the request alone."""
@@ -485,14 +471,6 @@ async def test_before_anything_was_read_no_certificate_counts(start: Start) -> N
     assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
 
 
-async def test_an_emptied_config_map_changes_nothing(world: World) -> None:
-    connection = await world.connect(AGGREGATOR)
-    for entries in ({}, None, config_map("x", "y")):
-        world.store.adopt_config_map(entries)
-        assert (await request(connection, BOB)).status == 200
-        assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
-
-
 # --- bearer tokens
 
 TOKEN = {"Authorization": "Bearer secret-token"}
@@ -506,12 +484,6 @@ async def test_a_token(world: World) -> None:
         "groups": ["g", "system:authenticated"],
         "extra": {"k": ["v"]},
     }
-
-
-@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "beaReR"])
-async def test_the_scheme_in_any_case(world: World, scheme: str) -> None:
-    world.served.reviews.tokens["t"] = User("owner")
-    assert (await world.caller(None, {"authorization": f"{scheme} t"}))["user"] == "owner"
 
 
 async def test_an_unknown_token(world: World) -> None:
@@ -528,15 +500,6 @@ async def test_no_token_review_for_other_schemes(world: World) -> None:
     for value in ("Basic dTpw", "Bearer", "Bearer  t", "Negotiate x", ""):
         assert await world.caller(None, {"Authorization": value}) == ANONYMOUS
     assert world.served.reviews.reviewed == []
-
-
-async def test_of_two_tokens_the_first_counts(world: World) -> None:
-    world.served.reviews.tokens["good"] = User("owner")
-    assert (
-        await world.get(None, [("Authorization", "Bearer bad"), ("Authorization", "Bearer good")])
-    ).status == 401
-    found = await world.caller(None, [("authorization", "Bearer good"), ("Authorization", "Bearer bad")])
-    assert found["user"] == "owner"
 
 
 async def test_the_order_of_authenticators(world: World) -> None:
@@ -654,13 +617,6 @@ async def test_one_token_shown_many_times_from_one_address_leaves_room_for_other
     assert owner.result().status == 200
 
 
-async def test_a_token_review_that_takes_too_long(world: World) -> None:
-    world.served.reviews.gate.clear()
-    assert (
-        await world.get(None, TOKEN, "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=50ms")
-    ).status == 504
-
-
 async def test_no_token_is_kept_or_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     secret = "eyJ-a-very-secret-token"
@@ -701,10 +657,9 @@ async def test_without_anonymous_only_open_paths_are_open(start: Start) -> None:
     ] == "system:anonymous"
 
 
-@pytest.mark.parametrize("name", ["X-Remote-User", "Authorization", "X-Remote-Extra-A", "Accept"])
-async def test_headers_that_are_no_text(world: World, name: str) -> None:
+async def test_headers_that_are_no_text(world: World) -> None:
     connection = await world.connect(AGGREGATOR)
-    connection.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n" + name.encode() + b": a\xff\r\n\r\n")
+    connection.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: a\xff\r\n\r\n")
     answer = await connection.read_answer()
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
     assert world.served.reviews.specs == []
@@ -731,5 +686,5 @@ async def test_many_groups_and_a_long_token_fit(world: World) -> None:
     assert (await world.caller(None, {"Authorization": f"Bearer {'t' * 20_000}"}))["user"] == "owner"
 
 
-async def test_a_certificate_with_several_names(world: World) -> None:
-    assert (await world.caller(CLIENTS.issue("größe", uses=(CLIENT_AUTH,)), {}))["user"] == "größe"
+async def test_a_certificate_with_a_name_that_is_not_ascii(world: World) -> None:
+    assert (await world.caller(CLIENTS.issue("größe"), {}))["user"] == "größe"

@@ -74,45 +74,38 @@ def test_what_never_held_is_not_remembered() -> None:
     assert len(judge._known) == 0
 
 
-def test_a_certificate_that_cannot_be_read_was_shown_all_the_same() -> None:
-    peer = read_peer(Modern([b"no certificate"]))
-    assert peer.shown
+def test_until_when_a_verdict_holds() -> None:
+    end = LEAF.certificate.not_valid_after_utc.timestamp()
+    both = ClientTrust(3, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem))
+    leaf, *between = der(LEAF)
+    verdict = PeerJudge().judge(Peer(leaf, between), both, NOW)
+    assert verdict.generation == 3
+    assert NOW < verdict.until <= end
+    assert isinstance(verdict.user, User)
+    assert PeerJudge().judge(Peer(leaf), both, NOW).until == NOW + 60, "its time may come"
+
+
+def broken(old: bytes, new: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(patched(LEAF.certificate, old, new))
+
+
+BROKEN = {
+    "text": b"no certificate",
+    "version": broken(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05"),
+    "subject": broken(b"leaf", b"le\xff\xfe"),
+    "issuer": broken(b"between", b"betw\xff\xfen"),
+}
+
+
+@pytest.mark.parametrize("shown", BROKEN.values(), ids=BROKEN)
+def test_a_certificate_that_cannot_be_read_in_part_is_not_believed(shown: bytes) -> None:
+    """It is refused when it is shown, and nothing fails later."""
+    peer = read_peer(Modern([shown]))
+    assert (peer.shown, peer.certificate) == (True, None)
     verdict = PeerJudge().judge(peer, ClientTrust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
     assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)
 
 
 def test_with_nothing_to_believe_a_certificate_is_a_failure() -> None:
     verdict = PeerJudge().judge(Peer(der(LEAF)[0]), ClientTrust(), NOW)
-    assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)
-
-
-def test_until_when_a_verdict_holds() -> None:
-    end = LEAF.certificate.not_valid_after_utc.timestamp()
-    both = ClientTrust(3, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem))
-    verdict = PeerJudge().judge(Peer(*_split(der(LEAF))), both, NOW)
-    assert verdict.generation == 3
-    assert NOW < verdict.until <= end
-    assert isinstance(verdict.user, User)
-    assert PeerJudge().judge(Peer(der(LEAF)[0]), both, NOW).until == NOW + 60, "its time may come"
-
-
-def _split(chain: list[bytes]) -> tuple[bytes, list[bytes]]:
-    return chain[0], chain[1:]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", id="version"),
-        pytest.param(b"leaf", b"le\xff\xfe", id="subject"),
-        pytest.param(b"between", b"betw\xff\xfen", id="issuer"),
-    ],
-)
-def test_a_certificate_that_cannot_be_read_in_part_is_not_believed(old: bytes, new: bytes) -> None:
-    """It is refused when it is shown, and nothing fails later."""
-    broken = ssl.PEM_cert_to_DER_cert(patched(LEAF.certificate, old, new))
-    peer = Peer(broken)
-    assert peer.shown
-    assert peer.certificate is None
-    verdict = PeerJudge().judge(peer, ClientTrust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
     assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)

@@ -30,14 +30,22 @@ async def cache(clock: FakeClock, monitoring: Monitoring) -> AsyncIterator[Cache
         monitoring.access_cache,
         lambda answer: {"no": 3.0, "never": 0.0}.get(answer, 10.0),
         name="review",
+        cache="accesses",
+        monitoring=monitoring,
         size=3,
     )
     yield made
     await made.close()
 
 
-def saying(answer: str) -> Callable[[], Awaitable[str]]:
+def saying(answer: str, gate: asyncio.Event | None = None) -> Callable[[], Awaitable[str]]:
+    """Return a review that answers, once the gate is open; "" is a failure."""
+
     async def review() -> str:
+        if gate is not None:
+            await gate.wait()
+        if not answer:
+            raise KubernetesError(500, "InternalError", "broken")
         return answer
 
     return review
@@ -89,13 +97,7 @@ async def test_one_review_for_all_who_ask_at_a_time(cache: Cache) -> None:
 
 async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None:
     gate = asyncio.Event()
-
-    async def review() -> str:
-        await gate.wait()
-        return "yes"
-
-    first = asyncio.create_task(cache.ask("k", review))
-    second = asyncio.create_task(cache.ask("k", review))
+    first, second = (asyncio.create_task(cache.ask("k", saying("yes", gate))) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -107,11 +109,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None
 async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     """Nor does it help to ask and leave: a review goes on without its callers."""
     gate, limit = asyncio.Event(), ReviewLimit("strangers", 2)
-
-    async def review() -> str:
-        await gate.wait()
-        return "yes"
-
+    review = saying("yes", gate)
     for key in "ab":
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -126,23 +124,14 @@ async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
 
 
 async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
-    async def review() -> str:
-        await asyncio.sleep(0)
-        raise KubernetesError(500, "InternalError", "broken")
-
-    found = await asyncio.gather(*(cache.ask("k", review) for _ in range(3)), return_exceptions=True)
-    assert [str(each) for each in found] == ["broken"] * 3
+    failures = await asyncio.gather(*(cache.ask("k", saying("")) for _ in range(3)), return_exceptions=True)
+    assert [str(failure) for failure in failures] == ["broken"] * 3
     assert await cache.ask("k", saying("yes")) == "yes"
 
 
 async def test_the_exception_of_an_abandoned_review_is_retrieved(cache: Cache) -> None:
     gate = asyncio.Event()
-
-    async def review() -> str:
-        await gate.wait()
-        raise KubernetesError(500, "InternalError", "broken")
-
-    only = asyncio.create_task(cache.ask("k", review))
+    only = asyncio.create_task(cache.ask("k", saying("", gate)))
     await asyncio.sleep(0)
     only.cancel()
     await asyncio.gather(only, return_exceptions=True)
@@ -153,11 +142,7 @@ async def test_the_exception_of_an_abandoned_review_is_retrieved(cache: Cache) -
 
 
 async def test_the_end_cancels_what_is_under_way(cache: Cache) -> None:
-    async def review() -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    waiting = asyncio.create_task(cache.ask("k", review))
+    waiting = asyncio.create_task(cache.ask("k", saying("yes", asyncio.Event())))
     await asyncio.sleep(0)
     await cache.close()
     with pytest.raises(asyncio.CancelledError):

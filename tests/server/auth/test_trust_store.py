@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from adapter.server.auth.client_cert import Bundle, ClientTrust, FrontProxy, HeaderNames
-from adapter.server.auth.trust_store import ProxySettings, TrustStore
+from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.certificates import UNUSUAL, Signer, config_map, patched
@@ -102,7 +102,7 @@ def test_without_look_up_only_files_count(faults: ProblemLog) -> None:
 
 def test_a_file_wins_over_the_config_map(faults: ProblemLog) -> None:
     headers = HeaderNames(("x-user",), ("x-uid",))
-    store = TrustStore(faults, proxy_file=True, proxy=ProxySettings(("name",), headers))
+    store = TrustStore(faults, proxy_file=True, allowed_names=("name",), headers=headers)
     assert store.needs_lookup
     store.adopt_config_map(config_map(NEW.pem, CLIENTS.pem))
     assert store.find_fault() == "requestheader-client-ca-file has not been read yet"

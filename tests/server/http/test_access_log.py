@@ -59,7 +59,7 @@ async def served(serve: ServerFactory, sink: Memory) -> Served:
 
 async def logged(served: Served, sink: Memory) -> list[dict[str, Any]]:
     assert served.access_log is not None
-    await served.access_log.close()
+    await served.access_log.flush()
     return sink.lines
 
 
@@ -229,7 +229,7 @@ async def test_a_stream_that_was_closed(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file:
         sink = functools.partial(access_log.write_stream, file)
         log = access_log.AccessLog(sink, FakeClock(), monitoring, ProblemLog(monitoring, FakeClock()))
-    await log.close()
+    await log.flush()
     log._waiting.append(b"{}")
-    await log.close()
+    await log.flush()
     assert monitoring.registry.get_sample_value("fastpath_access_log_dropped_total") == 1

@@ -2,26 +2,22 @@
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
-from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http import connection_server, listener
 from adapter.server.http.connection import ClientConnection
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
-from tests.support.certificates import Signer, config_map
 from tests.support.clock import ShiftedClock
-from tests.support.serving import Connection, Served, ServerFactory, pod_value
+from tests.support.serving import Certified, Connection, Served, ServerFactory, pod_value
 
 PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -73,10 +69,7 @@ async def test_who_has_asked_may_be_silent(serve: ServerFactory) -> None:
 async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) -> None:
     served = await serve(head_seconds=0.05)
 
-    async def hold() -> None:
-        await asyncio.sleep(0.15)
-
-    served.provider.before = hold
+    served.provider.before = functools.partial(asyncio.sleep, 0.15)
     connection = await served.connect()
     connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + LIVEZ[:9])
     assert (await connection.read_answer()).status == 200
@@ -86,12 +79,7 @@ async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) ->
 
 async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactory) -> None:
     served = await serve(most_connections=2)
-    release, busy = asyncio.Event(), [await served.connect() for _ in range(2)]
-
-    async def hold() -> None:
-        await release.wait()
-
-    served.provider.before = hold
+    release, busy = served.provider.hold(), [await served.connect() for _ in range(2)]
     for each in busy:
         each.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await waiting.until(lambda: len(served.provider.questions) == 2)
@@ -102,37 +90,9 @@ async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactor
     assert (await (await served.connect()).request("/livez")).status == 200
 
 
-class Certified:
-    """A server that trusts client certificates, and the contexts of two clients: a front proxy and a user."""
-
-    def __init__(self, serve: ServerFactory, directory: Path) -> None:
-        proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
-        self._serve = serve
-        self._clock = ShiftedClock()
-        self._believed = TrustStore(ProblemLog(Monitoring(), self._clock))
-        self._believed.adopt_config_map(config_map(proxies.pem, clients.pem))
-        self.proxy = _client(proxies.issue("front-proxy-client").write(directory))
-        self.alice = _client(clients.issue("alice").write(directory))
-        self.other_name = _client(proxies.issue("another-client").write(directory))
-
-    async def start(self, **bounds: Any) -> Served:
-        return await self._serve(believed=self._believed, clock=self._clock, **bounds)
-
-    def lose_trust(self) -> None:
-        """Believe in other authorities from now on."""
-        self._believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, Signer("kubernetes").pem))
-
-
-def _client(files: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.load_cert_chain(files)
-    return context
-
-
 @pytest.fixture
 def certified(serve: ServerFactory, tmp_path: Path) -> Certified:
-    return Certified(serve, tmp_path)
+    return Certified(serve, tmp_path, ShiftedClock())
 
 
 AS_BOB = {"X-Remote-User": "bob"}
@@ -156,12 +116,7 @@ async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certifi
     served = await certified.start(most_connections=8)
     pooled = await served.connect(certified.proxy)
     assert (await pooled.request("/version", headers=AS_BOB)).status == 200
-    release = asyncio.Event()
-
-    async def hold() -> None:
-        await release.wait()
-
-    served.provider.before = hold
+    release = served.provider.hold()
     strangers = [await served.connect() for _ in range(7)]
     for number, each in enumerate(strangers):
         each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -202,40 +157,21 @@ async def test_a_certificate_that_is_not_believed_is_none(certified: Certified) 
     assert (await second.read_answer()).status == 400
 
 
-async def _connect_from(served: Served, address: str) -> Connection:
-    """Connect from an address of loopback other than 127.0.0.1."""
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1",
-        served.server.port,
-        ssl=served.trust,
-        server_hostname="localhost",
-        local_addr=(address, 0),
-    )
-    connection = Connection(reader, writer)
-    served._connections.append(connection)
-    return connection
-
-
 async def test_the_address_with_the_most_connections_loses_one(serve: ServerFactory) -> None:
     """Also one that is busy, so that a probe gets through a flood.
 
     And never another's, however long it was idle.
     """
     served = await serve(most_connections=6)
-    probe, scrape = await _connect_from(served, "127.0.0.2"), await _connect_from(served, "127.0.0.3")
+    probe, scrape = [await served.connect(address=f"127.0.0.{number}") for number in (2, 3)]
     assert [(await each.request("/livez")).status for each in (probe, scrape)] == [200, 200]
-    release = asyncio.Event()
-
-    async def hold() -> None:
-        await release.wait()
-
-    served.provider.before = hold
+    release = served.provider.hold()
     flood = [await served.connect() for _ in range(4)]
     for number, each in enumerate(flood):
         each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await waiting.until(lambda: len(served.provider.questions) == 4)
     assert await ended(await served.connect()), "a busy one does not end for another of its own address"
-    another = await _connect_from(served, "127.0.0.4")
+    another = await served.connect(address="127.0.0.4")
     for each in (another, probe, scrape):
         assert (await each.request("/livez")).status == 200
     assert await ended(flood[0])
@@ -343,12 +279,7 @@ async def test_long_heads_share_one_budget(certified: Certified) -> None:
 async def test_no_request_is_parsed_ahead(serve: ServerFactory) -> None:
     """What is pipelined waits as it came, and the connection is not read."""
     served = await serve()
-    release = asyncio.Event()
-
-    async def hold() -> None:
-        await release.wait()
-
-    served.provider.before = hold
+    release = served.provider.hold()
     connection = await served.connect()
     request = (
         f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode()
@@ -373,16 +304,8 @@ async def test_no_request_is_parsed_ahead(serve: ServerFactory) -> None:
 async def test_a_request_without_its_client_keeps_its_place(certified: Certified) -> None:
     """Else connections that are closed again could hold any number of heads."""
     served = await certified.start(most_connections=8, most_uncertified=2)
-    ends: list[str] = []
-    release = asyncio.Event()
-
-    async def hold() -> None:
-        try:
-            await release.wait()
-        finally:
-            ends.append("end")
-
-    served.provider.before = hold
+    release = served.provider.hold()
+    requests = served.server._connections
     for number in range(2):
         gone = await served.connect()
         gone.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -391,12 +314,11 @@ async def test_a_request_without_its_client_keeps_its_place(certified: Certified
     await waiting.until(lambda: not behind(served))
     proxy = await served.connect(certified.proxy)
     assert (await proxy.request("/version", headers=AS_BOB)).status == 200
-    assert ends == [], "there is room for those with a certificate"
+    assert len(requests._abandoned) == 2, "there is room for those with a certificate"
     assert (await (await served.connect()).request("/livez")).status == 200
-    await waiting.until(lambda: ends == ["end"])
-    assert len(served.server._connections._abandoned) == 1
+    await waiting.until(lambda: len(requests._abandoned) == 1)
     release.set()
-    await waiting.until(lambda: not served.server._connections._abandoned)
+    await waiting.until(lambda: not requests._abandoned)
     assert 'fastpath_connections_closed_total{reason="limit"} 0.0' in served.monitoring.exposition()
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from adapter.model.identity import User
 from adapter.model.metrics import CustomMetricInfo, ExternalValue, GroupResource
-from adapter.server import tls
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.http.connection_server import MetricsServer
+from tests.support import waiting
 from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.serving import Served, ServerFactory, pod_value
 from tests.support.tls import Authority
@@ -88,7 +88,6 @@ async def test_a_port_that_is_taken(served: Served) -> None:
         served.handler,
         served.certificate,
         served.server._shutdown,
-        judge=served.access.judge,
         host="127.0.0.1",
         port=served.server.port,
     )
@@ -100,20 +99,14 @@ async def test_a_port_that_is_taken(served: Served) -> None:
 
 async def test_orderly_end(serve: ServerFactory) -> None:
     served = await serve(shutdown_delay=0.1)
-    release, waiting = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        waiting.set()
-        await release.wait()
-
     assert served.server.listening
     pooled = await served.connect()
     assert "connection" not in (await pooled.request("/readyz")).headers
     idle = await served.connect()
-    served.provider.before = hold
+    release = served.provider.hold()
     async with asyncio.TaskGroup() as group:
         in_flight = group.create_task(served.get(PODS))
-        await waiting.wait()
+        await waiting.until(lambda: served.provider.questions)
         stopping = group.create_task(served.server.stop())
         await asyncio.sleep(0)
 
@@ -148,15 +141,9 @@ async def test_the_delay_counts_from_the_beginning_of_the_end(serve: ServerFacto
 
 async def test_a_request_that_never_ends_does_not_stop_the_end(serve: ServerFactory) -> None:
     served = await serve(drain_timeout=0.05)
-    waiting = asyncio.Event()
-
-    async def hang() -> None:
-        waiting.set()
-        await asyncio.Event().wait()
-
-    served.provider.before = hang
+    served.provider.hold()
     request = asyncio.create_task(served.get(PODS))
-    await waiting.wait()
+    await waiting.until(lambda: served.provider.questions)
     await served.server.stop()
     with pytest.raises(asyncio.IncompleteReadError):
         await request
@@ -165,11 +152,8 @@ async def test_a_request_that_never_ends_does_not_stop_the_end(serve: ServerFact
 async def test_a_changed_pair_is_followed_while_connections_stay(
     serve: ServerFactory, authority: Authority
 ) -> None:
-    first, second = (
-        authority.issue("localhost", "127.0.0.1"),
-        authority.issue("localhost", "127.0.0.1", "second.test"),
-    )
-    served = await serve(pair=tls.CertificatePair(first.certificate, first.key))
+    first, second = authority.issue(), authority.issue("localhost", "127.0.0.1", "second.test")
+    served = await serve(pair=first)
     old = await served.connect()
     assert (await old.request("/livez")).status == 200
     first.key.write_bytes(second.key.read_bytes())

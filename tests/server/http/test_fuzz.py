@@ -41,6 +41,7 @@ from tests.support.faulty import FaultyPrometheus
 from tests.support.hostile import Hostile
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
+from tests.support.serving import careless_context
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 REQUESTS = 100_000 if LONG else 3_000 if thorough.is_chosen() else 1_000
@@ -97,14 +98,11 @@ BACKEND_FAILED = frozenset(
 )
 """What a 500 says. Beside it there is a selector of series that cannot be used, a bare 500 as upstream's."""
 
-FORBIDDEN_HEADERS = {
-    "location",
-    "set-cookie",
-    "access-control-allow-origin",
-    "x-powered-by",
-    "www-authenticate",
-}
-PROXY, CLIENTS, STRANGERS = Signer("front-proxy-ca"), Signer("kubernetes"), Signer("front-proxy-ca")
+FORBIDDEN_HEADERS = frozenset(
+    {"location", "set-cookie", "access-control-allow-origin", "x-powered-by", "www-authenticate"}
+)
+STATUS_FIELDS = {"kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code"}
+PROXY, CLIENTS = Signer("front-proxy-ca"), Signer("kubernetes")
 BARE = b"400 Bad Request\n"
 """What is told who speaks no HTTP; a HEAD that is no HTTP gets it with its body."""
 
@@ -235,12 +233,8 @@ class Target:
 
     async def look(self, peer: str) -> None:
         """Make sure that the connection still serves."""
-        await self.ask(
-            peer,
-            Hostile(
-                b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n", is_head=False, framed=True
-            ),
-        )
+        request = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n"
+        await self.ask(peer, Hostile(request, is_head=False, framed=True))
 
     def close(self) -> None:
         for peer in list(self._open):
@@ -291,16 +285,7 @@ def _judge_json(request: Hostile, status: int, document: dict[str, Any]) -> None
     if status == 200 or document.keys() == {"paths"}:
         assert status in {200, 404}
         return
-    assert document.keys() <= {
-        "kind",
-        "apiVersion",
-        "metadata",
-        "status",
-        "message",
-        "reason",
-        "details",
-        "code",
-    }
+    assert document.keys() <= STATUS_FIELDS
     assert (document["kind"], document["status"], document["code"]) == ("Status", "Failure", status)
     if status == 500 and document["message"] not in BACKEND_FAILED:
         assert b"metricLabelSelector" in unquote_to_bytes(request.raw), document
@@ -364,24 +349,13 @@ async def target(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, clock: ShiftedClock, *, is_open: bool
 ) -> AsyncIterator[Target]:
     (tmp_path / "rules.yaml").write_text(RULES)
-    contexts = {}
-    for peer, identity in PEERS.items():
-        contexts[peer] = context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if identity is not None:
-            context.load_cert_chain(identity.write(tmp_path))
+    contexts = {
+        peer: careless_context(identity.write(tmp_path) if identity is not None else None)
+        for peer, identity in PEERS.items()
+    }
     secrets = [url.partition("://")[2].encode() for url in (prometheus.url, cluster.url)]
-    secrets += [
-        b"hushed",
-        b"sum(",
-        b" by (",
-        b"<<.",
-        b"Traceback",
-        b'File "',
-        b"aiohttp",
-        b"/api/v1/",
-        TOKEN.encode(),
-    ]
+    secrets += [b"hushed", b"sum(", b" by (", b"<<.", b"Traceback", b'File "', b"aiohttp", b"/api/v1/"]
+    secrets.append(TOKEN.encode())
     async with AsyncExitStack() as stack:
         adapter = await stack.enter_async_context(
             support.running(

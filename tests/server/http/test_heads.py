@@ -1,7 +1,6 @@
 """Request heads: however the bytes of requests are divided, and how the long ones share a budget."""
 
 import asyncio
-import dataclasses
 import itertools
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from adapter.server.http import budgets
 from adapter.server.http.budgets import LongHeads
 from adapter.server.http.connection import ClientConnection
 from adapter.telemetry.metrics import Monitoring
+from tests.support.serving import Caller
 
 _NAME = st.from_regex(r"[A-Z][a-z]{0,8}", fullmatch=True).map(lambda name: f"X-{name}")
 _VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.just(
@@ -143,19 +143,9 @@ async def test_blanks_that_the_parser_strips_do_not_stay() -> None:
 # --- long heads
 
 
-@dataclasses.dataclass(eq=False)
-class Holder:
-    """A connection with long heads."""
-
-    reasons: list[str] = dataclasses.field(default_factory=list)
-
-    def cut(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
 def test_the_longest_head_is_cut() -> None:
     heads = LongHeads(100)
-    short, long, other = Holder(), Holder(), Holder()
+    short, long, other = Caller(), Caller(), Caller()
     heads.hold(short, 30)
     heads.hold(long, 50)
     heads.hold(other, 20)
@@ -167,7 +157,7 @@ def test_the_longest_head_is_cut() -> None:
 
 def test_a_released_head_makes_room() -> None:
     heads = LongHeads(100)
-    first, second = Holder(), Holder()
+    first, second = Caller(), Caller()
     heads.hold(first, 60)
     heads.release(first)
     heads.release(first)

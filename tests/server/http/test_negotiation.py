@@ -3,114 +3,78 @@
 import pytest
 
 from adapter.server.http import negotiation
+from adapter.server.http.negotiation import Representation
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 TABLE_BETA = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
+ASKS = (negotiation.asks_nothing, negotiation.asks_aggregated, negotiation.asks_table)
 
 
 @pytest.mark.parametrize(
-    ("accept", "accepted"),
+    ("accept", "plain", "discovery", "table"),
     [
-        pytest.param("", True, id="none"),
-        pytest.param("application/vnd.kubernetes.protobuf, */*", True, id="hpa"),
-        pytest.param("application/vnd.kubernetes.protobuf,application/json", True, id="kubectl_top"),
-        pytest.param("application/json, */*", True, id="kubectl_raw"),
-        pytest.param(
-            f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", True, id="get"
-        ),
-        pytest.param("application/*", True, id="any_application"),
-        pytest.param("Application/JSON", True, id="any_case"),
-        pytest.param("application/json; charset=utf-8", True, id="charset"),
-        pytest.param("text/html,application/xhtml+xml,*/*;q=0.8", True, id="browser"),
-        pytest.param("application/json;q=0.1", True, id="unloved"),
-        pytest.param("application/vnd.kubernetes.protobuf", False, id="protobuf_only"),
-        pytest.param("application/yaml", False, id="yaml"),
-        pytest.param(TABLE, False, id="table_only"),
-        pytest.param("application/json;q=0", False, id="refused"),
-        pytest.param("application/json;q=0.000, text/plain", False, id="refused_with_digits"),
-        pytest.param("text/*", False, id="text"),
-        pytest.param(",", False, id="nothing_but_a_comma"),
+        ("", "", "", ""),
+        ("application/vnd.kubernetes.protobuf, */*", "", "", ""),  # the HPA controller
+        ("application/vnd.kubernetes.protobuf,application/json", "", "", ""),  # kubectl top
+        ("application/json, */*", "", "", ""),
+        (f"{TABLE},{TABLE_BETA},application/json", "", "", "v1"),  # kubectl get
+        (f"{TABLE_BETA},application/json", "", "", "v1beta1"),
+        ("application/*", "", "", ""),
+        ("*/*", "", "", ""),
+        ("Application/JSON", "", "", ""),
+        ("application/json; charset=utf-8", "", "", ""),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "", "", ""),
+        ("application/json;q=0.1", "", "", ""),
+        ("application/vnd.kubernetes.protobuf", None, None, None),
+        ("application/yaml", None, None, None),
+        ("application/json;q=0", None, None, None),
+        ("application/json;q=0.000, text/plain", None, None, None),
+        ("text/*", None, None, None),
+        (",", None, None, None),
+        (f"{V2},{V2BETA1}", None, "aggregated", None),  # the discovery manager
+        (f"{V2},{V2BETA1},application/json", "", "aggregated", ""),  # client-go
+        ("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", None, "aggregated", None),
+        (f"application/json,{V2}", "", "", ""),
+        (f"application/json;q=0.5,{V2}", "", "aggregated", ""),
+        (f"{V2BETA1},application/json", "", "", ""),
+        (V2BETA1, None, None, None),
+        (f"{V2};q=0", None, None, None),
+        (TABLE, None, None, "v1"),
+        (f"application/json,{TABLE}", "", "", ""),
+        (f"application/json;q=0.9,{TABLE}", "", "", "v1"),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io", None, None, None),
+        ("application/json;as=Table;v=v1;g=meta", None, None, None),
+        ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", None, None, None),
+        (f"{TABLE};q=0", None, None, None),
+        ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None, None, None),
     ],
 )
-def test_accepts_json(accept: str, accepted: bool) -> None:  # noqa: FBT001 - a column of a table
-    assert negotiation.accepts_json(accept) is accepted
+def test_forms(accept: str, plain: str | None, discovery: str | None, table: str | None) -> None:
+    forms = [negotiation.choose_form(accept, asks) for asks in ASKS]
+    assert forms == [plain, discovery, table]
 
 
 @pytest.mark.parametrize(
-    ("accept", "form"),
+    ("name", "value", "pretty", "compressed"),
     [
-        pytest.param("", "json", id="none"),
-        pytest.param(f"{V2},{V2BETA1}", "aggregated", id="discovery_manager"),
-        pytest.param(f"{V2},{V2BETA1},application/json", "aggregated", id="client_go"),
-        pytest.param(
-            "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", "aggregated", id="order"
-        ),
-        pytest.param(f"application/json,{V2}", "json", id="plain_first"),
-        pytest.param(f"application/json;q=0.5,{V2}", "aggregated", id="quality"),
-        pytest.param(f"{V2BETA1},application/json", "json", id="old_aggregated_passed_over"),
-        pytest.param("*/*", "json", id="anything"),
-        pytest.param(V2BETA1, None, id="old_aggregated_only"),
-        pytest.param("application/yaml", None, id="yaml"),
-        pytest.param(f"{V2};q=0", None, id="refused"),
+        ("Accept-Encoding", "gzip", False, True),
+        ("Accept-Encoding", "deflate, gzip;q=1.0", False, True),
+        ("Accept-Encoding", "GZIP", False, True),
+        ("Accept-Encoding", "", False, False),
+        ("Accept-Encoding", "gzip;q=0", False, False),
+        ("Accept-Encoding", "br", False, False),
+        ("User-Agent", "curl/8.1", True, False),
+        ("User-Agent", "Wget/1.21", True, False),
+        ("User-Agent", "Mozilla/5.0 (X11)", True, False),
+        ("User-Agent", "kubectl/v1.36", False, False),
+        ("User-Agent", "", False, False),
+        ("User-Agent", "xcurl", False, False),
     ],
 )
-def test_discovery_form(accept: str, form: str | None) -> None:
-    assert negotiation.choose_discovery(accept) == form
-
-
-@pytest.mark.parametrize(
-    ("accept", "table"),
-    [
-        pytest.param("", "", id="none"),
-        pytest.param(f"{TABLE},{TABLE_BETA},application/json", "v1", id="kubectl_get"),
-        pytest.param(f"{TABLE_BETA},application/json", "v1beta1", id="older_kubectl"),
-        pytest.param(f"application/json,{TABLE}", "", id="plain_first"),
-        pytest.param(f"application/json;q=0.9,{TABLE}", "v1", id="quality"),
-        pytest.param("application/vnd.kubernetes.protobuf, */*", "", id="hpa"),
-        pytest.param("application/json;as=Table;v=v2;g=meta.k8s.io", None, id="a_version_of_the_future"),
-        pytest.param("application/json;as=Table;v=v1;g=meta", None, id="another_group"),
-        pytest.param(
-            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", None, id="metadata_only"
-        ),
-        pytest.param(f"{TABLE};q=0", None, id="refused"),
-        pytest.param("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None, id="protobuf"),
-        pytest.param("application/yaml", None, id="yaml"),
-    ],
-)
-def test_table(accept: str, table: str | None) -> None:
-    assert negotiation.choose_table(accept) == table
-
-
-@pytest.mark.parametrize(
-    ("header", "accepted"),
-    [
-        ("gzip", True),
-        ("deflate, gzip;q=1.0", True),
-        ("GZIP", True),
-        ("", False),
-        ("gzip;q=0", False),
-        ("br", False),
-    ],
-)
-def test_accepts_gzip(header: str, accepted: bool) -> None:  # noqa: FBT001 - a column of a table
-    assert negotiation.accepts_gzip(header) is accepted
-
-
-@pytest.mark.parametrize(
-    ("agent", "pretty"),
-    [
-        ("curl/8.1", True),
-        ("Wget/1.21", True),
-        ("Mozilla/5.0 (X11)", True),
-        ("kubectl/v1.36", False),
-        ("", False),
-        ("xcurl", False),
-    ],
-)
-def test_pretty_agent(agent: str, pretty: bool) -> None:  # noqa: FBT001 - a column of a table
-    assert negotiation.is_pretty_agent(agent) is pretty
+def test_representation(name: str, value: str, *, pretty: bool, compressed: bool) -> None:
+    assert negotiation.choose_representation({name: value}, None) == Representation(pretty, compressed)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +113,19 @@ def test_etag(header: str, matches: bool) -> None:  # noqa: FBT001 - a column of
 @pytest.mark.parametrize("header", ["," * 60_000, "a/b," * 15_000 + "*/*", ";" * 60_000])
 def test_a_header_that_takes_long_to_read_is_not_read_to_its_end(header: str) -> None:
     read = header[:4096]
-    for choose in (negotiation.accepts_json, negotiation.choose_discovery, negotiation.choose_table):
-        assert choose(header) == choose(read)
-    assert negotiation.accepts_gzip(header + ",gzip") is False
+    for asks in ASKS:
+        assert negotiation.choose_form(header, asks) == negotiation.choose_form(read, asks)
+    assert not negotiation.choose_representation({"Accept-Encoding": header + ",gzip"}, None).compressed
     assert negotiation.matches_etag(header + ',"A"', '"A"') is False
-    assert all(
-        each.cache_info().currsize <= 256
-        for each in (
-            negotiation._choose_discovery,
-            negotiation._choose_representation,
-            negotiation._choose_metrics_representation,
-        )
-    )
+
+
+def test_what_is_remembered_of_headers_is_bounded() -> None:
+    for number in range(300):
+        headers = {"Accept": "*/*", "User-Agent": f"agent-{number}"}
+        negotiation.choose_metrics_representation(headers, None, has_table=False)
+    assert negotiation._choose_metrics_representation.cache_info().currsize <= 256
 
 
 def test_what_comes_in_time_counts() -> None:
-    assert negotiation.accepts_json("a/b," * 1000 + "*/*")
-    assert not negotiation.accepts_json("a/b," * 1025 + "*/*")
+    assert negotiation.choose_form("a/b," * 1000 + "*/*", negotiation.asks_nothing) == ""
+    assert negotiation.choose_form("a/b," * 1025 + "*/*", negotiation.asks_nothing) is None

@@ -3,9 +3,8 @@
 import asyncio
 import re
 import socket
-import ssl
+from collections.abc import Awaitable, Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,12 @@ from adapter import errors
 from adapter.model.metrics import ExternalValue
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
-from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.budgets import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
 from adapter.server.http.connection import ClientConnection
 from adapter.server.http.handler import HandlerLimits
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
-from tests.support.certificates import Signer, config_map
 from tests.support.clock import FakeClock, ShiftedClock
-from tests.support.serving import Connection, Served, ServerFactory, pod_value
+from tests.support.serving import Caller, Certified, Connection, Served, ServerFactory, pod_value
 
 KIB, MIB = 1024, 1024 * 1024
 PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
@@ -35,21 +30,6 @@ BIG = 1.5 * MIB
 
 
 # --- the budget alone
-
-
-@dataclass(eq=False)
-class Caller:
-    """Meets `budgets.ResponseConnection`."""
-
-    address: str = "a"
-    is_certified: bool = False
-    is_open: bool = True
-    writing_paused: bool = True
-    reasons: list[str] = field(default_factory=list)
-
-    def cut(self, reason: str) -> None:
-        self.reasons.append(reason)
-        self.is_open = False
 
 
 def make(most: int) -> tuple[ResponseBudget, FakeClock]:
@@ -184,9 +164,9 @@ def used(served: Served) -> float:
     return float(found[1])
 
 
-async def start(serve: ServerFactory, answers: int, **bounds: Any) -> Served:
+async def start(serve: Callable[..., Awaitable[Served]], answers: int) -> Served:
     """Start a server with large answers to custom questions, and one small external one."""
-    served = await serve(limits=HandlerLimits(answers_bytes=answers), **bounds)
+    served = await serve(limits=HandlerLimits(answers_bytes=answers))
     served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(8_000))
     served.provider.external_items = (ExternalValue("queue_length", {}, 1000, 1_700_000_000.0),)
     return served
@@ -260,13 +240,9 @@ class StandingClock(ShiftedClock):
 
 
 async def test_unread_answers_do_not_keep_out_the_front_proxy(serve: ServerFactory, tmp_path: Path) -> None:
-    proxies, clock = Signer("front-proxy-ca"), StandingClock()
-    believed = TrustStore(ProblemLog(Monitoring(), clock))
-    believed.adopt_config_map(config_map(proxies.pem, Signer("kubernetes").pem))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.load_cert_chain(proxies.issue("front-proxy-client").write(tmp_path))
-    served = await start(serve, 12 * MIB, believed=believed, clock=clock)
+    clock = StandingClock()
+    certified = Certified(serve, tmp_path, clock)
+    context, served = certified.proxy, await start(certified.start, 12 * MIB)
     strangers = [await served.connect() for _ in range(2)]
     for each in strangers:
         await leave_unread(each, served)
