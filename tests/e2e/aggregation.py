@@ -33,7 +33,7 @@ from tests.support.kubectl import TOKEN
 from tests.support.mount import Mount
 from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
-from tests.support.tls import Authority, Pair
+from tests.support.tls import Authority
 
 NAMESPACE = SERVICE = "fastpath"
 SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
@@ -297,9 +297,11 @@ class Registered:
             await self.cluster.kubectl("patch", "apiservice", name, "--type=merge", "-p", change)
 
     @contextlib.asynccontextmanager
-    async def directly(self, shown: Pair | Path | None = None) -> AsyncIterator["Direct"]:
+    async def directly(self, shown: tls.CertificatePair | Path | None = None) -> AsyncIterator["Direct"]:
         """Talk directly to the adapter over one open connection, with a client certificate."""
-        context = self.backend.authority.client_context(shown if isinstance(shown, Pair) else None)
+        context = self.backend.authority.client_context(
+            shown if isinstance(shown, tls.CertificatePair) else None
+        )
         if isinstance(shown, Path):
             context.load_cert_chain(shown)
         connector = aiohttp.TCPConnector(limit=1, ssl=context, keepalive_timeout=600)

@@ -15,11 +15,12 @@ from adapter.errors import InputError, PrometheusError
 from adapter.prometheus import connection
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.endpoint import TLSFiles
+from adapter.server.tls import CertificatePair
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.scripted import EMPTY_VECTOR, Scripted, Start, connection_options
-from tests.support.tls import Authority, Pair
+from tests.support.tls import Authority
 
 
 class Asking:
@@ -34,7 +35,7 @@ class Asking:
         self.key = directory / "tls.key"
         self.client: PrometheusClient
 
-    def show(self, pair: Pair) -> None:
+    def show(self, pair: CertificatePair) -> None:
         shutil.copy(pair.certificate, self.certificate)
         shutil.copy(pair.key, self.key)
 

@@ -36,7 +36,7 @@ from tests.support.clock import ShiftedClock
 from tests.support.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
 from tests.support.mount import Mount
 from tests.support.processor import limited
-from tests.support.tls import Authority, Pair
+from tests.support.tls import Authority
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
@@ -715,7 +715,7 @@ def test_rules_that_may_not_be_read() -> None:
             path.chmod(0o755)
 
 
-def _der(pair: Pair) -> bytes:
+def _der(pair: tls.CertificatePair) -> bytes:
     return ssl.PEM_cert_to_DER_cert(
         pair.certificate.read_text().partition("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
     )

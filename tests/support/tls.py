@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from adapter.server.tls import CertificatePair as Pair
+from adapter.server.tls import CertificatePair
 
 
 class Authority:
@@ -19,7 +19,9 @@ class Authority:
         self.file = directory / "ca.crt"
         self._ca.cert_pem.write_to_path(str(self.file))
 
-    def issue(self, *names: str, common_name: str | None = None, organization: str | None = None) -> Pair:
+    def issue(
+        self, *names: str, common_name: str | None = None, organization: str | None = None
+    ) -> CertificatePair:
         """Write a new pair for host names or addresses (default: localhost and 127.0.0.1).
 
         As a client's pair, `common_name` is the Kubernetes user and `organization` its group.
@@ -28,13 +30,15 @@ class Authority:
             *(names or ("localhost", "127.0.0.1")), common_name=common_name, organization_name=organization
         )
         self._issued += 1
-        pair = Pair(self._directory / f"{self._issued}.crt", self._directory / f"{self._issued}.key")
+        pair = CertificatePair(
+            self._directory / f"{self._issued}.crt", self._directory / f"{self._issued}.key"
+        )
         pair.certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
         leaf.private_key_pem.write_to_path(str(pair.key))
         return pair
 
     def server_context(
-        self, pair: Pair | None = None, *, client_certificates: bool = False
+        self, pair: CertificatePair | None = None, *, client_certificates: bool = False
     ) -> ssl.SSLContext:
         """Return a server's context; with `client_certificates` it accepts only clients with one of ours."""
         pair = pair or self.issue()
@@ -45,7 +49,7 @@ class Authority:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def client_context(self, pair: Pair | None = None) -> ssl.SSLContext:
+    def client_context(self, pair: CertificatePair | None = None) -> ssl.SSLContext:
         """Return the context of a client that trusts this authority alone, and shows `pair` if given."""
         context = ssl.create_default_context(cafile=str(self.file))
         if pair is not None:
