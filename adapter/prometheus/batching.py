@@ -46,9 +46,8 @@ from adapter.prometheus.client import Querier
 from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery, QueryRule
 from adapter.rules.query_plan import Objects, PlannedQuery
-from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.logs import facts
-from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.metrics import ExpiringCache, Monitoring
 
 _log = logging.getLogger(__name__)
 
