@@ -39,7 +39,7 @@ class Asking:
         shutil.copy(pair.certificate, self.certificate)
         shutil.copy(pair.key, self.key)
 
-    async def start(self, server: Scripted, ca: Authority, pair: Pair | None = None) -> None:
+    async def start(self, server: Scripted, ca: Authority, pair: CertificatePair | None = None) -> None:
         """Open the client with a CA file, and with a client certificate if there is a pair."""
         self.ca.write_bytes(ca.file.read_bytes())
         files = {"ca_file": str(self.ca)}
