@@ -1,20 +1,27 @@
-"""Parts of the structural schemas of our CustomResourceDefinitions, and the document around a schema.
+"""The schema of a CustomResourceDefinition, made of the structs that the program decodes objects into.
 
-Only features of Kubernetes 1.27 are used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and
-counts have bounds so that the cost of every rule has one.
+A struct says which fields there are and of which types. A table adds to each field its description, which
+begins with the field's name, and what a value has to meet. Only features of Kubernetes 1.27 are used: no
+`fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have bounds so that the cost of every rule
+has one.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import inspect
 
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.timestamps import write_span
+from adapter.model.quantity import Quantity
+from adapter.model.timestamps import Instant, write_span
 
 FOLDER = Path(__file__).parents[2] / "manifests/chart/files/crd"
 
 JSON = dict[str, Any]
+Table = Mapping[type, Mapping[str, JSON]]
+"""What is added to the fields of a struct, by their names in JSON; "" to the struct itself."""
 
 INT32 = 2**31 - 1
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
@@ -28,6 +35,20 @@ _DAY_OF_YEAR = (
 _LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 DATE = f"([0-9]{{4}}-{_DAY_OF_YEAR}|{_LEAP_YEAR}-02-29)"
 
+TIME = {"format": "date-time"}
+
+
+# --- what a table adds to a field
+
+
+def field(about: str, *rules: JSON, required: str = "", **keywords: Any) -> JSON:
+    made: JSON = {"description": about} | keywords
+    if required:
+        made["required"] = required.split()
+    if rules:
+        made["x-kubernetes-validations"] = list(rules)
+    return made
+
 
 def rule(rule: str, message: str) -> JSON:
     return {"rule": rule, "message": message}
@@ -38,41 +59,16 @@ def matching(pattern: str, message: str) -> JSON:
     return rule(f"self.matches('^{pattern}$')", message)
 
 
-def object_(about: str, properties: JSON, required: str = "", *rules: JSON) -> JSON:
-    shape: JSON = {"type": "object", "description": about, "properties": properties}
-    if required:
-        shape["required"] = required.split()
-    if rules:
-        shape["x-kubernetes-validations"] = list(rules)
-    return shape
+def text(about: str, *rules: JSON, **keywords: Any) -> JSON:
+    return field(about, *rules, **{"maxLength": 253} | keywords)
 
 
-def list_(about: str, items: JSON, **more: Any) -> JSON:
-    return {"type": "array", "description": about, "items": items, "x-kubernetes-list-type": "atomic"} | more
+def choice(about: str, *values: str, **keywords: Any) -> JSON:
+    return text(about, enum=list(values), maxLength=max(map(len, values)), **keywords)
 
 
-def text(about: str, *rules: JSON, **more: Any) -> JSON:
-    shape = {"type": "string", "description": _with_default(about, more), "maxLength": 253} | more
-    return shape | ({"x-kubernetes-validations": list(rules)} if rules else {})
-
-
-def _with_default(about: str, more: JSON) -> str:
-    """Return a description that ends with the default, which `kubectl explain` shows nowhere else."""
-    return f"{about} Defaults to {more['default']}." if "default" in more else about
-
-
-def choice(about: str, *values: str, **more: Any) -> JSON:
-    return text(about, enum=list(values), maxLength=max(map(len, values)), **more)
-
-
-def count(about: str, least: int, most: int = INT32, **more: Any) -> JSON:
-    return {
-        "type": "integer",
-        "format": "int32",
-        "description": _with_default(about, more),
-        "minimum": least,
-        "maximum": most,
-    } | more
+def count(about: str, least: int, most: int = INT32, **keywords: Any) -> JSON:
+    return field(about, minimum=least, maximum=most, **keywords)
 
 
 def segment(about: str, *rules: JSON) -> JSON:
@@ -83,14 +79,8 @@ def segment(about: str, *rules: JSON) -> JSON:
     return text(about, allowed, *rules, minLength=1)
 
 
-def quantity(about: str, number: str, **more: Any) -> JSON:
-    return {
-        "description": about,
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "x-kubernetes-int-or-string": True,
-        "pattern": f"^{number}{_SUFFIX}$",
-        "maxLength": 64,
-    } | more
+def quantity(about: str, number: str, **keywords: Any) -> JSON:
+    return field(about, pattern=f"^{number}{_SUFFIX}$", maxLength=64, **keywords)
 
 
 def positive(about: str) -> JSON:
@@ -101,8 +91,8 @@ def measured(about: str) -> JSON:
     return quantity(about, f"[+-]?{ANY}")
 
 
-def duration(about: str, bounds: tuple[int, int], *rules: JSON, word: str = "", **more: Any) -> JSON:
-    """Return the schema of a duration within bounds, or of a `word` in its place."""
+def duration(about: str, bounds: tuple[int, int], *rules: JSON, word: str = "", **keywords: Any) -> JSON:
+    """Return what a duration within bounds, or a `word` in its place, has to meet."""
     least, greatest = (short(bound) for bound in bounds)
     within = rule(
         (f"self == '{word}' || " if word else "")
@@ -110,7 +100,7 @@ def duration(about: str, bounds: tuple[int, int], *rules: JSON, word: str = "", 
         f"must be {f'{word}, or ' if word else ''}from {least} to {greatest}",
     )
     pattern = f"({word}|{_DURATION})" if word else _DURATION
-    return text(about, within, *rules, pattern=f"^{pattern}$", maxLength=32, **more)
+    return text(about, within, *rules, pattern=f"^{pattern}$", maxLength=32, **keywords)
 
 
 def date(about: str) -> JSON:
@@ -118,10 +108,15 @@ def date(about: str) -> JSON:
     return text(about, known, rule("self >= '0001'", "must be a date from the year 1 on"), maxLength=10)
 
 
-def time_zone(about: str, **more: Any) -> JSON:
-    """Return the schema of a time zone. Which zones there are only the program knows."""
+def time_zone(about: str, **keywords: Any) -> JSON:
+    """Return what the name of a time zone has to meet. Which zones there are only the program knows."""
     name = matching("[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Berlin")
-    return text(about, name, minLength=1, **more)
+    return text(about, name, minLength=1, **keywords)
+
+
+def by(*keys: str) -> JSON:
+    """Return what makes a list a map: a second item of the same key is refused."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 def short(span: int) -> str:
@@ -130,6 +125,78 @@ def short(span: int) -> str:
     for zeros in ("m0s", "h0m"):
         text = text[: -len(zeros) + 1] if text.endswith(zeros) else text
     return text
+
+
+# --- the schema
+
+
+def derive(shape: inspect.Type, table: Table) -> JSON:
+    match shape:
+        case inspect.UnionType(types=types):
+            return derive(next(one for one in types if not isinstance(one, inspect.NoneType)), table)
+        case inspect.StructType(cls=struct, fields=fields):
+            added = table[struct]
+            properties = {
+                each.encode_name: _described(each, added.get(each.encode_name, {}), table) for each in fields
+            }
+            return {"type": "object"} | added.get("", {}) | {"properties": properties}
+        case inspect.VarTupleType(item_type=item):
+            return {"type": "array", "items": derive(item, table), "x-kubernetes-list-type": "atomic"}
+        case inspect.DictType():
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.IntType(le=most):
+            return {"type": "integer", "format": "int32" if most == INT32 else "int64"}
+        case inspect.CustomType(cls=kind) if kind is Quantity:
+            return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+        case inspect.CustomType(cls=kind) if issubclass(kind, Instant):
+            return {"type": "string"} | TIME
+        case _:
+            return {"type": "string"}
+
+
+def _described(each: inspect.Field, added: JSON, table: Table) -> JSON:
+    schema = derive(each.type, table)
+    if "items" in added:
+        added = added | {"items": schema["items"] | added["items"]}
+    if "description" in added:
+        # `kubectl explain` shows a default nowhere else
+        default = added.get("default")
+        ending = f" Defaults to {default}." if isinstance(default, str | int) else ""
+        added = added | {"description": f"{each.encode_name} {added['description']}{ending}"}
+    head = {key: schema.pop(key) for key in ("type", "format") if key in schema}
+    return head | added | (schema | added)
+
+
+def definition(
+    about: str, names: JSON, spec: tuple[type, Table], status: tuple[type, Table], columns: list[JSON]
+) -> JSON:
+    """Return the definition of a namespaced kind with a status."""
+    group, _, version = fastpath_autoscaler.API_VERSION.partition("/")
+    properties: JSON = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+    properties["metadata"] = {"type": "object"}
+    properties |= {
+        name: derive(inspect.type_info(struct), table)
+        for name, (struct, table) in (("spec", spec), ("status", status))
+    }
+    schema = {"type": "object"} | field(about, required="spec") | {"properties": properties}
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    kind, plural = names["kind"], names["plural"]
+    names = names | {"listKind": f"{kind}List", "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [served]},
+    }
 
 
 def column(name: str, path: str, kind: str = "string", *, wide: bool = False, about: str = "") -> JSON:
@@ -141,52 +208,6 @@ def column(name: str, path: str, kind: str = "string", *, wide: bool = False, ab
 
 def condition(kind: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{kind}")].{field}'
-
-
-def definition(
-    kind: str, plural: str, short_name: str, schema: JSON, columns: list[JSON], **names: Any
-) -> JSON:
-    """Return the definition of a namespaced kind with a status."""
-    group, _, version = fastpath_autoscaler.API_VERSION.partition("/")
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "singular": kind.lower(),
-                "shortNames": [short_name],
-            }
-            | names,
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    }
-
-
-def of_kind(about: str, spec: JSON, status: JSON) -> JSON:
-    """Return the schema of a whole object."""
-    properties = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-        "spec": spec,
-        "status": status,
-    }
-    return object_(about, properties, "spec")
 
 
 class _Dumper(yaml.SafeDumper):

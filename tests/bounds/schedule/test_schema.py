@@ -5,15 +5,12 @@ import zoneinfo
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.schedules import status
 from adapter.bounds.schedule import documents
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
 from tests.bounds.schedule.test_documents import (
     CRON,
     DAILY,
@@ -27,75 +24,7 @@ from tests.support.schedules import document, excepting
 
 JSON = dict[str, Any]
 
-DEFINITION: JSON = yaml.safe_load(crd_schedules.PATH.read_text())
-(VERSION,) = DEFINITION["spec"]["versions"]
-SCHEMA: JSON = VERSION["schema"]["openAPIV3Schema"]
-
-
-def test_the_file_is_up_to_date() -> None:
-    assert crd_schedules.PATH.read_text() == crd_schedules.render(), "run python -m tests.support.crd"
-
-
-def test_the_schema_is_structural() -> None:
-    assert structural.faults_of_form(SCHEMA) == []
-
-
-def test_names_of_the_kind() -> None:
-    spec = DEFINITION["spec"]
-    names = spec["names"]
-    assert DEFINITION["metadata"]["name"] == f"{names['plural']}.{spec['group']}"
-    assert f"{spec['group']}/{VERSION['name']}" == API_VERSION
-    assert (names["kind"], names["plural"]) == (documents.KIND, documents.PLURAL)
-    assert names["shortNames"] == ["fps"]
-    assert (spec["scope"], VERSION["served"], VERSION["storage"]) == ("Namespaced", True, True)
-    assert VERSION["subresources"] == {"status": {}}
-
-
-def test_fields_are_those_of_the_structs() -> None:
-    spec = SCHEMA["properties"]["spec"]["properties"]
-    for written, struct in (
-        (spec, documents.ScheduleSpec),
-        (spec["windows"]["items"]["properties"], documents.WindowSpec),
-        (spec["targets"]["items"]["properties"], documents.ScheduleTarget),
-    ):
-        assert tuple(sorted(written)) == tuple(sorted(struct.__struct_encode_fields__))
-    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
-        assert node.get("description"), path
-
-
-def test_a_status_is_kept_whole() -> None:
-    nodes = dict(structural.nodes(SCHEMA["properties"]["status"]))
-    for path, struct in (
-        ("", status.ScheduleStatus),
-        ("nextBoundary", status.NextBoundary),
-        ("targets[]", status.TargetStatus),
-        ("conditions[]", status.ScheduleCondition),
-    ):
-        assert sorted(nodes[path]["properties"]) == sorted(struct.__struct_encode_fields__)
-
-
-def test_descriptions_follow_the_api_conventions() -> None:
-    """A description begins with the name of its field, ends as a sentence, and says the default."""
-    assert structural.faults_of_descriptions(SCHEMA) == []
-
-
-def test_columns_show_fields_of_the_schema() -> None:
-    assert structural.faults_of_columns(VERSION) == []
-    assert structural.shown_columns(VERSION) == ["Active", "Min", "Max", "Next", "Applied", "Age"]
-
-
-def test_rules_have_messages_and_read_only_bounded_fields() -> None:
-    """The cost of a rule is estimated from the largest value there may be."""
-    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
-        rules = node.get("x-kubernetes-validations", ())
-        for rule in rules:
-            assert rule.keys() == {"rule", "message"}  # what 1.27 knows
-        if node.get("type") == "string" and rules:
-            assert node["maxLength"] <= 512, path
-        if "items" in node and any(
-            "x-kubernetes-validations" in below for _, below in structural.nodes(node)
-        ):
-            assert node["maxItems"] <= documents.MOST_EXCEPTIONS, path
+SCHEMA: JSON = crd_schedules.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 # --- the same verdicts
