@@ -123,8 +123,10 @@ def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> Non
         ("a" * 64, f'<nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 characters'),
         (
             "é" * 32,
-            f'<nil>: Invalid value: "{"é" * 32}": name part must be no more than 63 characters; '
-            f"name part {NAME_RULE}",
+            (
+                f'<nil>: Invalid value: "{"é" * 32}": name part must be no more than 63 characters; '
+                f"name part {NAME_RULE}"
+            ),
         ),
         ("e.com/", f'<nil>: Invalid value: "e.com/": name part must be non-empty; name part {NAME_RULE}'),
         ("/a", '<nil>: Invalid value: "/a": prefix part must be non-empty'),
@@ -135,8 +137,10 @@ def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> Non
         ),
         (
             "a/b/c",
-            f'<nil>: Invalid value: "a/b/c": a qualified name {NAME_RULE}'
-            " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            (
+                f'<nil>: Invalid value: "a/b/c": a qualified name {NAME_RULE}'
+                " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            ),
         ),
         ("a=_b", f'values[0][a]: Invalid value: "_b": {VALUE_RULE}'),
         ("a in (x,_b)", f'values[0][a]: Invalid value: "_b": {VALUE_RULE}'),
@@ -147,8 +151,10 @@ def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> Non
         ("a>-5", f'values[0][a]: Invalid value: "-5": {VALUE_RULE}'),
         (
             "a>x_",
-            f'[values[0]: Invalid value: "x_": {INTEGER_RULE}, '
-            f'values[0][a]: Invalid value: "x_": {VALUE_RULE}]',
+            (
+                f'[values[0]: Invalid value: "x_": {INTEGER_RULE}, '
+                f'values[0][a]: Invalid value: "x_": {VALUE_RULE}]'
+            ),
         ),
     ],
     ids=lambda text: text[:30],

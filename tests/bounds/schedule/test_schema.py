@@ -14,13 +14,12 @@ from adapter.errors import InputError
 from tests.bounds.schedule.test_documents import (
     CRON,
     DAILY,
-    EXAMPLE,
     REFUSED_SPECS,
     REFUSED_WINDOWS,
     SINGLE,
 )
 from tests.support import crd_schedules, structural
-from tests.support.schedules import document, excepting
+from tests.support.schedules import EXAMPLE, document, excepting
 
 JSON = dict[str, Any]
 

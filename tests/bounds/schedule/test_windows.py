@@ -1,9 +1,8 @@
-"""Windows against the reading of their definition minute by minute, and against clocks that are set."""
+"""Windows by hand and around clocks that are set; `test_reading` compares them with their definition."""
 
 import functools
 import itertools
-import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from time import thread_time
 from typing import Any
@@ -14,17 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.bounds.schedule import windows
-from adapter.bounds.schedule.windows import ActiveSpan, DayWindow, Level
+from adapter.bounds.schedule.windows import ActiveSpan, Level
 from adapter.model import local_time
 from tests.support import thorough
+from tests.support.schedule_reading import utc
 from tests.support.schedules import schedule
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+HOUR, DAY = 3600, 86_400
 YEAR = 2026
-
-
-def utc(text: str) -> int:
-    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 def shown(instant: int) -> str:
@@ -32,72 +28,10 @@ def shown(instant: int) -> str:
 
 
 @functools.cache
-def clocks() -> Mapping[tuple[int, ...], str]:
-    """Return one zone for each clock that differs from the others in the year."""
-    start, end = utc(f"{YEAR}-01-01"), utc(f"{YEAR + 1}-01-01")
-    found: dict[tuple[int, ...], str] = {}
-    for name in sorted(zoneinfo.available_timezones()):
-        zone = ZoneInfo(name)
-        offsets = [local_time.offset_at(instant, zone) for instant in range(start, end, DAY // 2)]
-        found.setdefault(tuple(offsets), name)
-    return found
-
-
-@functools.cache
 def around(zone: str) -> tuple[int, ...]:
     """Return the instants of the year at which the clock is set, and one on a day on which it is not."""
     start, end = utc(f"{YEAR}-01-01"), utc(f"{YEAR + 1}-01-01")
     return (*local_time.transitions(start, end, ZoneInfo(zone)), utc(f"{YEAR}-05-31T12:00:00"))
-
-
-@functools.lru_cache(maxsize=2)
-def minutes(zone: str, middle: int) -> tuple[tuple[int, datetime], ...]:
-    """Return each minute of four days around an instant, with what the clock shows."""
-    first = (middle // MINUTE - 2 * 1440) * MINUTE
-    tz = ZoneInfo(zone)
-    return tuple(
-        (instant, datetime.fromtimestamp(instant, tz).replace(tzinfo=None))
-        for instant in range(first, first + 4 * DAY, MINUTE)
-    )
-
-
-@functools.lru_cache(maxsize=64)
-def first_at(zone: str, middle: int, begin: datetime) -> int:
-    """Return the first instant at which the clock shows a time or a later one, minute by minute."""
-    return next(instant for instant, local in minutes(zone, middle) if local >= begin)
-
-
-@functools.lru_cache(maxsize=64)
-def end_of(zone: str, middle: int, end: datetime) -> int:
-    """Return the instant after the last one at which the clock shows an earlier time, minute by minute."""
-    return next(instant for instant, local in reversed(minutes(zone, middle)) if local < end) + MINUTE
-
-
-TIMES = ("00:00", "00:30", "01:00", "01:59", "02:00", "02:30", "03:00", "12:00", "23:00", "23:30")
-PAIRS = [(begin, end) for begin in TIMES for end in (*TIMES, "24:00") if begin != end]
-
-
-def test_windows_of_days_follow_their_definition_in_every_zone() -> None:
-    """Each pair of times in each zone, around each change of its clock; in a quick run every seventh pair."""
-    for number, zone in enumerate(clocks().values()):
-        tz = ZoneInfo(zone)
-        for middle in around(zone):
-            midnight = datetime.combine(local_time.local_at(middle, tz).date(), time())
-            for begin, end in PAIRS if thorough.is_chosen() else PAIRS[number % 7 :: 7]:
-                start = midnight + _since_midnight(begin)
-                stop = midnight + _since_midnight(end) + timedelta(days=int(end <= begin))
-                expected = ActiveSpan(first_at(zone, middle, start), end_of(zone, middle, stop))
-                window = DayWindow(frozenset(range(7)), start - midnight, _since_midnight(end))
-                found = window.spans(expected.begin, expected.begin + 1, tz, frozenset())
-                assert expected in [*found], (zone, midnight, begin, end)
-
-
-def _since_midnight(text: str) -> timedelta:
-    hours, minutes = text.split(":")
-    return timedelta(hours=int(hours), minutes=int(minutes))
-
-
-# -- by hand -------------------------------------------------------------------------------------------------
 
 
 def spans(window: dict[str, Any], start: str, end: str, **spec: Any) -> list[tuple[str, str]]:

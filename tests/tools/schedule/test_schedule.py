@@ -16,33 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapter.cli import main
-from tests.support.schedules import document
+from tests.support.schedules import EXAMPLE, document
 
-EXAMPLE = """\
-apiVersion: fastpath.io/v1alpha1
-kind: FastPathSchedule
-metadata: {name: office, namespace: shop}
-spec:
-  targets: [{kind: HorizontalPodAutoscaler, name: web}, {kind: FastPathAutoscaler, name: api}]
-  timeZone: Europe/Berlin
-  ready: ByStart
-  windows:
-    - name: business
-      days: [Mon, Tue, Wed, Thu, Fri]
-      from: "08:00"
-      to: "18:30"
-      minReplicas: 20
-      maxReplicas: 80
-    - name: month-end
-      cron: "0 22 28-31 * *"
-      for: 6h
-      minReplicas: 40
-    - name: sale
-      start: 2026-11-27T00:00
-      end: 2026-11-30T24:00
-      minReplicas: 60
-  except: [2026-12-25, 2026-12-26]
-"""
 DAILY = {"from": "08:00", "to": "18:00"}
 NIGHT = document(
     {"name": "night", "from": "22:00", "to": "06:00", "minReplicas": 7},
