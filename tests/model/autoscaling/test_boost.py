@@ -44,21 +44,19 @@ def hpa(
     return HorizontalPodAutoscaler(metadata=Metadata(name, "shop", annotations=annotations), spec=whole)
 
 
-def external(**changes: Any) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    }
-    return {"type": "External", "external": document | changes}
+ONE = {"type": "AverageValue", "averageValue": "1"}
+ITSELF = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"}
+NAMED = {"matchLabels": {"autoscaler": "web"}}
 
 
-def itself(**changes: Any) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "metric": {"name": "fastpath_replicas"},
-        "describedObject": {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"},
-        "target": {"type": "AverageValue", "averageValue": "1"},
-    }
-    return {"type": "Object", "object": document | changes}
+def external(selector: object = NAMED, target: object = ONE) -> dict[str, Any]:
+    identifier = {"name": "fastpath_replicas"} | ({"selector": selector} if selector else {})
+    return {"type": "External", "external": {"metric": identifier, "target": target}}
+
+
+def itself(described: object = ITSELF, selector: object = None, target: object = ONE) -> dict[str, Any]:
+    source = external(selector, target)["external"] | {"describedObject": described}
+    return {"type": "Object", "object": source}
 
 
 @pytest.mark.parametrize(
@@ -104,70 +102,33 @@ def test_the_handshake_that_we_write_is_right(way: str, place: int) -> None:
     [
         external(target={"type": "AverageValue", "averageValue": "1000m"}),
         itself(),
-        itself(
-            describedObject={"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "name": "web"}
-        ),
+        itself(ITSELF | {"apiVersion": "autoscaling/v1"}),
     ],
 )
 def test_right_however_written(document: dict[str, Any]) -> None:
     assert model.check_handshake("web", hpa(document, CPU).spec).holds
 
 
+IN_WEB = {"key": "autoscaler", "operator": "In", "values": ["web"]}
+TWO = {"type": "AverageValue", "averageValue": "2"}
+
+
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        (external(metric={"name": "fastpath_replicas"}), "selector"),
-        (
-            external(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "x"}}}),
-            "selector",
-        ),
-        (
-            external(
-                metric={
-                    "name": "fastpath_replicas",
-                    "selector": {
-                        "matchExpressions": [{"key": "autoscaler", "operator": "In", "values": ["web"]}]
-                    },
-                }
-            ),
-            "selector",
-        ),
-        (
-            external(
-                metric={
-                    "name": "fastpath_replicas",
-                    "selector": {"matchLabels": {"autoscaler": "web", "shard": "1"}},
-                }
-            ),
-            "selector",
-        ),
+        (external(None), "selector"),
+        (external({"matchLabels": {"autoscaler": "x"}}), "selector"),
+        (external({"matchExpressions": [IN_WEB]}), "selector"),
+        (external({"matchLabels": {"autoscaler": "web", "shard": "1"}}), "selector"),
         (external(target={"type": "Value", "value": "1"}), "target"),
-        (external(target={"type": "AverageValue", "averageValue": "2"}), "target"),
+        (external(target=TWO), "target"),
         (external(target={"type": "Value", "averageValue": "1"}), "target"),
         (external(target={"type": "AverageValue"}), "target"),
-        (
-            itself(describedObject={"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}),
-            "describedObject",
-        ),
-        (
-            itself(describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}),
-            "describedObject",
-        ),
-        (
-            itself(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"a": "b"}}}),
-            "takes no selector",
-        ),
+        (itself(ITSELF | {"name": ""}), "describedObject"),
+        (itself({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "describedObject"),
+        (itself(selector={"matchLabels": {"a": "b"}}), "takes no selector"),
         (itself(target={"type": "Value", "value": "1"}), "target"),
-        (
-            {
-                "type": "Pods",
-                "pods": {
-                    "metric": {"name": "fastpath_replicas"},
-                    "target": {"type": "AverageValue", "averageValue": "1"},
-                },
-            },
-            "External or Object",
-        ),
+        ({"type": "Pods", "pods": external(None)["external"]}, "External or Object"),
         (external() | {"type": "Pods"}, "External or Object"),
     ],
 )
@@ -189,9 +150,7 @@ def test_nothing_but_the_handshake() -> None:
 
 def test_one_right_one_wrong() -> None:
     """The wrong one multiplies the floor, whatever the right one says: the autoscaler takes the greatest."""
-    wrong = external(target={"type": "AverageValue", "averageValue": "2"})
-
-    assert not model.check_handshake("web", hpa(CPU, wrong, external()).spec).holds
+    assert not model.check_handshake("web", hpa(CPU, external(target=TWO), external()).spec).holds
 
 
 def test_what_is_decided_for() -> None:
@@ -199,10 +158,8 @@ def test_what_is_decided_for() -> None:
     found = model.read_boosted(hpa(CPU, external(), annotations=annotations))
 
     assert found is not None
-    assert (found.autoscaler.kind, found.autoscaler.api_version) == (
-        "HorizontalPodAutoscaler",
-        "autoscaling/v2",
-    )
+    kind = (found.autoscaler.api_version, found.autoscaler.kind)
+    assert kind == ("autoscaling/v2", "HorizontalPodAutoscaler")
     assert found.autoscaler.spec.mode == BOOST
     assert found.autoscaler.spec.metrics == (metric(CPU),)
     assert found.handshake.holds
@@ -273,12 +230,6 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
 )
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
     assert model.find_owner(owners, labels) == owner
-
-
-def test_what_an_owner_means() -> None:
-    assert (
-        model.owned_by("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
-    )
 
 
 def test_a_name_that_is_no_value_of_a_label() -> None:

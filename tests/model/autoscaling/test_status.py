@@ -1,6 +1,5 @@
 """The TARGETS column, in the words of the API server (`TestPrintHorizontalPodAutoscaler` of its printers)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -98,12 +97,6 @@ def test_the_first_of_a_type_tells() -> None:
     assert not holds(None, "A")
 
 
-@dataclass(frozen=True)
-class _Pair:
-    left: dict[str, Any]
-    right: dict[str, Any]
-
-
 def _status(document: dict[str, Any]) -> HorizontalPodAutoscalerStatus:
     return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
 
@@ -112,174 +105,122 @@ def _metric(kind: str = "pods", **fields: Any) -> dict[str, Any]:
     return {"currentMetrics": [{"type": "Pods", kind: fields}]}
 
 
-_SELECTOR = {"matchLabels": {"a": "b"}}
+def _current(**current: Any) -> dict[str, Any]:
+    return _metric(current=current)
+
+
+def _selected(**selector: Any) -> dict[str, Any]:
+    return _metric(metric={"name": "m", "selector": selector})
 
 
 @pytest.mark.parametrize(
-    "pair",
+    ("left", "right"),
     [
-        pytest.param(_Pair({}, {"conditions": [], "currentMetrics": None}), id="absent and empty lists"),
-        pytest.param(
-            _Pair(_metric(current={"averageValue": "1"}), _metric(current={"averageValue": "1000m"})),
-            id="quantities by number",
-        ),
-        pytest.param(
-            _Pair(_metric(current={"averageValue": "1Ki"}), _metric(current={"averageValue": "1024"})),
-            id="however spelled",
-        ),
-        pytest.param(
-            _Pair(
-                _metric(metric={"name": "m", "selector": {"matchLabels": {}}}),
-                _metric(metric={"name": "m", "selector": {}}),
-            ),
-            id="selectors of nothing",
-        ),
-        pytest.param(
-            _Pair(
-                {"lastScaleTime": "2026-01-01T00:00:00Z"},
-                {"lastScaleTime": "2026-01-01T01:00:00+01:00"},
-            ),
-            id="times by instant",
-        ),
+        ({}, {"conditions": [], "currentMetrics": None}),
+        (_current(averageValue="1"), _current(averageValue="1000m")),
+        (_current(averageValue="1Ki"), _current(averageValue="1024")),
+        (_selected(matchLabels={}), _selected()),
+        ({"lastScaleTime": "2026-01-01T00:00:00Z"}, {"lastScaleTime": "2026-01-01T01:00:00+01:00"}),
     ],
+    ids=["absent and empty lists", "quantities", "however spelled", "selectors of nothing", "instants"],
 )
-def test_says_the_same(pair: _Pair) -> None:
-    assert same_status(_status(pair.left), _status(pair.right))
+def test_says_the_same(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert same_status(_status(left), _status(right))
+
+
+_A, _B = ({"type": kind, "status": "True"} for kind in "AB")
 
 
 @pytest.mark.parametrize(
-    "pair",
+    ("left", "right"),
     [
-        pytest.param(_Pair({}, {"currentReplicas": 1}), id="current replicas"),
-        pytest.param(_Pair({}, {"desiredReplicas": 1}), id="desired replicas"),
-        pytest.param(_Pair({}, {"observedGeneration": 1}), id="a generation that is dropped"),
-        pytest.param(_Pair({}, {"lastScaleTime": "2026-01-01T00:00:00Z"}), id="time of scaling"),
-        pytest.param(_Pair({}, {"conditions": [{"type": "A", "status": "True"}]}), id="a condition"),
-        pytest.param(
-            _Pair(
-                {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]},
-                {"conditions": [{"type": "B", "status": "True"}, {"type": "A", "status": "True"}]},
-            ),
-            id="their order",
-        ),
-        pytest.param(_Pair({}, {"currentMetrics": [{"type": ""}]}), id="a metric that failed"),
-        pytest.param(
-            _Pair(_metric(current={"averageValue": "1"}), _metric(current={"value": "1"})), id="another value"
-        ),
-        pytest.param(
-            _Pair(_metric(current={"averageValue": "1"}), _metric(current={"averageValue": "1001m"})),
-            id="a number",
-        ),
-        pytest.param(
-            _Pair(_metric(current={"averageUtilization": 1}), _metric(current={"averageUtilization": 2})),
-            id="utilization",
-        ),
-        pytest.param(_Pair(_metric(), _metric("external")), id="another source"),
-        pytest.param(
-            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": {}})),
-            id="a selector or none",
-        ),
-        pytest.param(
-            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": _SELECTOR})),
-            id="a selector",
-        ),
-        pytest.param(
-            _Pair(_metric("resource", name="cpu"), _metric("resource", name="memory")), id="a resource"
-        ),
-        pytest.param(
-            _Pair(
-                _metric("containerResource", name="cpu", container="a"),
-                _metric("containerResource", name="cpu", container="b"),
-            ),
-            id="a container",
-        ),
-        pytest.param(
-            _Pair(
-                _metric("object", describedObject={"name": "a"}),
-                _metric("object", describedObject={"name": "b"}),
-            ),
-            id="an object",
-        ),
-        pytest.param(
-            _Pair(_metric("external", metric={"name": "a"}), _metric("external", metric={"name": "b"})),
-            id="a name",
-        ),
+        ({}, {"currentReplicas": 1}),
+        ({}, {"desiredReplicas": 1}),
+        ({}, {"observedGeneration": 1}),
+        ({}, {"lastScaleTime": "2026-01-01T00:00:00Z"}),
+        ({}, {"conditions": [_A]}),
+        ({"conditions": [_A, _B]}, {"conditions": [_B, _A]}),
+        ({}, {"currentMetrics": [{"type": ""}]}),
+        (_current(averageValue="1"), _current(value="1")),
+        (_current(averageValue="1"), _current(averageValue="1001m")),
+        (_current(averageUtilization=1), _current(averageUtilization=2)),
+        (_metric(), _metric("external")),
+        (_metric(metric={"name": "m"}), _selected()),
+        (_metric(metric={"name": "m"}), _selected(matchLabels={"a": "b"})),
+        (_metric("resource", name="cpu"), _metric("resource", name="memory")),
+        (_metric("containerResource", container="a"), _metric("containerResource", container="b")),
+        (_metric("object", describedObject={"name": "a"}), _metric("object", describedObject={"name": "b"})),
+        (_metric("external", metric={"name": "a"}), _metric("external", metric={"name": "b"})),
     ],
+    ids=str,
 )
-def test_says_something_else(pair: _Pair) -> None:
-    assert not same_status(_status(pair.left), _status(pair.right))
-    assert same_status(_status(pair.right), _status(pair.right))
+def test_says_something_else(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert not same_status(_status(left), _status(right))
+    assert same_status(_status(right), _status(right))
 
 
-def spec(kind: str, source: dict[str, Any], **target: Any) -> dict[str, Any]:
-    field = kind[0].lower() + kind[1:]
-    return {"type": kind, field: source | {"target": target}}
+SOURCES: dict[str, Any] = {
+    "Pods": {"metric": {"name": "some-metric"}},
+    "External": {"metric": {"name": "some-metric"}},
+    "Object": {"metric": {"name": "some-metric"}, "describedObject": {"kind": "Service", "name": "s"}},
+    "Resource": {"name": "cpu"},
+    "ContainerResource": {"name": "cpu", "container": "app"},
+}
+
+
+def spec(kind: str, **target: Any) -> dict[str, Any]:
+    return {"type": kind, kind[0].lower() + kind[1:]: SOURCES[kind] | {"target": target}}
 
 
 def status(kind: str, **current: Any) -> dict[str, Any]:
     return {"type": kind, kind[0].lower() + kind[1:]: {"current": current}}
 
 
-NOTHING: dict[str, Any] = {"type": ""}
-METRIC = {"metric": {"name": "some-metric"}}
-CPU = {"name": "cpu"}
-DESCRIBED = {**METRIC, "describedObject": {"kind": "Service", "name": "s"}}
+@pytest.mark.parametrize(
+    ("kind", "target", "current", "text"),
+    [
+        ("External", {"averageValue": "100"}, {}, "<unknown>/100 (avg)"),
+        ("External", {"averageValue": "100"}, {"averageValue": "50"}, "50/100 (avg)"),
+        ("External", {"value": "100"}, {}, "<unknown>/100"),
+        ("External", {"value": "100"}, {"value": "50"}, "50/100"),
+        ("Pods", {"averageValue": "100"}, {}, "<unknown>/100"),
+        ("Pods", {"averageValue": "100"}, {"averageValue": "37999m"}, "37999m/100"),
+        ("Pods", {"value": "1"}, {}, "<unknown>/<unknown>"),
+        ("Object", {"value": "100"}, {}, "<unknown>/100"),
+        ("Object", {"value": "100"}, {"value": "50"}, "50/100"),
+        ("Object", {"averageValue": "100"}, {"averageValue": "50"}, "50/100 (avg)"),
+        ("Resource", {"averageValue": "100m"}, {"averageValue": "50m"}, "cpu: 50m/100m"),
+        ("Resource", {"averageUtilization": 80}, {}, "cpu: <unknown>/80%"),
+        ("Resource", {"averageUtilization": 80}, {"averageUtilization": 50}, "cpu: 50%/80%"),
+        ("Resource", {}, {}, "cpu: <unknown>/<auto>"),
+        ("ContainerResource", {"averageUtilization": 80}, {"averageUtilization": 50}, "cpu: 50%/80%"),
+    ],
+)
+def test_the_text_of_a_metric(kind: str, target: Any, current: Any, text: str) -> None:
+    test_the_text_of_metrics([spec(kind, **target)], [status(kind, **current)], text)
+    if not current:
+        test_the_text_of_metrics([spec(kind, **target)], [], text)
+        test_the_text_of_metrics([spec(kind, **target)], [{"type": ""}], text)
+
+
+LOAD = spec("Pods", averageValue="10")
 
 
 @pytest.mark.parametrize(
     ("metrics", "statuses", "text"),
     [
         ([], [], "<none>"),
-        ([spec("External", METRIC, averageValue="100")], [], "<unknown>/100 (avg)"),
-        (
-            [spec("External", METRIC, averageValue="100")],
-            [status("External", averageValue="50")],
-            "50/100 (avg)",
-        ),
-        ([spec("External", METRIC, value="100")], [NOTHING], "<unknown>/100"),
-        ([spec("External", METRIC, value="100")], [status("External", value="50")], "50/100"),
-        ([spec("Pods", METRIC, averageValue="100")], [], "<unknown>/100"),
-        ([spec("Pods", METRIC, averageValue="100")], [status("Pods", averageValue="37999m")], "37999m/100"),
-        ([spec("Object", DESCRIBED, value="100")], [], "<unknown>/100"),
-        ([spec("Object", DESCRIBED, value="100")], [status("Object", value="50")], "50/100"),
-        (
-            [spec("Object", DESCRIBED, averageValue="100")],
-            [status("Object", averageValue="50")],
-            "50/100 (avg)",
-        ),
-        (
-            [spec("Resource", CPU, averageValue="100m")],
-            [status("Resource", averageValue="50m")],
-            "cpu: 50m/100m",
-        ),
-        ([spec("Resource", CPU, averageUtilization=80)], [NOTHING], "cpu: <unknown>/80%"),
-        (
-            [spec("Resource", CPU, averageUtilization=80)],
-            [status("Resource", averageUtilization=50)],
-            "cpu: 50%/80%",
-        ),
-        ([spec("Resource", CPU)], [], "cpu: <unknown>/<auto>"),
-        (
-            [spec("ContainerResource", CPU | {"container": "app"}, averageUtilization=80)],
-            [status("ContainerResource", averageUtilization=50)],
-            "cpu: 50%/80%",
-        ),
-        ([spec("Pods", METRIC, value="1")], [], "<unknown>/<unknown>"),
         ([{"type": "Strange"}], [], "<unknown type>"),
+        ([LOAD], [status("External", averageValue="20")], "<unknown>/10"),
         (
-            [spec("Pods", METRIC, averageValue="10"), spec("Resource", CPU, averageUtilization=80)],
+            [LOAD, spec("Resource", averageUtilization=80)],
             [status("Pods", averageValue="20"), status("Resource", averageUtilization=50)],
             "20/10, cpu: 50%/80%",
         ),
-        (
-            [spec("Pods", METRIC, averageValue="10")] * 4,
-            [status("Pods", averageValue="20")] * 4,
-            "20/10, 20/10 + 2 more...",
-        ),
-        ([spec("Pods", METRIC, averageValue="10")], [status("External", averageValue="20")], "<unknown>/10"),
+        ([LOAD] * 4, [status("Pods", averageValue="20")] * 4, "20/10, 20/10 + 2 more..."),
     ],
 )
-def test_the_text(metrics: list[Any], statuses: list[Any], text: str) -> None:
+def test_the_text_of_metrics(metrics: list[Any], statuses: list[Any], text: str) -> None:
     specs = msgspec.convert(metrics, list[MetricSpec], dec_hook=decode_scalar)
     found = msgspec.convert(statuses, list[MetricStatus], dec_hook=decode_scalar)
     assert describe_targets(specs, found) == text
