@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import yaml
+
 from tests.support.rendered import JSON
 
 RULE = {
@@ -20,87 +22,69 @@ RESOURCE = {
 }
 ALL_RULES = {"default": True, "custom": [RULE], "external": [RULE], "resource": RESOURCE | {"window": "3m"}}
 
-ALL_ON: JSON = {
-    "image": {
-        "repository": "registry.example.com/fastpath",
-        "pullPolicy": "Always",
-        "pullSecrets": ["registry"],
-    },
-    "customAnnotations": {"example.com/team": "a"},
-    "customLabels": {"example.com/team": "a"},
-    "rules": ALL_RULES,
-    "revisionHistoryLimit": 3,
-    "podDisruptionBudget": {"enabled": True, "maxUnavailable": 1},
-    "startupProbe": {"tcpSocket": {"port": "https"}},
-    "nodeSelector": {"disk": "ssd"},
-    "affinity": {
-        "podAntiAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 1,
-                    "podAffinityTerm": {
-                        "topologyKey": "kubernetes.io/hostname",
-                        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "fastpath"}},
-                    },
-                }
-            ]
-        }
-    },
-    "tolerations": [{"operator": "Exists"}],
-    "podLabels": {"example.com/pod": "a"},
-    "podAnnotations": {"example.com/pod": "a"},
-    "deploymentAnnotations": {"example.com/deployment": "a"},
-    "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.com"}],
-    "extraContainers": [{"name": "proxy", "image": "registry.example.com/proxy"}],
-    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
-    "extraArguments": ["--prometheus-verb=POST"],
-    "extraManifests": [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}}
-    ],
-    "hostNetwork": {"enabled": True},
-    "dnsPolicy": "ClusterFirstWithHostNet",
-    "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
-    "service": {
-        "annotations": {"example.com/team": "a"},
-        "type": "NodePort",
-        "ipDualStack": {"enabled": True, "ipFamilies": ["IPv4"], "ipFamilyPolicy": "PreferDualStack"},
-    },
-    "serviceAccount": {"annotations": {"example.com/role": "a"}},
-    "rbac": {
-        "useAuthReaderClusterRole": True,
-        "extraRules": [
-            {"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get", "list", "watch"]}
-        ],
-    },
-    "certManager": {"enabled": True, "caCertRevisionHistoryLimit": 2, "certRevisionHistoryLimit": 2},
-    "scaler": {"enabled": True},
-    "boost": {"enabled": True},
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "dashboards": {"enabled": True},
-    "alerts": {"enabled": True},
-    "networkPolicy": {
-        "enabled": True,
-        "extraIngress": [{"from": [{"podSelector": {}}]}],
-        "extraEgress": [{"to": [{"podSelector": {}}], "ports": [{"port": 53}]}],
-    },
-}
+ALL_ON: JSON = {"rules": ALL_RULES} | yaml.safe_load("""
+image: {repository: registry.example.com/fastpath, pullPolicy: Always, pullSecrets: [registry]}
+customAnnotations: {example.com/team: a}
+customLabels: {example.com/team: a}
+revisionHistoryLimit: 3
+podDisruptionBudget: {enabled: true, maxUnavailable: 1}
+startupProbe: {tcpSocket: {port: https}}
+nodeSelector: {disk: ssd}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 1
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector: {matchLabels: {app.kubernetes.io/name: fastpath}}
+tolerations: [{operator: Exists}]
+podLabels: {example.com/pod: a}
+podAnnotations: {example.com/pod: a}
+deploymentAnnotations: {example.com/deployment: a}
+env: [{name: HTTPS_PROXY, value: "http://proxy.example.com"}]
+extraContainers: [{name: proxy, image: registry.example.com/proxy}]
+extraVolumes: [{name: ca, configMap: {name: ca}}]
+extraVolumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]
+extraArguments: [--prometheus-verb=POST]
+extraManifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra"}}]
+hostNetwork: {enabled: true}
+dnsPolicy: ClusterFirstWithHostNet
+dnsConfig: {options: [{name: ndots, value: "2"}]}
+service:
+  annotations: {example.com/team: a}
+  type: NodePort
+  ipDualStack: {enabled: true, ipFamilies: [IPv4], ipFamilyPolicy: PreferDualStack}
+serviceAccount: {annotations: {example.com/role: a}}
+rbac:
+  useAuthReaderClusterRole: true
+  extraRules: [{apiGroups: [example.com], resources: [things], verbs: [get, list, watch]}]
+certManager: {enabled: true, caCertRevisionHistoryLimit: 2, certRevisionHistoryLimit: 2}
+scaler: {enabled: true}
+boost: {enabled: true}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+dashboards: {enabled: true}
+alerts: {enabled: true}
+networkPolicy:
+  enabled: true
+  extraIngress: [{from: [{podSelector: {}}]}]
+  extraEgress: [{to: [{podSelector: {}}], ports: [{port: 53}]}]
+""")
 
-ALL_OFF: JSON = {
-    "rules": {"default": False},
-    "podDisruptionBudget": {"enabled": False},
-    "resourceQuota": {"enabled": False},
-    "resources": {},
-    "livenessProbe": None,
-    "readinessProbe": None,
-    "podSecurityContext": None,
-    "securityContext": None,
-    "topologySpreadConstraints": [],
-    "priorityClassName": "",
-    "serviceAccount": {"create": False, "name": "default"},
-    "rbac": {"create": False},
-    "tls": {"insecureSkipTLSVerify": True},
-}
+ALL_OFF: JSON = yaml.safe_load("""
+rules: {default: false}
+podDisruptionBudget: {enabled: false}
+resourceQuota: {enabled: false}
+resources: {}
+livenessProbe: null
+readinessProbe: null
+podSecurityContext: null
+securityContext: null
+topologySpreadConstraints: []
+priorityClassName: ""
+serviceAccount: {create: false, name: default}
+rbac: {create: false}
+tls: {insecureSkipTLSVerify: true}
+""")
 
 MODE: JSON = {"compatibility": "prometheus-adapter"}
 

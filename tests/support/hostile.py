@@ -14,186 +14,45 @@ from hypothesis import strategies as st
 
 from tests.support.kubectl import TOKEN
 
-NASTY = (
-    ".",
-    "..",
-    "%2e%2e",
-    "%2E",
-    "",
-    "%2F",
-    "a%2Fb",
-    "%252F",
-    "%",
-    "%zz",
-    "%0",
-    "%00",
-    "%0a",
-    "%0d%0aX:%20y",
-    "%ff",
-    "%c3%28",
-    "%C3%BC",
-    "%22%7D%20or%20%7B",
-    "%5C",
-    "%7C",
-    ".*",
-    "%2A",
-    "*",
-    ";",
-    "a;b",
-    "web-0;x=1",
-    "~",
-    "<script>",
-    "%3Cscript%3E",
-    "${jndi:x}",
-    "{{7*7}}",
-    "'",
-    "%27",
-    "x" * 300,
-    "%61" * 1500,
-    "\u00fc",
-    "\u202e",
-    "-1",
-    "0",
-    "NaN",
-    "__name__",
-)
-WORDS = (
-    "apis",
-    "custom.metrics.k8s.io",
-    "external.metrics.k8s.io",
-    "metrics.k8s.io",
-    "v1beta1",
-    "v1beta2",
-    "v1",
-    "namespaces",
-    "shop",
-    "default",
-    "pods",
-    "pods.",
-    "Pod",
-    "nodes",
-    "services",
-    "ingresses.networking.k8s.io",
-    "deployments.apps",
-    "web-0",
-    "none",
-    "load",
-    "heat",
-    "depth",
-    "broken",
-    "metrics",
-    "status",
-    "finalize",
-    "watch",
-    "proxy",
-    "openapi",
-    "v2",
-    "v3",
-    "healthz",
-    "livez",
-    "readyz",
-    "prometheus",
-    "version",
-    "index.html",
-    "debug",
-    "api",
-)
-_CUSTOM, _CUSTOM_1 = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1"
-_EXTERNAL, _RESOURCE = "/apis/external.metrics.k8s.io/v1beta1", "/apis/metrics.k8s.io/v1beta1"
-KNOWN = (
-    f"{_CUSTOM}/namespaces/shop/pods/web-0/load",
-    f"{_CUSTOM}/namespaces/shop/pods/%2A/load",
-    f"{_CUSTOM}/namespaces/shop/pods/*/broken",
-    f"{_CUSTOM}/namespaces/%2A/pods/%2A/load",
-    f"{_CUSTOM_1}/namespaces/shop/pods/%2A/load",
-    f"{_CUSTOM_1}/namespaces/shop/metrics/load",
-    f"{_CUSTOM}/nodes/n1/heat",
-    f"{_CUSTOM}/nodes/%2A/heat",
-    f"{_CUSTOM}/namespaces/shop/deployments.apps/%2A/load",
-    f"{_EXTERNAL}/namespaces/shop/depth",
-    f"{_EXTERNAL}/namespaces/default/depth",
-    f"{_EXTERNAL}/namespaces/shop/broken",
-    f"{_RESOURCE}/nodes",
-    f"{_RESOURCE}/nodes/n1",
-    f"{_RESOURCE}/pods",
-    f"{_RESOURCE}/namespaces/shop/pods",
-    f"{_RESOURCE}/namespaces/shop/pods/web-0",
-    _CUSTOM,
-    _EXTERNAL,
-    f"{_RESOURCE}/",
-    "/apis",
-    "/apis/custom.metrics.k8s.io",
-    "/openapi/v2",
-    "/openapi/v3",
-    "/openapi/v3/apis/external.metrics.k8s.io/v1beta1",
-    "/version",
-    "/metrics",
-    "/healthz",
-    "/livez",
-    "/readyz",
-    "/readyz/ping",
-    "/readyz/prometheus",
-    "/",
-    "/index.html",
-)
-_PARAMETERS = (
-    "labelSelector",
-    "metricLabelSelector",
-    "fieldSelector",
-    "pretty",
-    "timeout",
-    "watch",
-    "limit",
-    "continue",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "timeoutSeconds",
-    "includeObject",
-    "verbose",
-    "exclude",
-    "x",
-)
-_VALUES = (
-    "",
-    "app%3Dweb",
-    "app=web",
-    "app!=web",
-    "app in (web,x)",
-    "app notin (web)",
-    "!app",
-    "app",
-    "a>5",
-    "a<x",
-    "a in (",
-    "a=b,,c",
-    "a==b=c",
-    "app%20in%20(web)",
-    "app+in+(web,x)",
-    "a%3D%22%7D%20or%20vector(1)%20%23",
-    "metadata.name=web-0",
-    "metadata.name%3Dweb-0",
-    "metadata.namespace!=shop",
-    "spec.x=1",
-    "1",
-    "0",
-    "-1",
-    "true",
-    "false",
-    "1s",
-    "-5s",
-    "1h",
-    "9999999999h",
-    "1ns",
-    "1e3",
-    "None",
-    "Object",
-    "ping",
-    "prometheus",
-    "%",
-    "%ff",
-    "%00",
-    "a;b",
+_NASTY = """
+. .. %2e%2e %2E %2F a%2Fb %252F % %zz %0 %00 %0a %0d%0aX:%20y %ff %c3%28 %C3%BC %22%7D%20or%20%7B %5C %7C .*
+%2A * ; a;b web-0;x=1 ~ <script> %3Cscript%3E ${jndi:x} {{7*7}} ' %27 -1 0 NaN __name__
+"""
+NASTY = (*_NASTY.split(), "", "x" * 300, "%61" * 1500, "\u00fc", "\u202e")
+_WORDS = """
+apis custom.metrics.k8s.io external.metrics.k8s.io metrics.k8s.io v1beta1 v1beta2 v1 namespaces shop default
+pods pods. Pod nodes services ingresses.networking.k8s.io deployments.apps web-0 none load heat depth broken
+metrics status finalize watch proxy openapi v2 v3 healthz livez readyz prometheus version index.html debug api
+"""
+WORDS = tuple(_WORDS.split())
+_PATHS = {
+    "/apis/custom.metrics.k8s.io/v1beta2": """
+        /namespaces/shop/pods/web-0/load /namespaces/shop/pods/%2A/load /namespaces/shop/pods/*/broken
+        /namespaces/%2A/pods/%2A/load /nodes/n1/heat /nodes/%2A/heat
+        /namespaces/shop/deployments.apps/%2A/load""",
+    "/apis/custom.metrics.k8s.io/v1beta1": "/namespaces/shop/pods/%2A/load /namespaces/shop/metrics/load",
+    "/apis/external.metrics.k8s.io/v1beta1": """
+        /namespaces/shop/depth /namespaces/default/depth /namespaces/shop/broken""",
+    "/apis/metrics.k8s.io/v1beta1": """
+        /nodes /nodes/n1 /pods /namespaces/shop/pods /namespaces/shop/pods/web-0 /""",
+    "": """
+        /apis /apis/custom.metrics.k8s.io /apis/custom.metrics.k8s.io/v1beta2
+        /apis/external.metrics.k8s.io/v1beta1 /openapi/v2 /openapi/v3
+        /openapi/v3/apis/external.metrics.k8s.io/v1beta1 /version /metrics /healthz /livez /readyz
+        /readyz/ping /readyz/prometheus / /index.html""",
+}
+KNOWN = tuple(group + path for group, paths in _PATHS.items() for path in paths.split())
+_PARAMETERS = """
+labelSelector metricLabelSelector fieldSelector pretty timeout watch limit continue resourceVersion
+resourceVersionMatch sendInitialEvents timeoutSeconds includeObject verbose exclude x
+"""
+_VALUES = """
+|app%3Dweb|app=web|app!=web|app in (web,x)|app notin (web)|!app|app|a>5|a<x|a in (|a=b,,c|a==b=c|
+app%20in%20(web)|app+in+(web,x)|a%3D%22%7D%20or%20vector(1)%20%23|metadata.name=web-0|metadata.name%3Dweb-0|
+metadata.namespace!=shop|spec.x=1|1|0|-1|true|false|1s|-5s|1h|9999999999h|1ns|1e3|None|Object|ping|
+prometheus|%|%ff|%00|a;b
+"""
+_LONG_VALUES = (
     "(" * 200,
     ",".join(f"k{number}=v" for number in range(200)),
     "k in (" + ",".join(map(str, range(500))) + ")",
@@ -309,8 +168,9 @@ def _escape(text: str) -> str:
 
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0 "), max_size=20)
-_VALUE = st.one_of(st.sampled_from(_VALUES), st.sampled_from(_VALUES), _TEXT.map(quote), _TEXT.map(_escape))
-_QUERY_PART = st.tuples(st.sampled_from(_PARAMETERS), _VALUE).map("=".join)
+_KNOWN_VALUE = st.sampled_from([*_VALUES.replace("\n", "").split("|"), *_LONG_VALUES])
+_VALUE = st.one_of(_KNOWN_VALUE, _KNOWN_VALUE, _TEXT.map(quote), _TEXT.map(_escape))
+_QUERY_PART = st.tuples(st.sampled_from(_PARAMETERS.split()), _VALUE).map("=".join)
 
 
 @st.composite
