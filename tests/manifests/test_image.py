@@ -1,7 +1,7 @@
 """The image: its recipe, what buildah makes of it, and its start as a restricted pod.
 
-The recipe is built whole, with a minimal Debian in place of the base image (`tests.support.engine`). The
-image is started in a read-only root (`tests.support.confined` says what is real about it).
+The recipe is built whole, with a minimal Debian in place of the base image. The image is started in a
+read-only root (`tests.support.containers` says what is real about it).
 """
 
 import base64
@@ -27,9 +27,8 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from fastpath_tools.live import chart_values as helm_values
 from tests.support import adapter as support
-from tests.support import confined, crd, rendered
-from tests.support.confined import Confined, Pod
-from tests.support.engine import Engine, Image
+from tests.support import containers, crd, rendered
+from tests.support.containers import Confined, Engine, Image, Pod
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
@@ -112,9 +111,9 @@ def test_installed_packages_are_pinned_by_hash_or_built_here() -> None:
 
 
 def test_it_runs_unprivileged_and_as_the_manifests_say() -> None:
-    assert _of("USER", FINAL) == [f"{confined.USER}:{confined.USER}"]
+    assert _of("USER", FINAL) == [f"{containers.USER}:{containers.USER}"]
     security = rendered.read_base().pod["securityContext"]
-    assert (security["runAsUser"], security["runAsGroup"]) == (confined.USER, confined.USER)
+    assert (security["runAsUser"], security["runAsGroup"]) == (containers.USER, containers.USER)
     assert [json.loads(text) for text in _of("ENTRYPOINT", FINAL)] == [["fastpath", "serve"]]
     assert not _of("CMD", FINAL)
     (port,) = rendered.read_base().container["ports"]
@@ -320,7 +319,7 @@ async def _ask(
 def _assert_confined(program: Confined, scratch: Sequence[str]) -> None:
     """Look from outside at what the process may do: no capability, no other user, nothing to write to."""
     wanted = {"Groups": [], "NoNewPrivs": ["1"]}
-    wanted |= {key: [str(confined.USER)] * 4 for key in ("Uid", "Gid")}
+    wanted |= {key: [str(containers.USER)] * 4 for key in ("Uid", "Gid")}
     wanted |= {key: ["0" * 16] for key in ("CapEff", "CapPrm", "CapBnd", "CapInh")}
     assert {name: program.status(name) for name in wanted} == wanted
     writable = {where for where, options in program.mounts().items() if "ro" not in options}
@@ -353,7 +352,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
     arguments = chart_arguments(unused_port, world.prometheus.url, logtostderr=old)
     files = {"/etc/adapter": config, "/var/run/secrets/kubernetes.io/serviceaccount": world.account}
     pod = Pod(files, world.environment(), arguments, ["/tmp"])
-    with confined.running(tmp_path, image, pod) as program:
+    with containers.running(tmp_path, image, pod) as program:
         assert await _ask(program, unused_port, "/healthz", None, _ok) == "ok"
         await _ask(program, unused_port, "/readyz", None, _ok)
         _assert_confined(program, ["/tmp"])
@@ -374,7 +373,7 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     files, trust = _mounted(base, base.one("ConfigMap"), world, tmp_path)
     own = [f"--secure-port={unused_port}", f"--prometheus-url={world.prometheus.url}", "--shutdown-delay=0s"]
     pod = Pod(files, world.environment(), [*base.container["args"], *own])
-    with confined.running(tmp_path, image, pod) as program:
+    with containers.running(tmp_path, image, pod) as program:
         await _ask(program, unused_port, "/readyz", trust, _ok)
         _assert_confined(program, [])
         values = _values(await _ask(program, unused_port, METRIC, trust, _ok))
@@ -404,7 +403,7 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     world.cluster.create(crd.definition())
     arguments = [*objects.container["args"], *own]
     pod = Pod(files, world.environment(), arguments, command=objects.container["command"])
-    with confined.running(tmp_path, image, pod) as program:
+    with containers.running(tmp_path, image, pod) as program:
         await _ask(program, unused_port, "/readyz", trust, _ok)
         async with (
             aiohttp.ClientSession() as session,
@@ -436,7 +435,7 @@ def _mounted(
         path.write_bytes(base64.b64decode(text))
         path.chmod(0o440)
         if os.geteuid() == 0:
-            os.chown(path, 0, confined.USER)
+            os.chown(path, 0, containers.USER)
     mounts = {mount["name"]: mount["mountPath"] for mount in objects.container["volumeMounts"]}
     files = {
         mounts["rules"]: folder / "rules",

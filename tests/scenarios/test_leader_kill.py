@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from aiohttp import web
 
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import Change
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.support import patience
-from tests.support.audit import AuditedCluster, Written
 from tests.support.election import LoopClock
 from tests.support.leader import Scaler
 from tests.support.processor import limited
@@ -35,6 +36,50 @@ LANES = 12
 KILLS = 17
 ENDS = ("crash", "orderly", "partition", "stuck")
 ROOT = Path(__file__).parents[2]
+_LEASES = ("coordination.k8s.io", "leases")
+
+
+class Written(NamedTuple):
+    """One write that the cluster has made."""
+
+    what: str
+    by: str
+    holder: str
+
+
+class AuditedCluster(Cluster):
+    """Notes the author of each write but those of leases, and who held the lease of its namespace.
+
+    Between a write and its note nothing else can happen: there is no await. A caller's token is its identity,
+    and so is a holder's.
+    """
+
+    def __init__(self) -> None:
+        self._admitted: dict[str, str] = {}
+        super().__init__(tokens=self._admitted)
+        self.audit: dict[str, list[Written]] = {}
+        self.releases = Counter[str]()
+        """How often the holder of a namespace's lease gave it up."""
+        self.store.subscribe(_LEASES, self._count_release)
+
+    def admit(self, identity: str) -> None:
+        """Admit a user whose token is its identity."""
+        self._admitted[identity] = identity
+
+    def _count_release(self, change: Change) -> None:
+        if change.new is not None and not change.new.document["spec"].get("holderIdentity"):
+            self.releases[change.new.namespace] += 1
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = await super()._handle(request)
+        _, _, rest = request.path.partition("/namespaces/")
+        namespace, _, what = rest.partition("/")
+        if request.method != "GET" and answer.status < 300 and not what.startswith("leases"):
+            token = request.headers["Authorization"].removeprefix("Bearer ")
+            lease = self.store.get(_LEASES, namespace, "fastpath")
+            holder = lease.document["spec"]["holderIdentity"] if lease is not None else ""
+            self.audit.setdefault(namespace, []).append(Written(what, token, holder))
+        return answer
 
 
 def make_autoscaler(cluster: Cluster, namespace: str) -> str:
