@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
+from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange

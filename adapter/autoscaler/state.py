@@ -29,8 +29,8 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds import timeline
-from adapter.bounds.forecast.readiness import UNJUDGED
-from adapter.bounds.value import NO_BOUNDS
+from adapter.bounds.forecast.verdict import UNJUDGED
+from adapter.bounds.timeline import NO_BOUNDS
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound

@@ -1,4 +1,4 @@
-"""The bounds that the schedules of one autoscaler give it over time.
+"""The bounds of one autoscaler, and those that its schedules give it over time.
 
 A minimum may begin some seconds before its window, so that the pods are Ready when the window begins; that is
 the `lead`. Maximums, and the ends of windows, never move.
@@ -9,9 +9,63 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import Boundary, Schedule, Window
-from adapter.bounds.value import NO_BOUNDS, Bounds
+
+_NO_END = 1 << 40
+"""In seconds since 1970, after all windows."""
+
+
+class Bounds(msgspec.Struct, frozen=True, rename={"min": "floor", "max": "ceiling"}):
+    """The least and the most replicas that windows give, None for no bound, and what else counts.
+
+    A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their minimum
+    is here for the time that pods take to be Ready. `until` is when the window of the minimum ends, in
+    seconds since 1970. `forecast` is the minimum of a forecast, 0 for none; it is never above `max`. `excess`
+    says which schedules do not count because they are too many, "" if all do.
+    """
+
+    min: int | None = None
+    max: int | None = None
+    windows: tuple[str, ...] = ()
+    early: tuple[str, ...] = ()
+    until: int | None = None
+    forecast: int = 0
+    excess: str = ""
+
+    @property
+    def lowest(self) -> int:
+        """The minimum of windows and forecast, 0 for none."""
+        forecast = self.forecast if self.max is None else min(self.forecast, self.max)
+        return max(self.min or 0, forecast)
+
+    def limits(self, lowest: int, highest: int) -> tuple[int, int]:
+        """Return minReplicas and maxReplicas within bounds; a minimum wins, but never above maxReplicas."""
+        least = min(max(lowest, self.lowest), highest)
+        most = highest if self.max is None else min(highest, self.max)
+        return least, max(least, most)
+
+    def with_forecast(self, replicas: int) -> "Bounds":
+        """Return the bounds with the minimum of a forecast, 0 for none."""
+        return self if replicas == self.forecast else msgspec.structs.replace(self, forecast=replicas)
+
+    def without_max(self) -> "Bounds":
+        """Return the bounds of a HorizontalPodAutoscaler, to which only minimums apply."""
+        if self.min is None and not self.excess:
+            return NO_BOUNDS
+        return self if self.max is None else msgspec.structs.replace(self, max=None)
+
+    def holding(self, replicas: int) -> "Bounds":
+        """Return the bounds with a minimum of at least so many replicas, for as long as these bounds hold."""
+        if replicas <= (self.min or 0):
+            return self
+        return msgspec.structs.replace(self, min=replicas, until=_NO_END)
+
+
+NO_BOUNDS = Bounds()
+
 
 MOST_LEAD = 600
 """The longest lead, in seconds."""

@@ -5,8 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.bounds.forecast.verdict import Verdict
+from adapter.bounds.forecast.verdict import AHEAD, POINT, CardPoint, ForecastCard, Verdict
 from adapter.forecast import conformal, judge, variants
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.judge import Case

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.bounds.schedule.windows import Schedule
-from adapter.bounds.timeline import MOST_LEAD, BoundsTimeline
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, Bounds, BoundsTimeline
 from adapter.model.timestamps import SECOND
 
 _NEVER = 2**63

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from adapter.bounds.forecast.card import ForecastCard
-from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, ForecastCard, Verdict
 from adapter.model import quantity
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import KIND

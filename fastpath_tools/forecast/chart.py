@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
+from adapter.bounds.forecast.verdict import AHEAD, POINT, CardPoint, ForecastCard
 from fastpath_tools import charts
 
 COLUMNS, ROWS = 72, 8

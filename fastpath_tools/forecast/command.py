@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
-from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.verdict import ForecastCard
 from adapter.cli import command_line, verbs
 from adapter.errors import RunError
 from adapter.model.autoscaling.forecast import ANNOTATION, PATH

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from adapter.bounds.forecast.card import POINT, ForecastCard
+from adapter.bounds.forecast.verdict import POINT, ForecastCard
 from fastpath_tools import charts
 from fastpath_tools.charts import AREA, LINE, Frame, Look, Sheet, TrackStep
 from fastpath_tools.forecast import wording

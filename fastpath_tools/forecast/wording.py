@@ -3,8 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from adapter.bounds.forecast import minimum
-from adapter.bounds.forecast.card import ForecastCard
-from adapter.bounds.forecast.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
+from adapter.bounds.forecast.verdict import (
+    JUDGED_DAYS,
+    RECENT_DAYS,
+    CandidateFigures,
+    ForecastCard,
+    ReplayFigures,
+)
 from adapter.model import timestamps, visible
 from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.timestamps import SECOND

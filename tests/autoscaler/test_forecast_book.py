@@ -13,11 +13,10 @@ from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
-from adapter.bounds.forecast.card import ForecastCard
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
-from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render

@@ -10,8 +10,7 @@ import pytest
 from adapter.autoscaler.interfaces import NO_WINDOWS, Key
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.bounds.schedule import windows
-from adapter.bounds.timeline import SpansOfDay
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials

@@ -17,8 +17,7 @@ from adapter.autoscaler.schedules import book as books
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetState
-from adapter.bounds.timeline import BoundsTimeline, SpansOfDay
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule

@@ -10,7 +10,7 @@ import pytest
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
 from adapter.autoscaler.schedules.status import Lookout
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler

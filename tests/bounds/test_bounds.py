@@ -2,8 +2,7 @@
 
 import pytest
 
-from adapter.bounds.timeline import BoundsTimeline
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapter.bounds.schedule import documents, windows
-from adapter.bounds.timeline import MOST_LEAD, BoundsTimeline
-from adapter.bounds.value import NO_BOUNDS
+from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, BoundsTimeline
 from tests.support import thorough
 from tests.support.schedule_reading import DAY, Clock, Reading, utc
 from tests.support.schedules import document, schedule

@@ -15,11 +15,10 @@ import pytest
 
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
-from adapter.bounds.forecast.card import ForecastCard
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR
-from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.config.options import PrometheusOptions
 from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories

@@ -2,8 +2,16 @@
 
 import math
 
-from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast.verdict import (
+    AHEAD,
+    NONE,
+    POINT,
+    CandidateFigures,
+    CardPoint,
+    ForecastCard,
+    ReplayFigures,
+    Verdict,
+)
 from adapter.model.autoscaling.forecast import ADVISE, DAY
 
 AT = 1_795_392_000

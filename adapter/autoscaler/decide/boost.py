@@ -29,7 +29,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.bounds.value import Bounds
+from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import (
     LONGEST,

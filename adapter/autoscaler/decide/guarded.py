@@ -45,8 +45,8 @@ from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
-from adapter.bounds.forecast.readiness import Readiness
-from adapter.bounds.value import Bounds
+from adapter.bounds.forecast.verdict import Readiness
+from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,

@@ -20,8 +20,8 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
-from adapter.bounds.forecast.readiness import PENDING, Readiness
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.forecast.verdict import PENDING, Readiness
+from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 

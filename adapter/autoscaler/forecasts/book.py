@@ -34,13 +34,12 @@ from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.scheduler import Due, Scheduler
 from adapter.autoscaler.state import AutoscalerState
 from adapter.bounds.forecast import job as jobs
-from adapter.bounds.forecast import minimum, readiness
-from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast import minimum
+from adapter.bounds.forecast import verdict as verdicts
 from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
-from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
-from adapter.bounds.forecast.verdict import Verdict
+from adapter.bounds.forecast.verdict import UNJUDGED, ForecastCard, Readiness, Verdict
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling import forecast as forecast_spec
@@ -133,8 +132,8 @@ class _ForecastEntry:
         if self.failure is not None:
             return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
         if self.verdict is None and self.paused:
-            return readiness.paused(self.paused)
-        return readiness.readiness_of(self.settings.mode, self.verdict, self.planned.withheld)
+            return verdicts.paused(self.paused)
+        return verdicts.readiness_of(self.settings.mode, self.verdict, self.planned.withheld)
 
     def is_judged_at(self, now: int) -> bool:
         """Tell whether the job at `now` makes a new verdict."""
@@ -430,14 +429,14 @@ class _Event(NamedTuple):
 
 def _event_of(before: Readiness, said: Readiness, withheld: str) -> _Event | None:
     """Return the event of a promotion or a demotion, None for no event."""
-    acted = {readiness.ACTING, readiness.ADVISING, readiness.WITHHELD}
-    if said.reason == readiness.ACTING:
+    acted = {verdicts.ACTING, verdicts.ADVISING, verdicts.WITHHELD}
+    if said.reason == verdicts.ACTING:
         return _Event("Normal", "ForecastActs")
-    if said.reason == readiness.ADVISING:
+    if said.reason == verdicts.ADVISING:
         return _Event("Normal", "ForecastAdvises")
-    if said.reason == readiness.WITHHELD and withheld != minimum.UNKNOWN:
+    if said.reason == verdicts.WITHHELD and withheld != minimum.UNKNOWN:
         return _Event("Warning", "ForecastWithheld")
-    if said.reason == readiness.REFUSED and before.reason in acted:
+    if said.reason == verdicts.REFUSED and before.reason in acted:
         return _Event("Warning", "ForecastRefused")
     if not said.holds and before.holds:
         return _Event("Warning", "ForecastFailed")

@@ -1,13 +1,17 @@
 """What the judge found of the forecasts of one autoscaler: which may act, and why not the others.
 
-Figures are pod seconds of a replay: what was missing (`shortage`) and what ran (`pods`).
+Figures are pod seconds of a replay: what was missing (`shortage`) and what ran (`pods`). A verdict is told by
+the condition ForecastReady (`Readiness`), and by a `ForecastCard` in the terminal, as a picture, and as JSON.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.autoscaling.forecast import ForecastSettings
+from adapter.bounds.forecast import minimum
+from adapter.model.autoscaling.forecast import FLOOR, ForecastSettings
+from adapter.model.timestamps import SECOND, write_instant
 
 NONE = "none"
 """The candidate without a forecast."""
@@ -71,7 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     candidates: tuple[CandidateFigures, ...] = ()
 
     def find(self, name: str) -> CandidateFigures | None:
-        return next((each for each in self.candidates if each.name == name), None)
+        return next((candidate for candidate in self.candidates if candidate.name == name), None)
 
     @property
     def acting(self) -> CandidateFigures | None:
@@ -88,20 +92,27 @@ def decide(
 ) -> Verdict:
     """Return the verdict on replayed candidates. `incumbent` is the one that acts now, "" for none."""
     judged = [
-        msgspec.structs.replace(each, refused="; ".join(_refusals(each, none, settings)))
-        for each in candidates
+        msgspec.structs.replace(candidate, refused="; ".join(_refusals(candidate, none, settings)))
+        for candidate in candidates
     ]
-    passing = [each for each in judged if not each.refused]
-    most = max((each.whole.gain_over(none.whole) for each in passing), default=0.0)
-    near = [each for each in passing if each.whole.gain_over(none.whole) >= most - SWITCH_MARGIN]
-    acting = [each for each in near if each.name == incumbent]
-    best = min(acting or near, key=lambda each: each.whole.pods, default=None)
+    gains = [
+        (candidate.whole.gain_over(none.whole), candidate) for candidate in judged if not candidate.refused
+    ]
+    most = max((gain for gain, _ in gains), default=0.0)
+    near = [candidate for gain, candidate in gains if gain >= most - SWITCH_MARGIN]
+    acting = [candidate for candidate in near if candidate.name == incumbent]
+    best = min(acting or near, key=lambda candidate: candidate.whole.pods, default=None)
     return Verdict(at, lead, "" if best is None else best.name, "", none, tuple(judged))
 
 
-def _refusals(each: CandidateFigures, none: CandidateFigures, settings: ForecastSettings) -> Iterator[str]:
-    spans = (("", each.whole, none.whole), (f" in the last {RECENT_DAYS} days", each.recent, none.recent))
-    for when, figures, without in spans:
+def _refusals(
+    candidate: CandidateFigures, none: CandidateFigures, settings: ForecastSettings
+) -> Iterator[str]:
+    recent = f" in the last {RECENT_DAYS} days"
+    for when, figures, without in (
+        ("", candidate.whole, none.whole),
+        (recent, candidate.recent, none.recent),
+    ):
         gain, extra = figures.gain_over(without), figures.extra_over(without)
         if gain < settings.min_gain:
             least = percent(settings.min_gain)
@@ -110,11 +121,104 @@ def _refusals(each: CandidateFigures, none: CandidateFigures, settings: Forecast
         if extra > settings.max_extra:
             yield f"it takes {percent(extra)} more pods{when}, and maxExtra is {percent(settings.max_extra)}"
             break
-    if each.withheld > MOST_WITHHELD:
-        most = percent(MOST_WITHHELD)
-        yield f"its floor is withheld {percent(each.withheld)} of the time, and at most {most} are accepted"
+    if candidate.withheld > MOST_WITHHELD:
+        share, most = percent(candidate.withheld), percent(MOST_WITHHELD)
+        yield f"its floor is withheld {share} of the time, and at most {most} are accepted"
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent."""
     return f"{100 * share:.0f} %"
+
+
+# -- the condition ForecastReady -----------------------------------------------------------------------------
+
+# A message changes with the verdict, and not with each minimum: it is part of a status.
+
+ACTING, ADVISING, REFUSED, WITHHELD = "Acting", "Advising", "Refused", "Withheld"
+"""The reasons while there is a verdict."""
+
+PENDING, PAUSED, INCOMPLETE = "Pending", "Paused", "Incomplete"
+"""The reasons before a verdict; those of jobs that fail are in `jobs`."""
+
+_WITHHELD = {
+    minimum.BUDGET: "the floor would exceed maxExtra over the last day",
+    minimum.COVERAGE: "the demand of the last day exceeded its bounds too often",
+    minimum.ABSENT: "less demand comes than was expected",
+    minimum.UNKNOWN: "the demand is not known",
+}
+
+
+class Readiness(NamedTuple):
+    """The condition: its status, its reason, and one sentence."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
+UNJUDGED = Readiness(holds=False, reason=PENDING, message="the first verdict is being made")
+
+
+def paused(until: int) -> Readiness:
+    """Return the condition while the next verdict waits until a time in seconds since 1970."""
+    due = write_instant(until * SECOND)
+    message = f"the next verdict is due at {due}: a changed or new spec does not hasten it"
+    return Readiness(holds=False, reason=PAUSED, message=message)
+
+
+def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness:
+    """Return the condition of a verdict; `withheld` says what withholds the minimum, "" for nothing."""
+    if verdict is None:
+        return UNJUDGED
+    if verdict.missing:
+        return Readiness(holds=False, reason=INCOMPLETE, message=f"no verdict yet: {verdict.missing}")
+    acting, none = verdict.acting, verdict.none
+    if acting is None or none is None:
+        refused = "; ".join(f"{candidate.name}: {candidate.refused}" for candidate in verdict.candidates)
+        return Readiness(holds=True, reason=REFUSED, message=f"no candidate may act: {refused}")
+    gain, extra = acting.whole.gain_over(none.whole), acting.whole.extra_over(none.whole)
+    figures = f"{-100 * gain:+.0f} % shortage, {100 * extra:+.0f} % pods in a replay of {JUDGED_DAYS} days"
+    text = f"candidate {acting.name}: {figures}"
+    if mode != FLOOR:
+        return Readiness(holds=True, reason=ADVISING, message=f"no floor in mode {mode}; {text}")
+    if withheld:
+        return Readiness(holds=True, reason=WITHHELD, message=f"{_WITHHELD[withheld]}; {text}")
+    return Readiness(holds=True, reason=ACTING, message=text)
+
+
+# -- the card ------------------------------------------------------------------------------------------------
+
+POINT = 600
+"""The seconds of a point of the picture: its figures are the greatest of that time."""
+
+AHEAD = 12 * 3600
+"""The seconds that a card shows after the end of the demand."""
+
+
+class CardPoint(msgspec.Struct, frozen=True, array_like=True):
+    """Demand, forecast and upper bound in pods from `at` on, in seconds since 1970; None for unknown."""
+
+    at: int
+    demand: float | None = None
+    forecast: float | None = None
+    upper: float | None = None
+
+
+class ForecastCard(msgspec.Struct, frozen=True, rename="camel"):
+    """The last verdict, and the demand of the last day and the next hours.
+
+    `shown` is the candidate that the points are of: the one that may act, else the one with the greatest
+    gain, "" without a verdict. `max_extra` and `min_gain` are shares.
+    """
+
+    mode: str
+    max_extra: float
+    min_gain: float
+    verdict: Verdict
+    shown: str = ""
+    points: tuple[CardPoint, ...] = ()
+
+    @property
+    def now(self) -> int:
+        """Where the demand ends and what is ahead begins, in seconds since 1970."""
+        return self.points[-1].at + POINT - AHEAD if self.points else self.verdict.at

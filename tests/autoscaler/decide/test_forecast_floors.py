@@ -15,8 +15,8 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
+from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     AUTO,

@@ -16,8 +16,8 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.bounds.forecast.readiness import UNJUDGED, Readiness
-from adapter.bounds.value import NO_BOUNDS, Bounds
+from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
+from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant

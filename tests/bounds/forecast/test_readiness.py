@@ -2,9 +2,17 @@
 
 import pytest
 
-from adapter.bounds.forecast import minimum, readiness
-from adapter.bounds.forecast.readiness import UNJUDGED, Readiness, readiness_of
-from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast import minimum
+from adapter.bounds.forecast import verdict as verdicts
+from adapter.bounds.forecast.verdict import (
+    NONE,
+    UNJUDGED,
+    CandidateFigures,
+    Readiness,
+    ReplayFigures,
+    Verdict,
+    readiness_of,
+)
 from adapter.model.autoscaling.forecast import ADVISE, FLOOR
 
 NOTHING = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(500.0, 5_000.0))
@@ -37,7 +45,7 @@ def test_texts_of_verdicts(mode: str, verdict: Verdict | None, withheld: str, sa
 
 
 def test_a_pause_says_when_the_next_verdict_is_due() -> None:
-    said = readiness.paused(1_700_000_000)
+    said = verdicts.paused(1_700_000_000)
     assert said == Readiness(
         False,
         "Paused",
@@ -48,6 +56,6 @@ def test_a_pause_says_when_the_next_verdict_is_due() -> None:
 @pytest.mark.parametrize("reason", [minimum.BUDGET, minimum.COVERAGE, minimum.ABSENT, minimum.UNKNOWN])
 def test_each_rule_that_withholds_has_a_sentence(reason: str) -> None:
     said = readiness_of(FLOOR, ACTING, reason)
-    assert (said.holds, said.reason) == (True, readiness.WITHHELD)
+    assert (said.holds, said.reason) == (True, verdicts.WITHHELD)
     assert said.message.endswith(f"; {TOLD}")
     assert len(said.message) > len(TOLD) + 10

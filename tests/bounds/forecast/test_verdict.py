@@ -6,8 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.bounds.forecast import verdict as verdicts
-from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint, ForecastCard
-from adapter.bounds.forecast.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+from adapter.bounds.forecast.verdict import (
+    AHEAD,
+    NONE,
+    POINT,
+    CandidateFigures,
+    CardPoint,
+    ForecastCard,
+    ReplayFigures,
+    Verdict,
+)
 from adapter.model.autoscaling.forecast import ForecastSettings
 
 SETTINGS = ForecastSettings()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.bounds.forecast.card import ForecastCard
+from adapter.bounds.forecast.verdict import ForecastCard
 from adapter.cli import main
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND

@@ -5,9 +5,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from adapter.bounds.forecast.card import AHEAD, POINT, CardPoint
 from adapter.bounds.forecast.minimum import ABSENT, BUDGET, COVERAGE, UNKNOWN
-from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures
+from adapter.bounds.forecast.verdict import AHEAD, POINT, CandidateFigures, CardPoint, ReplayFigures
 from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import chart, picture, wording
 from fastpath_tools.simulate import results
