@@ -23,7 +23,6 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingRules,
     Int32,
     MetricSpec,
-    MetricTarget,
     ObjectMeta,
     Struct,
     encode_scalar,
@@ -271,36 +270,27 @@ def validate_file(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False)
 
 def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     for index, metric in enumerate(spec.metrics or ()):
-        for name, target in _targets(metric):
-            for field, number in (("value", target.value), ("averageValue", target.average_value)):
+        for name, source in hpa.sources(metric).items():
+            numbers = {"value": source.target.value, "averageValue": source.target.average_value}
+            for field, number in numbers.items():
                 if number is not None and number.sign == 1 and not number.has_milli:
                     path = f"spec.metrics[{index}].{name}.target.{field}"
                     detail = f"must be at most {GREATEST}, as decisions count thousandths in 64 bits"
-                    yield Violation(path, "Invalid value", quote(str(number)), detail)
-
-
-def _targets(metric: MetricSpec) -> Iterator[tuple[str, MetricTarget]]:
-    sources = {
-        "object": metric.object,
-        "external": metric.external,
-        "pods": metric.pods,
-        "resource": metric.resource,
-        "containerResource": metric.container_resource,
-    }
-    return ((name, source.target) for name, source in sources.items() if source is not None)
+                    yield validation.invalid(path, quote(str(number)), detail)
 
 
 def floor_source(metric: MetricSpec) -> str:
     """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
-    sources = {"external": metric.external, "object": metric.object, "pods": metric.pods}
-    return next(
-        (
-            name
-            for name, source in sources.items()
-            if source is not None and source.metric.name == FLOOR_METRIC
-        ),
-        "",
-    )
+    named = {"external": metric.external, "object": metric.object, "pods": metric.pods}
+    return next((name for name, source in named.items() if source and source.metric.name == FLOOR_METRIC), "")
+
+
+def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    yield from validation.too_many("spec.metrics", spec.metrics, MOST_METRICS)
+    if behavior := spec.behavior:
+        for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+            policies = (rules or HPAScalingRules()).policies
+            yield from validation.too_many(f"spec.behavior.{name}.policies", policies, MOST_POLICIES)
 
 
 def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
@@ -308,45 +298,39 @@ def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     for index, metric in enumerate(spec.metrics or ()):
         if source := floor_source(metric):
             detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"
-            yield Violation(f"spec.metrics[{index}].{source}.metric.name", "Forbidden", "", detail)
-
-
-def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    yield from _too_many("spec.metrics", spec.metrics, MOST_METRICS)
-    if behavior := spec.behavior:
-        for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
-            policies = (rules or HPAScalingRules()).policies
-            yield from _too_many(f"spec.behavior.{name}.policies", policies, MOST_POLICIES)
-
-
-def _too_many(path: str, listed: tuple[object, ...] | None, most: int) -> Iterator[Violation]:
-    if listed and len(listed) > most:
-        yield Violation(path, "Too many", str(len(listed)), f"must have at most {most} items")
+            yield validation.forbidden(f"spec.metrics[{index}].{source}.metric.name", detail)
 
 
 def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
     if spec.mode not in MODES:
         yield validation.unsupported("spec.mode", spec.mode, MODES)
-    yield from _too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
+    yield from validation.too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
     yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
     if spec.forecast is not None:
         yield from forecast_spec.check(spec.forecast)
-    fallback = spec.fallback
-    if fallback is None:
-        return
-    path = "spec.fallback"
+    if spec.fallback is not None:
+        yield from _fallback(spec.fallback, spec.max_replicas)
+
+
+def _fallback(fallback: Fallback, most: int) -> Iterator[Violation]:
+    path, count = "spec.fallback", fallback.replicas
     if fallback.type not in FALLBACKS:
         yield validation.unsupported(f"{path}.type", fallback.type, FALLBACKS)
     yield from _within(f"{path}.after", fallback.after, AFTERS)
-    yield from _belongs(f"{path}.replicas", fallback.replicas, FLOOR, fallback.type)
-    yield from _belongs(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD, fallback.type)
-    count = fallback.replicas
+    for field, value, owner in (
+        ("replicas", count, FLOOR),
+        ("lastGoodFor", fallback.last_good_for, LAST_GOOD),
+    ):
+        if fallback.type == owner and value is None:
+            yield validation.required(f"{path}.{field}", f"is needed for type {owner}")
+        elif fallback.type != owner and value is not None:
+            yield validation.forbidden(f"{path}.{field}", f"belongs to type {owner} alone")
     if count is not None and count < 1:
-        yield Violation(f"{path}.replicas", "Invalid value", str(count), "must be greater than 0")
-    elif count is not None and count > spec.max_replicas:
+        yield validation.invalid(f"{path}.replicas", str(count), "must be greater than 0")
+    elif count is not None and count > most:
         detail = "must be less than or equal to `maxReplicas`"
-        yield Violation(f"{path}.replicas", "Invalid value", str(count), detail)
+        yield validation.invalid(f"{path}.replicas", str(count), detail)
     if fallback.last_good_for is not None:
         yield from _within(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD_FORS)
 
@@ -355,12 +339,4 @@ def _within(path: str, span: Span, bounds: tuple[Span, Span]) -> Iterator[Violat
     least, greatest = bounds
     if not least <= span <= greatest:
         detail = f"must be from {write_span(least)} to {write_span(greatest)}"
-        yield Violation(path, "Invalid value", quote(write_span(span)), detail)
-
-
-def _belongs(path: str, value: object, owner: str, kind: str) -> Iterator[Violation]:
-    """Check a field that one type of fallback needs and the others have no use for."""
-    if kind == owner and value is None:
-        yield Violation(path, "Required value", "", f"is needed for type {owner}")
-    elif kind != owner and value is not None:
-        yield Violation(path, "Forbidden", "", f"belongs to type {owner} alone")
+        yield validation.invalid(path, quote(write_span(span)), detail)

@@ -105,11 +105,8 @@ def check(spec: ForecastSpec) -> Iterator[Violation]:
     for key, text in (("maxExtra", spec.max_extra), ("minGain", spec.min_gain)):
         if not _SHARE.fullmatch(text):
             yield _invalid(key, text, "must be from 1% to 100%, without a fraction")
-    holidays = spec.holidays or ()
-    if len(holidays) > MOST_HOLIDAYS:
-        detail = f"must have at most {MOST_HOLIDAYS} items"
-        yield Violation(f"{PATH}.holidays", "Too many", str(len(holidays)), detail)
-    for index, text in enumerate(holidays):
+    yield from validation.too_many(f"{PATH}.holidays", spec.holidays, MOST_HOLIDAYS)
+    for index, text in enumerate(spec.holidays or ()):
         if local_time.read_date(text) is None:
             yield _invalid(f"holidays[{index}]", text, "must be a date such as 2026-12-25")
 
@@ -143,7 +140,7 @@ def settings_of(spec: ForecastSpec) -> ForecastSettings:
 
 
 def _invalid(key: str, text: str, detail: str) -> Violation:
-    return Violation(f"{PATH}.{key}", "Invalid value", quote(text), detail)
+    return validation.invalid(f"{PATH}.{key}", quote(text), detail)
 
 
 def _history(text: str) -> int:

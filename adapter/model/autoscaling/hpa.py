@@ -109,6 +109,27 @@ class MetricSpec(Struct, frozen=True):
     external: ExternalMetricSource | None = None
 
 
+MetricSource = (
+    ObjectMetricSource
+    | ExternalMetricSource
+    | PodsMetricSource
+    | ResourceMetricSource
+    | ContainerResourceMetricSource
+)
+
+
+def sources(metric: MetricSpec) -> dict[str, MetricSource]:
+    """Return the sources that are set by the names of their fields, in the API server's order."""
+    fields: dict[str, MetricSource | None] = {
+        "object": metric.object,
+        "external": metric.external,
+        "pods": metric.pods,
+        "resource": metric.resource,
+        "containerResource": metric.container_resource,
+    }
+    return {name: source for name, source in fields.items() if source is not None}
+
+
 class HPAScalingPolicy(Struct, frozen=True):
     """At most `value` pods, or per cent of them, in `period_seconds`."""
 

@@ -8,7 +8,7 @@ metric with a target for each pod can have it.
 from collections.abc import Iterator, Sequence
 
 from adapter.model.autoscaling.hpa import MetricSpec, Struct
-from adapter.model.autoscaling.validation import Violation
+from adapter.model.autoscaling.validation import Violation, invalid
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST, Quantity, read
 from adapter.model.timestamps import FineInstant
@@ -41,20 +41,19 @@ def check(
 ) -> Iterator[Violation]:
     """Yield what is wrong with a list, for a spec with these metrics."""
     seen = set()
-    for index, each in enumerate(listed):
-        where, name = f"{path}[{index}]", each.metric
-        if each.pod_throughput.sign != 1 or not each.pod_throughput.has_milli:
-            shown = quote(str(each.pod_throughput))
-            detail = "must be positive" if each.pod_throughput.sign != 1 else f"must be at most {GREATEST}"
-            yield Violation(f"{where}.podThroughput", "Invalid value", shown, detail)
+    for index, (name, throughput) in enumerate((queue.metric, queue.pod_throughput) for queue in listed):
+        where = f"{path}[{index}]"
+        if throughput.sign != 1 or not throughput.has_milli:
+            detail = "must be positive" if throughput.sign != 1 else f"must be at most {GREATEST}"
+            yield invalid(f"{where}.podThroughput", quote(str(throughput)), detail)
         if name in seen:
             yield Violation(f"{where}.metric", "Duplicate value", quote(name), "")
-        elif fault := fault_of(name, metrics):
-            yield Violation(f"{where}.metric", "Invalid value", quote(name), fault)
+        elif fault := _fault(name, metrics):
+            yield invalid(f"{where}.metric", quote(name), fault)
         seen.add(name)
 
 
-def fault_of(name: str, metrics: Sequence[MetricSpec]) -> str:
+def _fault(name: str, metrics: Sequence[MetricSpec]) -> str:
     """Return why a metric of this name cannot have pending capacity, "" if it can."""
     named = [metric for metric in metrics if name_of(metric) == name]
     if not named:
@@ -99,7 +98,7 @@ def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> t
     )
     if len(text) > _LONGEST:
         raise ValueError(expected)
-    found = []
+    queues = []
     for part in text.split(","):
         name, _, throughput = part.rpartition("=")
         try:
@@ -108,12 +107,12 @@ def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> t
             raise ValueError(expected) from None
         if not name.strip():
             raise ValueError(expected)
-        found.append(PendingCapacity(name.strip(), quantity))
-    if metrics is not None and (fault := next(check(found, metrics), None)) is not None:
+        queues.append(PendingCapacity(name.strip(), quantity))
+    if metrics is not None and (fault := next(check(queues, metrics), None)) is not None:
         raise ValueError(f"{fault.value}: {fault.detail or fault.problem.lower()}")
-    return tuple(found)
+    return tuple(queues)
 
 
 def write_annotation(listed: Sequence[PendingCapacity]) -> str:
     """Return the value of the annotation for a list."""
-    return ",".join(f"{each.metric}={each.pod_throughput}" for each in listed)
+    return ",".join(f"{queue.metric}={queue.pod_throughput}" for queue in listed)

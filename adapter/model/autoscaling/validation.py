@@ -6,7 +6,7 @@ controller reports its errors. Specs come with their defaults filled in.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model import label_selectors
@@ -19,6 +19,7 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingPolicy,
     HPAScalingRules,
     MetricIdentifier,
+    MetricSource,
     MetricSpec,
     MetricTarget,
     ObjectMeta,
@@ -26,10 +27,10 @@ from adapter.model.autoscaling.hpa import (
     PodsMetricSource,
     ResourceMetricSource,
     Scale,
+    sources,
 )
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
-from adapter.model.quantity import Quantity
 
 _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600
@@ -41,7 +42,7 @@ _SOURCES = {
     "resource": "Resource",
     "containerResource": "ContainerResource",
 }
-"""Where each type of metric keeps its source, in the order in which they are looked at."""
+"""Where each type of metric keeps its source, in the order of `sources`."""
 
 _TARGET_TYPES = frozenset({"Utilization", "Value", "AverageValue"})
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -91,11 +92,11 @@ def validate_scale(scale: Scale) -> list[Violation]:
 
 def _metadata(meta: ObjectMeta) -> Violations:
     if not meta.name:
-        yield _required("metadata.name", "name or generateName is required")
+        yield required("metadata.name", "name or generateName is required")
     else:
         yield from _dns_name("metadata.name", meta.name, SUBDOMAIN, SUBDOMAIN_RULE, 253)
     if not meta.namespace:
-        yield _required("metadata.namespace", "")
+        yield required("metadata.namespace", "")
     else:
         yield from _dns_name("metadata.namespace", meta.namespace, _LABEL, _LABEL_RULE, 63)
 
@@ -103,11 +104,11 @@ def _metadata(meta: ObjectMeta) -> Violations:
 def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
     lowest = spec.min_replicas
     if lowest is not None and lowest < 0:
-        yield _invalid("spec.minReplicas", str(lowest), "must be greater than or equal to 0")
+        yield invalid("spec.minReplicas", str(lowest), "must be greater than or equal to 0")
     if spec.max_replicas < 1:
-        yield _invalid("spec.maxReplicas", str(spec.max_replicas), "must be greater than 0")
+        yield invalid("spec.maxReplicas", str(spec.max_replicas), "must be greater than 0")
     if lowest is not None and spec.max_replicas < lowest:
-        yield _invalid(
+        yield invalid(
             "spec.maxReplicas", str(spec.max_replicas), "must be greater than or equal to `minReplicas`"
         )
     target = spec.scale_target_ref
@@ -117,7 +118,7 @@ def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
     for index, metric in enumerate(metrics):
         yield from _metric(metric, f"spec.metrics[{index}]")
     if lowest == 0 and not stored and not any(metric.type in {"Object", "External"} for metric in metrics):
-        yield _forbidden(
+        yield forbidden(
             "spec.metrics",
             "must specify at least one Object or External metric to support scaling to zero replicas",
         )
@@ -129,141 +130,109 @@ def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
 def _reference(reference: CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
     for name, text in (("kind", reference.kind), ("name", reference.name)):
         if not text:
-            yield _required(f"{path}.{name}", "")
+            yield required(f"{path}.{name}", "")
         yield from _segment(f"{path}.{name}", text)
     version = reference.api_version
     group, slash, _ = version.partition("/")
     if version.count("/") > 1:
-        yield _invalid(f"{path}.apiVersion", quote(version), f"unexpected GroupVersion string: {version}")
+        yield invalid(f"{path}.apiVersion", quote(version), f"unexpected GroupVersion string: {version}")
     elif needs_group and not (slash and group):
-        yield _invalid(f"{path}.apiVersion", quote(version), "apiVersion must specify API group")
+        yield invalid(f"{path}.apiVersion", quote(version), "apiVersion must specify API group")
 
 
 def _metric(metric: MetricSpec, path: str) -> Violations:
     if not metric.type:
-        yield _required(f"{path}.type", "must specify a metric source type")
+        yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in _SOURCES.values():
         yield unsupported(f"{path}.type", metric.type, _SOURCES.values())
-    sources = {
-        "object": metric.object,
-        "external": metric.external,
-        "pods": metric.pods,
-        "resource": metric.resource,
-        "containerResource": metric.container_resource,
-    }
-    present = {name: source for name, source in sources.items() if source is not None}
+    present = sources(metric)
     for name, source in list(present.items())[:1]:
         yield from _source(source, f"{path}.{name}")
     for name, wanted in _SOURCES.items():
         if metric.type == wanted and name not in present:
-            yield _required(f"{path}.{name}", "must populate information for the given metric source")
+            yield required(f"{path}.{name}", "must populate information for the given metric source")
         if len(present) > 1 and name in present and metric.type != wanted:
-            yield _forbidden(f"{path}.{name}", "must populate the given metric source only")
+            yield forbidden(f"{path}.{name}", "must populate the given metric source only")
 
 
-_Source = (
-    ObjectMetricSource
-    | ExternalMetricSource
-    | PodsMetricSource
-    | ResourceMetricSource
-    | ContainerResourceMetricSource
-)
-
-
-def _source(source: _Source, path: str) -> Violations:
-    target = source.target
+def _source(source: MetricSource, path: str) -> Violations:
     match source:
         case ObjectMetricSource():
             yield from _reference(source.described_object, f"{path}.describedObject", needs_group=False)
         case ResourceMetricSource() | ContainerResourceMetricSource() if not source.name:
-            yield _required(f"{path}.name", "must specify a resource name")
+            yield required(f"{path}.name", "must specify a resource name")
         case ContainerResourceMetricSource():
             yield from _container_resource(source.name, f"{path}.name")
         case _:
             pass
     if isinstance(source, ContainerResourceMetricSource):
         if not source.container:
-            yield _required(f"{path}.container", "must specify a container")
+            yield required(f"{path}.container", "must specify a container")
         else:
             yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
     if isinstance(source, ObjectMetricSource | ExternalMetricSource | PodsMetricSource):
         yield from _identifier(source.metric, f"{path}.metric")
-    yield from _target(target, f"{path}.target")
-    yield from _TARGET_RULES[type(source)](target, f"{path}.target")
+    yield from _target(source.target, f"{path}.target")
+    yield from _numbers(source, f"{path}.target")
 
 
-def _object_target(target: MetricTarget, path: str) -> Violations:
-    if target.value is None and target.average_value is None:
-        yield _required(f"{path}.averageValue", "must set either a target value or averageValue")
-
-
-def _external_target(target: MetricTarget, path: str) -> Violations:
-    if target.value is None and target.average_value is None:
-        yield _required(
-            f"{path}.averageValue", "must set either a target value for metric or a per-pod target"
-        )
-    if target.value is not None and target.average_value is not None:
-        yield _forbidden(f"{path}.value", "may not set both a target value for metric and a per-pod target")
-
-
-def _pods_target(target: MetricTarget, path: str) -> Violations:
-    if target.average_value is None:
-        yield _required(f"{path}.averageValue", "must specify a positive target averageValue")
-
-
-def _resource_target(target: MetricTarget, path: str) -> Violations:
-    if target.average_utilization is None and target.average_value is None:
-        yield _required(
-            f"{path}.averageUtilization", "must set either a target raw value or a target utilization"
-        )
-    if target.average_utilization is not None and target.average_value is not None:
-        yield _forbidden(
-            f"{path}.averageValue", "may not set both a target raw value and a target utilization"
-        )
-
-
-_TARGET_RULES: dict[type, Callable[[MetricTarget, str], Violations]] = {
-    ObjectMetricSource: _object_target,
-    ExternalMetricSource: _external_target,
-    PodsMetricSource: _pods_target,
-    ResourceMetricSource: _resource_target,
-    ContainerResourceMetricSource: _resource_target,
-}
+def _numbers(source: MetricSource, path: str) -> Violations:
+    """Check which of its numbers a target has."""
+    target = source.target
+    total, average = target.value is not None, target.average_value is not None
+    share = target.average_utilization is not None
+    match source:
+        case ObjectMetricSource() if not (total or average):
+            yield required(f"{path}.averageValue", "must set either a target value or averageValue")
+        case ExternalMetricSource() if not (total or average):
+            detail = "must set either a target value for metric or a per-pod target"
+            yield required(f"{path}.averageValue", detail)
+        case ExternalMetricSource() if total and average:
+            detail = "may not set both a target value for metric and a per-pod target"
+            yield forbidden(f"{path}.value", detail)
+        case PodsMetricSource() if not average:
+            yield required(f"{path}.averageValue", "must specify a positive target averageValue")
+        case ResourceMetricSource() | ContainerResourceMetricSource() if not (share or average):
+            detail = "must set either a target raw value or a target utilization"
+            yield required(f"{path}.averageUtilization", detail)
+        case ResourceMetricSource() | ContainerResourceMetricSource() if share and average:
+            detail = "may not set both a target raw value and a target utilization"
+            yield forbidden(f"{path}.averageValue", detail)
+        case _:
+            pass
 
 
 def _target(target: MetricTarget, path: str) -> Violations:
     if not target.type:
-        yield _required(f"{path}.type", "must specify a metric target type")
+        yield required(f"{path}.type", "must specify a metric target type")
     if target.type not in _TARGET_TYPES:
-        yield _invalid(
+        yield invalid(
             f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
         )
     for name, quantity in (("value", target.value), ("averageValue", target.average_value)):
         if quantity is not None and quantity.sign != 1:
-            yield _invalid(f"{path}.{name}", _shown(quantity), "must be positive")
+            yield invalid(f"{path}.{name}", quote(str(quantity)), "must be positive")
     if target.average_utilization is not None and target.average_utilization < 1:
-        yield _invalid(
-            f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0"
-        )
+        yield invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
 
 
 def _identifier(metric: MetricIdentifier, path: str) -> Violations:
     if not metric.name:
-        yield _required(f"{path}.name", "must specify a metric name")
+        yield required(f"{path}.name", "must specify a metric name")
     yield from _segment(f"{path}.name", metric.name)
 
 
 def _container_resource(name: str, path: str) -> Violations:
     """Check the name of a container resource: cpu, memory and so on, or a device with its domain."""
     if complaints := label_selectors.key_faults(name):
-        yield from (_invalid(path, quote(name), complaint) for complaint in complaints)
+        yield from (invalid(path, quote(name), complaint) for complaint in complaints)
     elif "/" not in name:
         if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
-            yield _invalid(path, quote(name), "must be a standard resource for containers")
+            yield invalid(path, quote(name), "must be a standard resource for containers")
     elif "kubernetes.io/" not in name and (
         name.startswith("requests.") or label_selectors.key_faults(f"requests.{name}")
     ):
-        yield _invalid(path, quote(name), "doesn't follow extended resource name standard")
+        yield invalid(path, quote(name), "doesn't follow extended resource name standard")
 
 
 def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
@@ -271,20 +240,20 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
         return
     window = rules.stabilization_window_seconds
     if window is not None and window < 0:
-        yield _invalid(
+        yield invalid(
             f"{path}.stabilizationWindowSeconds", str(window), "must be greater than or equal to zero"
         )
     if window is not None and window > _MAX_WINDOW:
         detail = f"must be less than or equal to {_MAX_WINDOW}"
-        yield _invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
+        yield invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
     if rules.select_policy not in {None, "Max", "Min", "Disabled"}:
         yield unsupported(f"{path}.selectPolicy", str(rules.select_policy), ["Disabled", "Max", "Min"])
     if not rules.policies:
-        yield _required(f"{path}.policies", "must specify at least one Policy")
+        yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
         yield from _policy(policy, f"{path}.policies[{index}]")
     if rules.tolerance is not None and rules.tolerance.sign < 0:
-        yield _negative(f"{path}.tolerance", _shown(rules.tolerance))
+        yield _negative(f"{path}.tolerance", quote(str(rules.tolerance)))
 
 
 def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
@@ -292,54 +261,51 @@ def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
         yield unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
     for name, number in (("value", policy.value), ("periodSeconds", policy.period_seconds)):
         if number <= 0:
-            yield _invalid(f"{path}.{name}", str(number), "must be greater than zero")
+            yield invalid(f"{path}.{name}", str(number), "must be greater than zero")
     if policy.period_seconds > _MAX_PERIOD:
         detail = f"must be less than or equal to {_MAX_PERIOD}"
-        yield _invalid(f"{path}.periodSeconds", str(policy.period_seconds), detail)
+        yield invalid(f"{path}.periodSeconds", str(policy.period_seconds), detail)
 
 
 def _segment(path: str, text: str) -> Violations:
     """Check that a text can stand in a URL path."""
     if text in {".", ".."}:
-        yield _invalid(path, quote(text), f"may not be '{text}'")
+        yield invalid(path, quote(text), f"may not be '{text}'")
         return
     for sign in "/%":
         if sign in text:
-            yield _invalid(path, quote(text), f"may not contain '{sign}'")
+            yield invalid(path, quote(text), f"may not contain '{sign}'")
 
 
 def _dns_name(path: str, name: str, pattern: re.Pattern[str], rule: str, limit: int) -> Violations:
     if len(name.encode("utf-8", "surrogatepass")) > limit:
-        yield _invalid(path, quote(name), f"must be no more than {limit} bytes")
+        yield invalid(path, quote(name), f"must be no more than {limit} bytes")
     if not pattern.fullmatch(name):
         dotted = pattern is _LABEL and SUBDOMAIN.fullmatch(name)
-        yield _invalid(path, quote(name), "must not contain dots" if dotted else rule)
+        yield invalid(path, quote(name), "must not contain dots" if dotted else rule)
 
 
-def _shown(quantity: Quantity) -> str:
-    return quote(str(quantity))
-
-
-def _invalid(path: str, value: str, detail: str) -> Violation:
+def invalid(path: str, value: str, detail: str) -> Violation:
     return Violation(path, "Invalid value", value, detail)
 
 
 def _negative(path: str, value: str) -> Violation:
-    return _invalid(path, value, "must be greater than or equal to 0")
+    return invalid(path, value, "must be greater than or equal to 0")
 
 
-def _required(path: str, detail: str) -> Violation:
+def required(path: str, detail: str) -> Violation:
     return Violation(path, "Required value", "", detail)
 
 
-def _forbidden(path: str, detail: str) -> Violation:
+def forbidden(path: str, detail: str) -> Violation:
     return Violation(path, "Forbidden", "", detail)
 
 
 def unsupported(path: str, value: str, supported: Iterable[str]) -> Violation:
-    return Violation(
-        path,
-        "Unsupported value",
-        quote(value),
-        f"supported values: {', '.join(map(quote, sorted(supported)))}",
-    )
+    listed = ", ".join(map(quote, sorted(supported)))
+    return Violation(path, "Unsupported value", quote(value), f"supported values: {listed}")
+
+
+def too_many(path: str, listed: Sequence[object] | None, most: int) -> Violations:
+    if listed and len(listed) > most:
+        yield Violation(path, "Too many", str(len(listed)), f"must have at most {most} items")
