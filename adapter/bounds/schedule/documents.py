@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSimError
@@ -20,7 +19,7 @@ from adapter.model import local_time
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import KIND as AUTOSCALER_KIND
-from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar
+from adapter.model.autoscaling.hpa import Int32, Struct
 from adapter.model.timestamps import SECOND, Span, write_span
 
 KIND = "FastPathSchedule"
@@ -95,22 +94,7 @@ def read_document(tree: object, namespace: str = "") -> FastPathSchedule:
     if not isinstance(tree, dict) or tree.get("kind") != KIND or tree.get("apiVersion") != API_VERSION:
         given = tree.get("kind") if isinstance(tree, dict) else tree
         raise InputError([Fault("kind", documents.shown(given), f"expected {API_VERSION} {KIND}")])
-    known = {
-        name: documents.without_nulls(tree[name])
-        for name in ("metadata", "spec")
-        if tree.get(name) is not None
-    }
-    faults = [
-        *documents.unknown_keys(tree, frozenset({"apiVersion", "kind", "metadata", "spec", "status"}), "")
-    ]
-    if isinstance(meta := known.get("metadata"), dict):
-        faults += documents.unknown_keys(meta, documents.METADATA, "metadata.")
-    shape = msgspec.inspect.type_info(ScheduleSpec)
-    faults += documents.unknown_fields(known.get("spec"), shape, "spec", KIND)
-    try:
-        read = msgspec.convert(known, _ScheduleDocument, dec_hook=decode_scalar)
-    except msgspec.ValidationError as error:
-        raise InputError([*faults, *documents.explain(str(error), known, "").faults]) from None
+    read, faults = documents.read_parts(tree, _ScheduleDocument, KIND)
     return _checked(read, namespace, faults)
 
 
@@ -123,7 +107,10 @@ def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> Fa
     faults += _target_faults(targets)
     if spec.ready not in (AT_START, BY_START):
         faults.append(Fault("spec.ready", spec.ready, f"expected {AT_START} or {BY_START}"))
-    zone = _zone(spec.time_zone, faults)
+    zone = local_time.read_zone(spec.time_zone)
+    if zone is None:
+        expected = "expected a time zone of the tz database such as Europe/Berlin"
+        faults.append(Fault("spec.timeZone", spec.time_zone or "absent", expected))
     excepted = frozenset(
         day
         for index, text in enumerate(spec.except_ or ())
@@ -141,24 +128,21 @@ def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> Fa
         expected = f"expected cron expressions of {MOST_CRONS} characters together, at most"
         faults.append(Fault("spec.windows", str(characters), expected))
         listed = ()
-    found = []
     names: set[str] = set()
+    found = []
     for index, window in enumerate(listed):
         path = f"spec.windows[{index}]"
         if not window.name:
             faults.append(Fault(f"{path}.name", "absent", "it is required"))
         elif window.name in names:
-            faults.append(
-                Fault(f"{path}.name", window.name, "expected another name: a window has it already")
-            )
+            expected = "expected another name: a window has it already"
+            faults.append(Fault(f"{path}.name", window.name, expected))
         names.add(window.name)
-        read_window = _window(window, path, faults)
-        if read_window is not None:
-            found.append(read_window)
+        found.append(_window(window, path, faults))
     if faults or zone is None:
         raise InputError([replace(fault, value=_printable(fault.value)) for fault in faults])
     by_start = spec.ready == BY_START
-    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(found), excepted, by_start)
+    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(filter(None, found)), excepted, by_start)
     return FastPathSchedule(meta, targets, spec.ready, schedule)
 
 
@@ -188,22 +172,18 @@ def _too_many(path: str, listed: Sequence[object] | None, most: int) -> Iterator
         yield Fault(path, str(len(listed)), f"expected at most {most}")
 
 
-def _zone(name: str, faults: list[Fault]) -> ZoneInfo | None:
-    zone = local_time.read_zone(name)
-    if zone is None:
-        expected = "expected a time zone of the tz database such as Europe/Berlin"
-        faults.append(Fault("spec.timeZone", name or "absent", expected))
-    return zone
-
-
 # -- windows -------------------------------------------------------------------------------------------------
 
 
 def _window(spec: WindowSpec, path: str, faults: list[Fault]) -> Window | None:
     before = len(faults)
     _check_bounds(spec, path, faults)
-    given: dict[str, object] = {"from": spec.from_, "to": spec.to, "cron": spec.cron, "for": spec.for_}
-    given |= {"start": spec.start, "end": spec.end, "days": spec.days}
+    given: dict[str, object] = {"from": spec.from_, "to": spec.to, "cron": spec.cron, "days": spec.days}
+    given |= {
+        "for": None if spec.for_ is None else write_span(spec.for_),
+        "start": spec.start,
+        "end": spec.end,
+    }
     present = {key for key, value in given.items() if value is not None}
     form = next((form for form in _FORMS if present & set(form)), None)
     if form is None:
@@ -216,17 +196,14 @@ def _window(spec: WindowSpec, path: str, faults: list[Fault]) -> Window | None:
         if key not in present
     ]
     faults += [
-        Fault(f"{path}.{key}", documents.shown(_shown(given[key])), f"has no place beside {form[0]}")
+        Fault(f"{path}.{key}", documents.shown(given[key]), f"has no place beside {form[0]}")
         for key in sorted(present - allowed)
     ]
     if len(faults) > before:
         return None
-    times = _times(spec, form[0], path, faults)
+    read = {"from": _day_window, "cron": _cron_window, "start": _single_window}[form[0]]
+    times = read(spec, path, faults)
     return None if times is None else Window(spec.name, times, spec.min_replicas, spec.max_replicas)
-
-
-def _shown(value: object) -> object:
-    return write_span(value) if isinstance(value, Span) else value
 
 
 def _check_bounds(spec: WindowSpec, path: str, faults: list[Fault]) -> None:
@@ -240,13 +217,7 @@ def _check_bounds(spec: WindowSpec, path: str, faults: list[Fault]) -> None:
         faults.append(Fault(f"{path}.minReplicas", str(least), f"expected at most maxReplicas, {most}"))
 
 
-def _times(
-    spec: WindowSpec, form: str, path: str, faults: list[Fault]
-) -> DayWindow | CronWindow | SingleWindow | None:
-    if form == "from":
-        return _day_window(spec, path, faults)
-    if form == "cron":
-        return _cron_window(spec, path, faults)
+def _single_window(spec: WindowSpec, path: str, faults: list[Fault]) -> SingleWindow | None:
     start = _local(spec.start or "", f"{path}.start", faults, is_end=False)
     end = _local(spec.end or "", f"{path}.end", faults, is_end=True)
     if start is None or end is None:

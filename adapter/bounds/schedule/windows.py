@@ -51,10 +51,6 @@ class DayWindow:
                 yield self._span(day, length if length > timedelta() else length + DAY, zone)
             day += DAY
 
-    @property
-    def begins_a_day(self) -> int:
-        return 1
-
     def _span(self, day: date, length: timedelta, zone: ZoneInfo) -> ActiveSpan:
         steady = local_time.steady_midnight(day, zone)
         if steady is not None:
@@ -121,12 +117,6 @@ class CronWindow:
     expression: str
     seconds: int
 
-    @property
-    def begins_a_day(self) -> int:
-        """How often it begins on a day on which it begins, where each begin counts."""
-        matches = read_cron(self.expression)
-        return len(matches.hours) * len(matches.minutes)
-
     def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[ActiveSpan]:
         matches = read_cron(self.expression)
         runs = _DayRuns(matches, self.seconds)
@@ -137,10 +127,6 @@ class CronWindow:
                 midnight = local_time.steady_midnight(day, zone)
                 yield from runs.unsteady(day, zone) if midnight is None else runs.steady(midnight)
             day += DAY
-
-    def spans_a_day(self) -> int:
-        """Return how many spans it has on a day on which it begins, where those that touch are one."""
-        return len(_DayRuns(read_cron(self.expression), self.seconds).runs)
 
 
 @functools.lru_cache(maxsize=512)
@@ -155,10 +141,6 @@ class SingleWindow:
 
     begin: datetime
     end: datetime
-
-    @property
-    def begins_a_day(self) -> int:
-        return 1
 
     def span(self, zone: ZoneInfo) -> ActiveSpan:
         return ActiveSpan(local_time.first_at(self.begin, zone), local_time.end_of(self.end, zone))
@@ -193,15 +175,17 @@ def begins_a_day(schedule: Schedule) -> int:
 
     It counts each begin, also of windows that touch or overlap: these cost before they are joined.
     """
-    return sum(window.times.begins_a_day for window in schedule.windows)
+    crons = [window.times for window in schedule.windows if isinstance(window.times, CronWindow)]
+    matches = (read_cron(times.expression) for times in crons)
+    begins = (len(cron.hours) * len(cron.minutes) for cron in matches)
+    return len(schedule.windows) - len(crons) + sum(begins)
 
 
 def spans_a_day(schedule: Schedule) -> int:
-    """Return how many spans the windows of a schedule have on a day, at most."""
-    return sum(
-        window.times.spans_a_day() if isinstance(window.times, CronWindow) else 1
-        for window in schedule.windows
-    )
+    """Return how many spans the windows of a schedule have on a day, at most; those that touch are one."""
+    crons = [window.times for window in schedule.windows if isinstance(window.times, CronWindow)]
+    runs = (_DayRuns(read_cron(times.expression), times.seconds).runs for times in crons)
+    return len(schedule.windows) - len(crons) + sum(map(len, runs))
 
 
 class Boundary(NamedTuple):

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -29,32 +29,19 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
     NativeAutoscaler,
 )
-from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.autoscaling.hpa import Struct, decode_scalar
 from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-METADATA = frozenset(
-    {
-        "annotations",
-        "clusterName",
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "labels",
-        "managedFields",
-        "name",
-        "namespace",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
+_OF_METADATA = """
+annotations clusterName creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName
+generation labels managedFields name namespace ownerReferences resourceVersion selfLink uid
+"""
+_METADATA = frozenset(_OF_METADATA.split())
 _EITHER = f"{API_VERSION} {KIND} or {HPA_API_VERSION} {HPA_KIND}"
 
+
+Shape = TypeVar("Shape", bound=Struct)
 
 _DECODER = msgspec.json.Decoder(FastPathAutoscaler, dec_hook=decode_scalar)
 
@@ -97,20 +84,14 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     if not isinstance(tree, dict) or not kind:
         given = tree.get("kind") if isinstance(tree, dict) else tree
         raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
-    faults = [*_version_faults(tree, kind)]
-    known = {name: without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
     shape: type[FastPathAutoscaler | NativeAutoscaler] = (
         FastPathAutoscaler if kind == KIND else NativeAutoscaler
     )
-    faults += unknown_keys(tree, _TOP, "")
-    if isinstance(meta := known.get("metadata"), dict):
-        faults += unknown_keys(meta, METADATA, "metadata.")
-    faults += unknown_fields(known.get("spec"), _fields(shape)["spec"], "spec", kind)
-    try:
-        read: FastPathAutoscaler | NativeAutoscaler = msgspec.convert(known, shape, dec_hook=decode_scalar)
-    except msgspec.ValidationError as error:
-        raise InputError([*faults, *explain(str(error), known, "").faults]) from None
-    autoscaler = _autoscaler(read)
+    read, faults = read_parts(tree, shape, kind, _version_faults(tree, kind))
+    if isinstance(read, NativeAutoscaler):
+        autoscaler = fastpath_autoscaler.from_hpa(read)
+    else:  # without the fields that an API server sets
+        autoscaler = replace(read, metadata=replace(read.metadata, uid="", resource_version="", generation=0))
     meta = autoscaler.metadata
     autoscaler = replace(autoscaler, metadata=replace(meta, namespace=meta.namespace or namespace))
     faults += faults_of(autoscaler, floor_metric=floor_metric)
@@ -119,18 +100,29 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     return autoscaler
 
 
+def read_parts(
+    tree: dict[str, Any], shape: type[Shape], kind: str, faults: Iterable[Fault] = ()
+) -> tuple[Shape, list[Fault]]:
+    """Return metadata and spec of a document as a struct, and `faults` with those of its unknown fields.
+
+    InputError with all of them for a value of another type. Null is absence, and the status is not read.
+    """
+    known = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
+    faults = [*faults, *_unknown_keys(tree, _TOP, "")]
+    if isinstance(meta := known.get("metadata"), dict):
+        faults += _unknown_keys(meta, _METADATA, "metadata.")
+    faults += _unknown_fields(known.get("spec"), _fields(shape)["spec"], "spec", kind)
+    try:
+        return msgspec.convert(known, shape, dec_hook=decode_scalar), faults
+    except msgspec.ValidationError as error:
+        raise InputError([*faults, *explain(str(error), known, "").faults]) from None
+
+
 def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
     """Yield the violations of `fastpath_autoscaler.validate_file` as faults."""
     violations = fastpath_autoscaler.validate_file(autoscaler, floor_metric=floor_metric)
     for path, problem, value, detail in violations:
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
-
-
-def _autoscaler(read: FastPathAutoscaler | NativeAutoscaler) -> FastPathAutoscaler:
-    """Return the autoscaler without the fields that an API server sets."""
-    if isinstance(read, NativeAutoscaler):
-        return fastpath_autoscaler.from_hpa(read)
-    return replace(read, metadata=replace(read.metadata, uid="", resource_version="", generation=0))
 
 
 def _version_faults(tree: dict[str, Any], kind: str) -> Iterator[Fault]:
@@ -145,45 +137,39 @@ def _shown_or_absent(value: object) -> str:
     return "absent" if value is None else shown(value)
 
 
-def without_nulls(value: Any) -> Any:
-    """Return a value without the keys whose value is null: null is absence."""
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: without_nulls(below) for name, below in value.items() if below is not None}
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
     if isinstance(value, list):
-        return [without_nulls(below) for below in value]
+        return [_without_nulls(below) for below in value]
     return value
 
 
 # --- unknown fields
 
 
-def unknown_keys(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
+def _unknown_keys(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
     for name, value in tree.items():
         if name not in known:
             yield _unknown_field(f"{prefix}{name}", value, name, known)
 
 
-def unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
+def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
     """Yield the fields of a tree that its shape does not have; a value of another type is skipped."""
-    shape = _present(shape)
+    if isinstance(shape, inspect.UnionType):
+        shape = next(one for one in shape.types if not isinstance(one, inspect.NoneType))
     if isinstance(shape, inspect.StructType) and isinstance(tree, dict):
         fields = _fields(shape.cls)
         for name, value in tree.items():
             if name in fields:
-                yield from unknown_fields(value, fields[name], f"{path}.{name}", kind)
+                yield from _unknown_fields(value, fields[name], f"{path}.{name}", kind)
             elif kind == HPA_KIND and path == "spec" and name in _fields(FastPathAutoscalerSpec):
                 yield Fault(f"{path}.{name}", shown(value), f"unknown field: only a {KIND} has it")
             else:
                 yield _unknown_field(f"{path}.{name}", value, name, fields)
     elif isinstance(shape, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(tree):
-            yield from unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
-
-
-def _present(shape: inspect.Type) -> inspect.Type:
-    if isinstance(shape, inspect.UnionType):
-        return next(one for one in shape.types if not isinstance(one, inspect.NoneType))
-    return shape
+            yield from _unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
 
 
 @cache
