@@ -27,7 +27,10 @@ def parse_float(text: str) -> float:
     if _PLAIN.fullmatch(text) or _DECIMAL.fullmatch(text):
         value = float(text)
     elif _HEXADECIMAL.fullmatch(text):
-        value = _from_hexadecimal(text.replace("_", ""))
+        try:
+            value = float.fromhex(text.replace("_", ""))
+        except OverflowError:
+            value = math.inf
     elif _SPECIAL.fullmatch(text):
         return float(text)
     else:
@@ -35,13 +38,6 @@ def parse_float(text: str) -> float:
     if math.isinf(value):
         raise ValueError("out of range")
     return value
-
-
-def _from_hexadecimal(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except OverflowError:
-        return math.inf
 
 
 _NEEDS_ESCAPE = re.compile(r"[^ !#-\[\]-~]")

@@ -8,7 +8,8 @@ of that: they are integers of thousandths, which `format_milli` and `format_bina
 import math
 import re
 from enum import Enum
-from functools import lru_cache
+
+from adapter.model.memo import remember_short
 
 
 class Format(Enum):
@@ -170,20 +171,9 @@ def from_milli(milli: int, form: Format = Format.DECIMAL_SI) -> Quantity:
     return Quantity(milli, -3, form)
 
 
+@remember_short(65536, longest=32)
 def read(text: str) -> Quantity:
-    """Return `parse_quantity` of a text of an API object without the blanks around it.
-
-    Results of texts of usual length are cached, because they recur.
-    """
-    return _read(text) if len(text) <= REMEMBERED_LENGTH else parse_quantity(text.strip())
-
-
-REMEMBERED_LENGTH = 32
-"""Characters of a text whose result may be cached: the author of an object chooses the length."""
-
-
-@lru_cache(maxsize=65536)
-def _read(text: str) -> Quantity:
+    """Return `parse_quantity` of a text of an API object without the blanks around it."""
     return parse_quantity(text.strip())
 
 

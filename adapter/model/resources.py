@@ -116,70 +116,40 @@ class Catalogue:
 _VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
 
 
-def _build_builtin(
-    group: str, version: str, *, namespaced: dict[str, str], cluster: dict[str, str]
-) -> list[APIResource]:
-    """Return the resources of one group; the tables map plural names to kinds."""
-    return [
-        APIResource(group, version, plural, kind.lower(), kind, is_namespaced, _VERBS, preferred=True)
-        for is_namespaced, table in ((True, namespaced), (False, cluster))
-        for plural, kind in table.items()
-    ]
+_CORE = """
+ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota
+Secret ServiceAccount Service
+"""
+_BUILTIN = {
+    "v1": (_CORE, "Namespace Node PersistentVolume"),
+    "apps/v1": ("ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet", ""),
+    "autoscaling/v2": ("HorizontalPodAutoscaler", ""),
+    "batch/v1": ("CronJob Job", ""),
+    "networking.k8s.io/v1": ("Ingress NetworkPolicy", "IngressClass IPAddress ServiceCIDR"),
+    "policy/v1": ("PodDisruptionBudget", ""),
+}
+"""The kinds of a current cluster that series describe, by version: those with a namespace, and the others."""
 
 
-# The built-in kinds of a current cluster that series describe, for work without a cluster.
+def _builtin(api_version: str, kind: str, *, namespaced: bool) -> APIResource:
+    """Return a resource with the plural of ``UnsafeGuessKindToResource``, which is right for these kinds."""
+    group, _, version = api_version.rpartition("/")
+    singular = kind.lower()
+    if singular == "endpoints":
+        plural = singular
+    elif singular.endswith("y"):
+        plural = f"{singular[:-1]}ies"
+    else:
+        plural = f"{singular}es" if singular.endswith("s") else f"{singular}s"
+    return APIResource(group, version, plural, singular, kind, namespaced, _VERBS, preferred=True)
+
+
 BUILTIN = Catalogue(
     [
-        *_build_builtin(
-            "",
-            "v1",
-            namespaced={
-                "configmaps": "ConfigMap",
-                "endpoints": "Endpoints",
-                "events": "Event",
-                "limitranges": "LimitRange",
-                "persistentvolumeclaims": "PersistentVolumeClaim",
-                "pods": "Pod",
-                "podtemplates": "PodTemplate",
-                "replicationcontrollers": "ReplicationController",
-                "resourcequotas": "ResourceQuota",
-                "secrets": "Secret",
-                "serviceaccounts": "ServiceAccount",
-                "services": "Service",
-            },
-            cluster={"namespaces": "Namespace", "nodes": "Node", "persistentvolumes": "PersistentVolume"},
-        ),
-        *_build_builtin(
-            "apps",
-            "v1",
-            namespaced={
-                "controllerrevisions": "ControllerRevision",
-                "daemonsets": "DaemonSet",
-                "deployments": "Deployment",
-                "replicasets": "ReplicaSet",
-                "statefulsets": "StatefulSet",
-            },
-            cluster={},
-        ),
-        *_build_builtin(
-            "autoscaling",
-            "v2",
-            namespaced={"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
-            cluster={},
-        ),
-        *_build_builtin("batch", "v1", namespaced={"cronjobs": "CronJob", "jobs": "Job"}, cluster={}),
-        *_build_builtin(
-            "networking.k8s.io",
-            "v1",
-            namespaced={"ingresses": "Ingress", "networkpolicies": "NetworkPolicy"},
-            cluster={
-                "ingressclasses": "IngressClass",
-                "ipaddresses": "IPAddress",
-                "servicecidrs": "ServiceCIDR",
-            },
-        ),
-        *_build_builtin(
-            "policy", "v1", namespaced={"poddisruptionbudgets": "PodDisruptionBudget"}, cluster={}
-        ),
+        _builtin(api_version, kind, namespaced=namespaced)
+        for api_version, (within, others) in _BUILTIN.items()
+        for namespaced, kinds in ((True, within), (False, others))
+        for kind in kinds.split()
     ]
 )
+"""A catalogue for work without a cluster."""

@@ -11,9 +11,9 @@ too long is refused here. Mirrors Go's ``time.RFC3339``, ``time.ParseDuration`` 
 
 import datetime as dt
 import re
-from functools import lru_cache
 
 from adapter.model.go_text import quote
+from adapter.model.memo import remember_short
 
 SECOND = 1_000_000_000
 
@@ -45,17 +45,9 @@ NEVER = Instant((dt.date(1, 1, 1).toordinal() - _EPOCH) * 86_400 * SECOND)
 """Go's zero time, 0001-01-01T00:00:00Z, the value of an absent time in comparisons."""
 
 
-_CACHED_LENGTH = 64
-"""Characters of a text whose result may be cached: the author of an object chooses the length."""
-
-
+@remember_short(65536)
 def read_instant(text: str) -> Instant:
     """Return the instant of an RFC 3339 text with or without fraction; else ValueError with a sentence."""
-    return _read_instant(text) if len(text) <= _CACHED_LENGTH else Instant(read_nanoseconds(text))
-
-
-@lru_cache(maxsize=65536)
-def _read_instant(text: str) -> Instant:
     return Instant(read_nanoseconds(text))
 
 
@@ -77,17 +69,9 @@ def read_nanoseconds(text: str) -> int:
     return seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0"))
 
 
+@remember_short(4096)
 def read_span(text: str) -> Span:
     """Return the length of a Go duration such as ``17.068s``; ValueError with Go's sentence otherwise."""
-    return _read_span(text) if len(text) <= _CACHED_LENGTH else _parse_span(text)
-
-
-@lru_cache(maxsize=4096)
-def _read_span(text: str) -> Span:
-    return _parse_span(text)
-
-
-def _parse_span(text: str) -> Span:
     return Span(round(parse_go_duration(text) * SECOND))
 
 
@@ -116,7 +100,6 @@ def write_span(span: int) -> str:
 
 _LIMIT = 2**63
 _DIGITS_LIMIT = 19
-_NANOSECOND = 1_000_000_000
 
 _GO_UNITS = {
     "ns": 1,
@@ -124,9 +107,9 @@ _GO_UNITS = {
     "\u00b5s": 1_000,  # micro sign
     "\u03bcs": 1_000,  # Greek letter mu
     "ms": 1_000_000,
-    "s": _NANOSECOND,
-    "m": 60 * _NANOSECOND,
-    "h": 3600 * _NANOSECOND,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
 }
 _GO_TERM = re.compile(r"(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-9]*)")
 
@@ -173,22 +156,22 @@ def parse_go_duration(text: str) -> float:
             raise ValueError(invalid)
     if total == _LIMIT and not negative:
         raise ValueError(invalid)
-    return (-total if negative else total) / _NANOSECOND
+    return (-total if negative else total) / SECOND
 
 
 def format_go_duration(seconds: float) -> str:
     """Return `seconds` as Go prints a duration: ``1h0m0s``, ``1.5s``, ``250ms``, ``0s``; finite."""
     sign = "-" if seconds < 0 else ""
     whole, fraction = divmod(abs(seconds), 1)
-    count = int(whole) * _NANOSECOND + round(fraction * _NANOSECOND)
+    count = int(whole) * SECOND + round(fraction * SECOND)
     if count == 0:
         return "0s"
     for unit, size in (("ns", 1), ("\u00b5s", 1_000), ("ms", 1_000_000)):
         if count < size * 1_000:
             return f"{sign}{_decimal(count, size)}{unit}"
-    minutes, rest = divmod(count, 60 * _NANOSECOND)
+    minutes, rest = divmod(count, 60 * SECOND)
     hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(rest, _NANOSECOND)}s"
+    text = f"{_decimal(rest, SECOND)}s"
     if hours:
         text = f"{hours}h{minutes}m{text}"
     elif minutes:
