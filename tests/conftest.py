@@ -13,7 +13,6 @@ pytest_plugins = [
     "tests.support.timeguard",
     "tests.support.thorough",
     "tests.support.prometheus",
-    "tests.support.victoriametrics",
     "tests.support.kubectl",
     "tests.support.tls",
     "tests.support.serving",

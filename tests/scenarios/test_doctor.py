@@ -23,10 +23,9 @@ from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter
 from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa, register
-from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.prometheus import PrometheusFactory, PrometheusServer, VictoriaMetricsServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
-from tests.support.victoriametrics import VictoriaMetricsServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

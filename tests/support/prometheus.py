@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback, started by tests, with exactly the samples a test gives it.
+"""A real Prometheus or VictoriaMetrics on loopback, with exactly the samples that a test gives it.
 
 All methods block; a test that runs an event loop calls them with `asyncio.to_thread`.
 """
@@ -28,64 +28,27 @@ START_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 
 
-class PrometheusServer:
-    """One Prometheus with its own directory and port; the port stays the same over restarts."""
+class _Server:
+    """A program with its own directory and port; the port stays the same over restarts."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        targets: Mapping[str, Sequence[str]],
-        scrape_interval: str,
-        flags: Sequence[str],
-        labels: Mapping[str, str] = types.MappingProxyType({}),
-        jobs: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self._program = tools.require("prometheus", "prometheus")
+    name = ""
+    ready = ""
+    """The path that answers 200 once it is ready."""
+
+    def __init__(self, directory: Path, program: str) -> None:
+        self._program = tools.require(program, program)
         self._directory = directory
-        self._flags = tuple(flags)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = tools.free_port()
         directory.mkdir(parents=True, exist_ok=True)
-        config = {
-            "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
-            "scrape_configs": [
-                {
-                    "job_name": job,
-                    "honor_labels": bool(labels),
-                    "static_configs": [{"targets": list(addresses), "labels": dict(labels)}],
-                }
-                for job, addresses in targets.items()
-            ]
-            + [dict(job) for job in jobs],
-        }
-        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def _arguments(self) -> Sequence[str]:
+        raise NotImplementedError
 
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
         return f"http://127.0.0.1:{self.port}"
-
-    def load_samples(self, openmetrics: str) -> None:
-        """Before the start, write samples with timestamps (OpenMetrics text, seconds, `# EOF` is added).
-
-        For exact data: Prometheus itself adds no labels to them, and queries name the evaluation time.
-        """
-        assert self._process is None, "samples are loaded before the start"
-        promtool = tools.require("promtool", "prometheus")
-        text = openmetrics.strip().removesuffix("# EOF").rstrip()
-        source = self._directory / "samples.om"
-        source.write_text(f"{text}\n# EOF\n")
-        command = [
-            promtool,
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            str(source),
-            str(self._directory / "tsdb"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
     def start(self) -> None:
         """Start it and wait until it is ready; try another port if another program takes this one."""
@@ -93,15 +56,7 @@ class PrometheusServer:
         for _ in range(5):
             with (self._directory / "log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    [
-                        self._program,
-                        f"--config.file={self._directory / 'prometheus.yml'}",
-                        f"--storage.tsdb.path={self._directory / 'tsdb'}",
-                        "--storage.tsdb.retention.time=100y",  # loaded samples may be of any time
-                        "--web.enable-remote-write-receiver",
-                        f"--web.listen-address=127.0.0.1:{self.port}",
-                        *self._flags,
-                    ],
+                    [self._program, *self._arguments()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -112,7 +67,7 @@ class PrometheusServer:
             if "address already in use" not in self.log():
                 break
             self.port = tools.free_port()
-        pytest.fail(f"Prometheus did not start:\n{self.log()}", pytrace=False)
+        pytest.fail(f"{self.name} did not start:\n{self.log()}", pytrace=False)
 
     def stop(self) -> None:
         """End it in order, as Kubernetes would; nothing happens when it does not run."""
@@ -121,29 +76,6 @@ class PrometheusServer:
     def kill(self) -> None:
         """End it at once; connections break. Nothing happens when it does not run."""
         self._end(subprocess.Popen.kill)
-
-    def pause(self) -> None:
-        """Let it stand still: the system accepts connections, and no answer follows."""
-        assert self._process is not None, "it does not run"
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on after `pause`; nothing happens when it does not stand still."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Stop and start it with what it has stored."""
-        self.stop()
-        self.start()
-
-    def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
-        """Return `data.result` of an instant query, evaluated at `at` (epoch seconds) or now."""
-        parameters = {"query": promql} | ({} if at is None else {"time": repr(at)})
-        status, body = self._request("GET", f"/api/v1/query?{urllib.parse.urlencode(parameters)}")
-        assert status == 200, body
-        result: list[dict[str, Any]] = json.loads(body)["data"]["result"]
-        return result
 
     def write(self, *samples: remotewrite.Written) -> None:
         """Add samples to the running server; they can be queried when this returns.
@@ -155,22 +87,6 @@ class PrometheusServer:
         status, answer = self._request("POST", "/api/v1/write", body, headers)
         assert status == 204, answer
 
-    def wait_for(
-        self, promql: str, accept: Callable[[list[dict[str, Any]]], bool] = bool
-    ) -> list[dict[str, Any]]:
-        """Ask until `accept` says yes to the result (by default: until it is not empty) and return it.
-
-        Prometheus looks for targets 5 s after its start and not before; what is only to be stored is written.
-        """
-        limit = Limit(START_SECONDS)
-        while True:
-            result = self.query(promql)
-            if accept(result):
-                return result
-            if limit.left() <= 0:
-                pytest.fail(f"Prometheus never gave what {promql} was to give; last: {result}", pytrace=False)
-            time.sleep(_POLL_SECONDS)
-
     def log(self) -> str:
         """Return what the last start has printed so far."""
         return (self._directory / "log").read_text(errors="replace")
@@ -180,7 +96,7 @@ class PrometheusServer:
         limit = Limit(START_SECONDS)
         while self._process.poll() is None:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                if self._request("GET", "/-/ready")[0] == 200:
+                if self._request("GET", self.ready)[0] == 200:
                     return True
             if limit.left() <= 0:
                 self.kill()
@@ -211,6 +127,107 @@ class PrometheusServer:
             process.kill()
             process.wait()
             raise
+
+
+class PrometheusServer(_Server):
+    name = "Prometheus"
+    ready = "/-/ready"
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        targets: Mapping[str, Sequence[str]],
+        scrape_interval: str,
+        flags: Sequence[str],
+        labels: Mapping[str, str] = types.MappingProxyType({}),
+        jobs: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(directory, "prometheus")
+        self._flags = tuple(flags)
+        config = {
+            "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
+            "scrape_configs": [
+                {
+                    "job_name": job,
+                    "honor_labels": bool(labels),
+                    "static_configs": [{"targets": list(addresses), "labels": dict(labels)}],
+                }
+                for job, addresses in targets.items()
+            ]
+            + [dict(job) for job in jobs],
+        }
+        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def _arguments(self) -> Sequence[str]:
+        return (
+            f"--config.file={self._directory / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._directory / 'tsdb'}",
+            "--storage.tsdb.retention.time=100y",  # loaded samples may be of any time
+            "--web.enable-remote-write-receiver",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            *self._flags,
+        )
+
+    def load_samples(self, openmetrics: str) -> None:
+        """Before the start, write samples with timestamps (OpenMetrics text, seconds, `# EOF` is added).
+
+        For exact data: Prometheus itself adds no labels to them, and queries name the evaluation time.
+        """
+        assert self._process is None, "samples are loaded before the start"
+        promtool = tools.require("promtool", "prometheus")
+        text = openmetrics.strip().removesuffix("# EOF").rstrip()
+        source = self._directory / "samples.om"
+        source.write_text(f"{text}\n# EOF\n")
+        command = [
+            promtool,
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(source),
+            str(self._directory / "tsdb"),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
+
+    def pause(self) -> None:
+        """Let it stand still: the system accepts connections, and no answer follows."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`; nothing happens when it does not stand still."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stop and start it with what it has stored."""
+        self.stop()
+        self.start()
+
+    def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Return `data.result` of an instant query, evaluated at `at` (epoch seconds) or now."""
+        parameters = {"query": promql} | ({} if at is None else {"time": repr(at)})
+        status, body = self._request("GET", f"/api/v1/query?{urllib.parse.urlencode(parameters)}")
+        assert status == 200, body
+        result: list[dict[str, Any]] = json.loads(body)["data"]["result"]
+        return result
+
+    def wait_for(
+        self, promql: str, accept: Callable[[list[dict[str, Any]]], bool] = bool
+    ) -> list[dict[str, Any]]:
+        """Ask until `accept` says yes to the result (by default: until it is not empty) and return it.
+
+        Prometheus looks for targets 5 s after its start and not before; what is only to be stored is written.
+        """
+        limit = Limit(START_SECONDS)
+        while True:
+            result = self.query(promql)
+            if accept(result):
+                return result
+            if limit.left() <= 0:
+                pytest.fail(f"Prometheus never gave what {promql} was to give; last: {result}", pytrace=False)
+            time.sleep(_POLL_SECONDS)
 
 
 class PrometheusFactory:
@@ -278,3 +295,34 @@ def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prom
     factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
     yield factory
     factory.close()
+
+
+class VictoriaMetricsServer(_Server):
+    """A VictoriaMetrics of a single node."""
+
+    name = "VictoriaMetrics"
+    ready = "/health"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "victoria-metrics")
+
+    def _arguments(self) -> Sequence[str]:
+        return (
+            f"-storageDataPath={self._directory / 'data'}",
+            f"-httpListenAddr=127.0.0.1:{self.port}",
+            "-memory.allowedBytes=64MB",
+        )
+
+    def write(self, *samples: remotewrite.Written) -> None:
+        super().write(*samples)
+        status, answer = self._request("GET", "/internal/force_flush")
+        assert status == 200, answer
+
+
+@pytest.fixture
+def victoriametrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaMetricsServer]:
+    """Return a real VictoriaMetrics that ends with the test. Needs the marks integration and timeout."""
+    server = VictoriaMetricsServer(tmp_path_factory.mktemp("victoria-metrics"))
+    server.start()
+    yield server
+    server.kill()
