@@ -211,69 +211,59 @@ class FakePod(NamedTuple):
 
 
 class World:
-    """Everything a question passes through, and the fakes at its ends."""
+    """Everything a question passes through, and the fakes at its ends; see `world`."""
 
     def __init__(
         self,
+        answer: Callable[[str], Outcome],
         *,
-        querier: FakeQuerier,
-        lister: FakeLister,
-        names: FakeNames,
-        resources: FakeResources,
-        clock: FakeClock,
+        lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None,
+        names: Sequence[str] | Exception,
+        lister: FakeLister | None,
+        resources: FakeResources | None,
         interval: float,
-        running: FakeObjects,
-        nodes: FakeObjects,
+        running: Sequence[LabeledObject] | Exception,
+        nodes: Sequence[LabeledObject] | Exception,
     ) -> None:
-        self.querier = querier
-        self.lister = lister
-        self.names = names
-        self.clock = clock
-        self.monitoring = Monitoring()
-        self.faults = ProblemLog(self.monitoring, clock)
-        self.cache = QueryCache(querier, clock, self.monitoring)
-        self.relister = Relister(
-            lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0
+        self.querier = FakeQuerier(answer)
+        self.lister = lister or FakeLister(lists or {})
+        self.names = FakeNames(names)
+        self.running, self.nodes = FakeObjects(running), FakeObjects(nodes)
+        self.clock = clock = FakeClock()
+        self.monitoring = monitoring = Monitoring()
+        self.faults = ProblemLog(monitoring, clock)
+        self.cache = QueryCache(self.querier, clock, monitoring)
+        self.relister = relister = Relister(
+            self.lister, clock, monitoring, self.faults, interval=interval, max_age=600.0
         )
         met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
         self.scraped = ScrapedValues(
             self.reader.fetch,
-            lambda: self.relister.registry,
+            lambda: relister.registry,
             clock,
-            self.monitoring,
+            monitoring,
             met,
             per_second=2000,
             random=lambda: 0.0,
         )
-        self.endpoints = ScrapedEndpoints(
-            self.scraped, lambda: self.relister.registry, clock, self.monitoring, met
-        )
+        self.endpoints = ScrapedEndpoints(self.scraped, lambda: relister.registry, clock, monitoring, met)
+        known = resources or FakeResources()
         self.provider = RulesMetricsProvider(
-            resources,
-            names,
+            known,
+            self.names,
             self.cache,
-            self.relister,
+            relister,
             clock,
-            self.monitoring,
+            monitoring,
             met,
             freshness=FRESHNESS,
             scraped=self.scraped,
             endpoints=self.endpoints,
         )
         self.scaler = ScalerProvider(self.provider.resolver, self.provider.sampler, clock, met)
-        self.running = running
-        self.nodes = nodes
         self.resource_provider = ResourceProvider(
-            resources,
-            running,
-            nodes,
-            self.cache,
-            self.relister,
-            clock,
-            self.monitoring,
-            met,
-            freshness=FRESHNESS,
+            known, self.running, self.nodes, self.cache, relister, clock, monitoring, met, freshness=FRESHNESS
         )
 
     async def scrape(self) -> None:
@@ -302,14 +292,14 @@ async def world(
 ) -> AsyncIterator[World]:
     """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`."""
     made = World(
-        querier=FakeQuerier(answer),
-        lister=lister or FakeLister(lists or {}),
-        names=FakeNames(names),
-        resources=resources or FakeResources(),
-        clock=FakeClock(),
+        answer,
+        lists=lists,
+        names=names,
+        lister=lister,
+        resources=resources,
         interval=interval,
-        running=FakeObjects(running),
-        nodes=FakeObjects(nodes),
+        running=running,
+        nodes=nodes,
     )
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
