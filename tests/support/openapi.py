@@ -209,8 +209,8 @@ def build() -> JSON:
     """Return the whole document: by version of OpenAPI, then by group and version, paths and schemas."""
     served = [(group, version) for group, versions in PREVIEW_VERSIONS.items() for version in versions]
     return {
-        "v2": {f"{group}/{version}": _build_v2(group, version) for group, version in served},
-        "v3": {f"{group}/{version}": _build_v3(group, version) for group, version in served},
+        openapi: {f"{group}/{version}": _build(openapi, group, version) for group, version in served}
+        for openapi in ("v2", "v3")
     }
 
 
@@ -219,17 +219,17 @@ def text() -> str:
     return json.dumps(build(), indent=1) + "\n"
 
 
-def _build_v2(group: str, version: str) -> JSON:
-    return {
-        "paths": {path: _item_v2(group, version, each) for path, each in _operations(group, version)},
-        "definitions": _definitions(group, version, "#/definitions/"),
-    }
+_SCHEMAS = {"v2": "definitions", "v3": "schemas"}
+_REFERENCES = {"v2": "#/definitions/", "v3": "#/components/schemas/"}
 
 
-def _build_v3(group: str, version: str) -> JSON:
+def _build(openapi: str, group: str, version: str) -> JSON:
     return {
-        "paths": {path: _item_v3(group, version, each) for path, each in _operations(group, version)},
-        "schemas": _definitions(group, version, "#/components/schemas/"),
+        "paths": {
+            f"/apis/{group}/{version}/{operation.path}": _item(openapi, group, version, operation)
+            for operation in GROUPS[group].operations
+        },
+        _SCHEMAS[openapi]: _definitions(group, version, _REFERENCES[openapi]),
     }
 
 
@@ -260,54 +260,27 @@ def _referring(node: object, prefix: str) -> object:
     return [_referring(value, prefix) for value in node] if isinstance(node, list) else node
 
 
-def _operations(group: str, api_version: str) -> list[tuple[str, Operation]]:
-    return [(f"/apis/{group}/{api_version}/{each.path}", each) for each in GROUPS[group].operations]
-
-
-def _path_parameters(operation: Operation) -> list[str]:
-    return [part.strip("{}") for part in operation.path.split("/") if part.startswith("{")]
-
-
-def _item_v2(group: str, api_version: str, operation: Operation) -> JSON:
+def _item(openapi: str, group: str, api_version: str, operation: Operation) -> JSON:
     def parameter(name: str, place: str) -> JSON:
+        kind: JSON = {"type": "string", "uniqueItems": True}
         needed: JSON = {"required": True} if place == "path" else {}
-        return {"name": name, "in": place, "type": "string", "uniqueItems": True, **_about(name), **needed}
+        typed: JSON = kind if openapi == "v2" else {"schema": kind}
+        return {"name": name, "in": place, "description": _PARAMETERS[name], **needed, **typed}
 
-    get = _common(group, api_version, operation) | {
-        "produces": ["application/json"],
-        "schemes": ["https"],
-        "parameters": [parameter(name, "query") for name in (*operation.parameters, "pretty")],
-        "responses": {
-            "200": {
-                "description": "OK",
-                "schema": {"$ref": f"#/definitions/{_package(group, api_version)}.{operation.kind}"},
-            },
-            "401": {"description": "Unauthorized"},
-        },
+    schema: JSON = {
+        "schema": {"$ref": f"{_REFERENCES[openapi]}{_package(group, api_version)}.{operation.kind}"}
     }
-    return {"get": get, "parameters": [parameter(name, "path") for name in _path_parameters(operation)]}
-
-
-def _item_v3(group: str, api_version: str, operation: Operation) -> JSON:
-    def parameter(name: str, place: str) -> JSON:
-        needed: JSON = {"required": True} if place == "path" else {}
-        return {
-            "name": name,
-            "in": place,
-            **_about(name),
-            **needed,
-            "schema": {"type": "string", "uniqueItems": True},
-        }
-
-    schema = {"$ref": f"#/components/schemas/{_package(group, api_version)}.{operation.kind}"}
-    get = _common(group, api_version, operation) | {
+    get = _common(group, api_version, operation)
+    if openapi == "v2":
+        get |= {"produces": ["application/json"], "schemes": ["https"]}
+    else:
+        schema = {"content": {"application/json": schema}}
+    get |= {
         "parameters": [parameter(name, "query") for name in (*operation.parameters, "pretty")],
-        "responses": {
-            "200": {"description": "OK", "content": {"application/json": {"schema": schema}}},
-            "401": {"description": "Unauthorized"},
-        },
+        "responses": {"200": {"description": "OK"} | schema, "401": {"description": "Unauthorized"}},
     }
-    return {"get": get, "parameters": [parameter(name, "path") for name in _path_parameters(operation)]}
+    within = [part.strip("{}") for part in operation.path.split("/") if part.startswith("{")]
+    return {"get": get, "parameters": [parameter(name, "path") for name in within]}
 
 
 def _common(group: str, api_version: str, operation: Operation) -> JSON:
@@ -322,10 +295,6 @@ def _common(group: str, api_version: str, operation: Operation) -> JSON:
         "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": {"group": group, "version": api_version, "kind": kind},
     }
-
-
-def _about(name: str) -> JSON:
-    return {"description": _PARAMETERS[name]}
 
 
 if __name__ == "__main__":
