@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
@@ -26,14 +24,13 @@ from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscalerStatus,
     MetricSpec,
-    decode_scalar,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
-from tests.support.scaling import NOW, external_metric, pods
+from tests.support.scaling import NOW, external_metric, pods, read_spec
 
 LIVE = Settings(scale_to_zero=True, strict=True)
 QUEUE = [external_metric(averageValue="1")]
@@ -343,13 +340,4 @@ def fpa(
     metrics: Sequence[dict[str, Any]] = (), name: str = "web", uid: str = "uid-1", **spec: Any
 ) -> FastPathAutoscaler:
     """Return an autoscaler of the Deployment of the same name."""
-    document = {
-        "metadata": {"name": name, "namespace": "default", "uid": uid},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "maxReplicas": 20,
-            "metrics": list(metrics),
-            **spec,
-        },
-    }
-    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    return read_spec(FastPathAutoscaler, metrics, {"name": name, "uid": uid}, **{"maxReplicas": 20} | spec)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +15,13 @@ from adapter.forecast.judge import STEP, Case, SplitFigures
 from adapter.forecast.variants import Variant
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
-from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.load import Load, of_points
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario
+from tests.support.scaling import pods_metric, read_spec
 
 ZONE = ZoneInfo("Europe/Berlin")
 START = 1_772_319_600
@@ -36,24 +35,10 @@ Demand = NDArray[np.float64]
 
 
 def autoscaler(**spec: object) -> FastPathAutoscaler:
-    metric = {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "rps"},
-            "target": {"type": "AverageValue", "averageValue": str(TARGET)},
-        },
-    }
-    document = {
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 2,
-            "maxReplicas": 100,
-            "metrics": [metric],
-            **spec,
-        },
-    }
-    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    bounds = {"minReplicas": 2, "maxReplicas": 100}
+    return read_spec(
+        FastPathAutoscaler, [pods_metric(str(TARGET), "rps")], {"namespace": "shop"}, **bounds | spec
+    )
 
 
 def working_days(days: int, start: int = START, seed: int = 3) -> Demand:

@@ -1,7 +1,8 @@
 """Autoscalers, pods and syncs for tests of decisions: short to write, complete to decide on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +20,7 @@ from adapter.autoscaler.decide.observation import (
     band,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerSpec
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
@@ -33,6 +34,7 @@ from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 
 NOW = read_instant("2026-11-20T12:00:00Z")
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def pod(
@@ -86,14 +88,25 @@ def situation(
     return Situation(replicas, exist, listed, tolerated or band(0.1, 0.1), settings or Settings(), NOW)
 
 
-def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPodAutoscaler:
-    """Return a defaulted autoscaler of the Deployment ``web``; `spec` are fields of the API."""
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+Kind = TypeVar("Kind", bound=HorizontalPodAutoscaler | FastPathAutoscaler)
+
+
+def read_spec(
+    kind: type[Kind], metrics: Sequence[Mapping[str, Any]], meta: Mapping[str, str] = NOTHING, **spec: Any
+) -> Kind:
+    """Return an autoscaler of the Deployment of its name, ``default/web`` unless `meta` says otherwise."""
+    metadata = {"name": "web", "namespace": "default"} | dict(meta)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": metadata["name"]}
     document = {
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 1000, "metrics": list(metrics), **spec},
+        "metadata": metadata,
+        "spec": {"scaleTargetRef": target, "maxReplicas": 1000, "metrics": list(metrics)} | spec,
     }
-    made = msgspec.convert(document, HorizontalPodAutoscaler, dec_hook=decode_scalar)
+    return msgspec.convert(document, kind, dec_hook=decode_scalar)
+
+
+def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPodAutoscaler:
+    """Return a defaulted autoscaler; `spec` are fields of the API."""
+    made = read_spec(HorizontalPodAutoscaler, metrics, **spec)
     return msgspec.structs.replace(made, spec=with_defaults(made.spec))
 
 

@@ -3,44 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.simulate import load
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
+from tests.support.scaling import pods_metric, read_spec
 
 TARGET = 10
-PODS = {
-    "type": "Pods",
-    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": str(TARGET)}},
-}
+PODS = pods_metric(str(TARGET))
 
 
 def autoscaler(
-    metrics: Sequence[Mapping[str, Any]] = (PODS,),
-    *,
-    least: int = 1,
-    most: int = 100,
-    behavior: Mapping[str, Any] | None = None,
+    metrics: Sequence[Mapping[str, Any]] = (PODS,), *, least: int = 1, most: int = 100, **spec: Any
 ) -> FastPathAutoscaler:
-    """Return an HPA; by default it has 10 of the metric `load` for each pod as its target."""
-    spec: dict[str, Any] = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        "minReplicas": least,
-        "maxReplicas": most,
-        "metrics": list(metrics),
-    }
-    if behavior is not None:
-        spec["behavior"] = dict(behavior)
-    tree = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": spec,
-    }
-    return documents.read_document(tree)
+    """Return an autoscaler; by default it has 10 of the metric `load` for each pod as its target."""
+    bounds = {"minReplicas": least, "maxReplicas": most}
+    return read_spec(FastPathAutoscaler, metrics, {"namespace": "shop"}, **bounds | spec)
 
 
 def steps(seconds: int, *points: tuple[float, float]) -> Load:
