@@ -5,6 +5,7 @@ the `lead`. Maximums, and the ends of windows, never move.
 """
 
 import bisect
+import itertools
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -117,23 +118,24 @@ class SpansOfDay:
     def renew(self, instant: int) -> Iterator[None]:
         """Compute the spans of the day from an instant on; yield after each window."""
         schedule, last = self.schedule, instant + _AHEAD
-        made = []
+        computed = []
         for window in schedule.windows:
-            if found := windows.spans_of(window, schedule, instant, last + MOST_LEAD):
+            if active := windows.spans_of(window, schedule, instant, last + MOST_LEAD):
                 is_early = schedule.by_start and window.min is not None
-                begins, ends = (array("q", instants) for instants in zip(*found, strict=True))
-                made.append(_Spans(f"{schedule.name} {window.name}", window, is_early, begins, ends))
+                begins, ends = (array("q", instants) for instants in zip(*active, strict=True))
+                computed.append(_Spans(f"{schedule.name} {window.name}", window, is_early, begins, ends))
             yield
-        self._start, self.last, self._spans = instant, last, made
+        self._start, self.last, self._spans = instant, last, computed
 
     def active(self, instant: int) -> list[Window]:
         """Return the windows that are active at an instant, in the order of the schedule."""
-        return [each.window for each in self.around(instant) if _active_until(each, instant) is not None]
+        return [spans.window for spans in self.around(instant) if _active_until(spans, instant) is not None]
 
     def next_boundary(self, instant: int) -> Boundary | None:
         """Return the first boundary after an instant, None if that is not before `last`."""
-        found = [_next_boundary(each, self.schedule.name, instant) for each in self.around(instant)]
-        return min((each for each in found if each is not None and each.at < self.last), default=None)
+        following = [_next_boundary(spans, self.schedule.name, instant) for spans in self.around(instant)]
+        known = (boundary for boundary in following if boundary is not None and boundary.at < self.last)
+        return min(known, default=None)
 
 
 def _active_until(spans: _Spans, instant: int) -> int | None:
@@ -199,7 +201,8 @@ class BoundsTimeline:
         until: int | None = None
         active, early = [], []
         change = instant + _AHEAD
-        for name, window, is_early, begins, ends in self._around(instant):
+        around = (part.around(instant) for part in self.parts)
+        for name, window, is_early, begins, ends in itertools.chain.from_iterable(around):
             place = bisect.bisect_right(begins, instant)
             ahead = lead if is_early else 0
             following = _next_begin(begins, place, instant, ahead)
@@ -231,16 +234,12 @@ class BoundsTimeline:
         names = tuple(sorted(active)), tuple(sorted(early))
         return _KeptSpans(lead, instant, change, Bounds(least, most, *names, until, excess=self._excess))
 
-    def _around(self, instant: int) -> Iterator[_Spans]:
-        for part in self.parts:
-            yield from part.around(instant)
-
 
 def _next_begin(begins: "array[int]", place: int, instant: int, lead: int) -> int:
     """Return when the next of some spans begins, or its minimum; at `place` is the first after `instant`."""
-    found = begins[place] if place < len(begins) else _NEVER
+    following = begins[place] if place < len(begins) else _NEVER
     if lead:
         place = bisect.bisect_right(begins, instant + lead)
         if place < len(begins):
-            found = min(found, begins[place] - lead)
-    return found
+            following = min(following, begins[place] - lead)
+    return following

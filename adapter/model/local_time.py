@@ -60,15 +60,17 @@ def read_date(text: str) -> date | None:
 def first_at(local: datetime, zone: ZoneInfo) -> int:
     """Return the first instant at which the clock of a zone shows a local time or a later one."""
     seconds = _seconds(local)
-    return _first(seconds, _pieces(seconds, zone))
+    pieces = _pieces(seconds, zone)
+    instants = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
+    return next(instant for instant, end in instants if instant < end)
 
 
 def end_of(local: datetime, zone: ZoneInfo) -> int:
     """Return the instant right after the last one at which the clock shows a time before a local time."""
     seconds = _seconds(local)
     pieces = reversed(_pieces(seconds, zone))
-    found = ((min(piece.end, seconds - piece.offset), piece.start) for piece in pieces)
-    return next(instant for instant, start in found if instant > start)
+    instants = ((min(piece.end, seconds - piece.offset), piece.start) for piece in pieces)
+    return next(instant for instant, start in instants if instant > start)
 
 
 def offset_at(instant: int, zone: ZoneInfo) -> int:
@@ -115,11 +117,6 @@ def _seconds(local: datetime) -> int:
     return round((local - _EPOCH).total_seconds())
 
 
-def _first(seconds: int, pieces: Sequence[_OffsetPiece]) -> int:
-    found = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
-    return next(instant for instant, end in found if instant < end)
-
-
 def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_OffsetPiece]:
     start, end = seconds - _AROUND * _DAY, seconds + after * _DAY
     edges = [start, *transitions(start + 1, end, zone), end]
@@ -129,15 +126,15 @@ def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_Off
 @functools.lru_cache(maxsize=4096)
 def _transitions(day: int, zone: ZoneInfo) -> tuple[int, ...]:
     """Return the instants of a day, counted from 1970 in UTC, at which the clock is set."""
-    found = []
+    changes = []
     before = offset_at(day * _DAY - 1, zone)
     for low in range(day * _DAY, (day + 1) * _DAY, _STEP):
         high = low + _STEP - 1
         after = offset_at(high, zone)
         if after != before:
-            found.append(_first_change(low, high, before, zone))
+            changes.append(_first_change(low, high, before, zone))
             before = after
-    return tuple(found)
+    return tuple(changes)
 
 
 def _first_change(low: int, high: int, before: int, zone: ZoneInfo) -> int:

@@ -145,7 +145,7 @@ def measure(times: PodTimes) -> PodStart | Outcome:
         return Outcome.INCOHERENT
     created = times.created
     instants = [created, times.scheduled, times.started, times.ready]
-    known = [each for each in instants if each is not None]
+    known = [instant for instant in instants if instant is not None]
     if sorted(known) != known or times.ready - created > LONGEST * SECOND:
         return Outcome.INCOHERENT
     initialized = None
@@ -239,40 +239,30 @@ def summarize(starts: Sequence[PodStart]) -> ReadyTimes:
     weights = [_TOP_WEIGHT >> rank // HALVING for rank in reversed(range(len(starts)))]
 
     def percentiles(part: Callable[[PodStart], int]) -> Percentiles | None:
-        values = [(part(each), weight) for each, weight in zip(starts, weights, strict=True)]
-        return _percentiles([(value, weight) for value, weight in values if value != UNKNOWN])
+        values = zip(map(part, starts), weights, strict=True)
+        ordered = sorted((value, weight) for value, weight in values if value != UNKNOWN)
+        whole = sum(weight for _, weight in ordered)
+        reached = [*itertools.accumulate(weight for _, weight in ordered)]
+        # the smallest value up to which there is that much of the weight
+        places = [sum(weight * 100 < whole * percent for weight in reached) for percent in (50, 95)]
+        return Percentiles(*(ordered[place][0] / _MILLI for place in places)) if ordered else None
 
-    total = percentiles(lambda each: each.ready)
+    total = percentiles(lambda start: start.ready)
     assert total is not None
     return ReadyTimes(
         total,
-        percentiles(lambda each: each.scheduled),
-        percentiles(lambda each: _between(each.scheduled, each.started)),
-        percentiles(lambda each: _between(each.started, each.ready)),
-        percentiles(lambda each: _between(each.scheduled, each.initialized)),
+        percentiles(lambda start: start.scheduled),
+        percentiles(lambda start: _between(start.scheduled, start.started)),
+        percentiles(lambda start: _between(start.started, start.ready)),
+        percentiles(lambda start: _between(start.scheduled, start.initialized)),
         len(starts),
-        sum(each.unschedulable for each in starts),
-        sum(each.pull_failed for each in starts),
+        sum(start.unschedulable for start in starts),
+        sum(start.pull_failed for start in starts),
     )
 
 
 def _between(start: int, end: int) -> int:
     return UNKNOWN if UNKNOWN in (start, end) else end - start
-
-
-def _percentiles(weighted: Sequence[tuple[int, int]]) -> Percentiles | None:
-    if not weighted:
-        return None
-    ordered = sorted(weighted)
-    whole = sum(weight for _, weight in ordered)
-    return Percentiles(_percentile(ordered, whole, 50), _percentile(ordered, whole, 95))
-
-
-def _percentile(ordered: Sequence[tuple[int, int]], whole: int, percent: int) -> float:
-    """Return the smallest value up to which there is `percent` of the `whole` weight, in seconds."""
-    reached = itertools.accumulate(weight for _, weight in ordered)
-    place = sum(each * 100 < whole * percent for each in reached)
-    return ordered[place][0] / _MILLI
 
 
 # -- the stored form -----------------------------------------------------------------------------------------
@@ -295,7 +285,7 @@ class _StoredLedger(Struct, frozen=True):
 
 def encode_ledger(ledger: ReadyLedger, most: int = MOST_PODS) -> str:
     """Return a ledger as JSON, with its newest `most` pods."""
-    pods = tuple(_stored(each) for each in ledger.starts()[-most:])
+    pods = tuple(map(_stored, ledger.starts()[-most:]))
     return msgspec.json.encode(_StoredLedger(ledger.target, pods, ledger.left_out())).decode()
 
 
@@ -325,7 +315,7 @@ def decode_ledger(text: str) -> ReadyLedger:
 
 def _start(stored: _StoredStart) -> PodStart:
     scheduled, initialized, started, ready = map(_milliseconds, stored[:4])
-    known = [each for each in (0, scheduled, initialized, started) if each != UNKNOWN] + [ready]
+    known = [time for time in (0, scheduled, initialized, started) if time != UNKNOWN] + [ready]
     if sorted(known) != known:
         raise ValueError(f"not a ledger: the times of {list(stored)} are not in order")
     return _start_of(scheduled, initialized, started, ready, stored[4])

@@ -23,6 +23,8 @@ it may cost. They act when a step begins:
 While the demand is not known there is no minimum: nothing would tell that it is wrong.
 """
 
+import functools
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -219,7 +221,7 @@ class MinimumFollower:
         self._end(index - 1, demand)
         self._ahead.append(bound)
         self._lows.append(low)
-        highest = max((each for each in self._ahead if not math.isnan(each)), default=0.0)
+        highest = max(itertools.filterfalse(math.isnan, self._ahead), default=0.0)
         minimum = self._allowed(min(_pods(highest), self.limits.most), known=not math.isnan(demand))
         self._model.begin(minimum)
         return minimum
@@ -291,10 +293,7 @@ class MinimumFollower:
 
 
 def _sum(hours: Iterable[Hour]) -> Day:
-    found = Day()
-    for hour in hours:
-        found = _with(found, hour)
-    return found
+    return functools.reduce(_with, hours, Day())
 
 
 def _with(day: Day, hour: Hour) -> Day:

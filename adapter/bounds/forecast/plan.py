@@ -19,11 +19,10 @@ HOUR = 3600
 class Plan(msgspec.Struct, frozen=True):
     """The plan of one hour, counted since 1970; `step` is in seconds.
 
-    `forecast` has, for each step of the hour, what is said about the step `limits.lead` later, None for
-    nothing; without a plan of a season it is empty, and the rise of the last steps is what is said.
-    `margin` is added to the square root of that for the upper bound, and `low` for the lower one; None for
-    none. `account` is that of the beginning of the
-    hour before, for a scaler that has none of its own.
+    `forecast` has, for each step of the hour, the demand of the step `limits.lead` later, None if unknown;
+    without a plan of a season it is empty, and the rise of the last steps goes on. `margin` is added to the
+    square root of that for the upper bound, and `low` for the lower one; None for none. `account` is that of
+    the beginning of the hour before, for a scaler that has none of its own.
     """
 
     hour: int
@@ -45,12 +44,12 @@ class Plan(msgspec.Struct, frozen=True):
         `demands` are those of the steps before it, the last one last.
         """
         if self.follows_trend:
-            said = self._continued(demands)
+            demand: float | None = self._continued(demands)
         else:
             place = index - self.hour * HOUR // self.step
-            found = self.forecast[place] if 0 <= place < len(self.forecast) else None
-            said = math.nan if found is None else found
-        return moved(said, self.margin), moved(said, self.low)
+            demand = self.forecast[place] if 0 <= place < len(self.forecast) else None
+        known = math.nan if demand is None else demand
+        return moved(known, self.margin), moved(known, self.low)
 
     def _continued(self, demands: Sequence[float]) -> float:
         """Return the demand to which a rise leads that goes on as it was, NaN without a rise."""
@@ -62,11 +61,11 @@ class Plan(msgspec.Struct, frozen=True):
         return last + rise if rise > 0 else math.nan
 
 
-def moved(said: float, margin: float | None) -> float:
-    """Return what is said with a margin added to its square root, NaN for nothing."""
-    if margin is None or math.isnan(said):
+def moved(demand: float, margin: float | None) -> float:
+    """Return a demand with a margin added to its square root, NaN if one of them is unknown."""
+    if margin is None or math.isnan(demand):
         return math.nan
-    root = max(math.sqrt(said) + margin, 0.0)
+    root = max(math.sqrt(demand) + margin, 0.0)
     return root * root
 
 
@@ -100,8 +99,7 @@ class PlannedMinimum:
     def take(self, plan: Plan) -> None:
         """Take the plan of an hour."""
         self._plans[plan.hour] = plan
-        kept = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
-        self._demands = kept
+        self._demands = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
         if self._follower is None:
             self._follower = MinimumFollower(plan.limits, HOUR // self._step, plan.account)
 
@@ -112,8 +110,7 @@ class PlannedMinimum:
         self._index = index
         self._demands.append(demand)
         hour = index * self._step // HOUR
-        for old in [each for each in self._plans if each < hour]:
-            del self._plans[old]
+        self._plans = {number: plan for number, plan in self._plans.items() if number >= hour}
         plan, follower = self._plans.get(hour), self._follower
         if follower is None:
             return 0

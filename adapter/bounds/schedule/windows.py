@@ -223,15 +223,15 @@ def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[A
 
 def _joined(spans: Iterable[ActiveSpan]) -> list[ActiveSpan]:
     """Return spans in their order, without empty ones; those that overlap or touch are one."""
-    found: list[ActiveSpan] = []
+    joined: list[ActiveSpan] = []
     for span in sorted(spans):
         if span.end <= span.begin:
             continue
-        if found and span.begin <= found[-1].end:
-            found[-1] = ActiveSpan(found[-1].begin, max(found[-1].end, span.end))
+        if joined and span.begin <= joined[-1].end:
+            joined[-1] = ActiveSpan(joined[-1].begin, max(joined[-1].end, span.end))
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined
 
 
 def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boundary]:

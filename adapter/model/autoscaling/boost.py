@@ -133,9 +133,9 @@ def read_annotations(
 
     So is, if the HPA's `metrics` are given, an option for a metric that cannot have it.
     """
-    found = annotations or {}
+    annotations = annotations or {}
     faults = []
-    word, text = found.get(MODE_ANNOTATION), found.get(HOLD_ANNOTATION)
+    word, text = annotations.get(MODE_ANNOTATION), annotations.get(HOLD_ANNOTATION)
     mode = "" if word is None else WORDS.get(word, "")
     if word is not None and not mode:
         faults.append(f"annotation {MODE_ANNOTATION}: {quote(word)}: expected advise or boost")
@@ -150,7 +150,7 @@ def read_annotations(
             hold = None
     options = {**_NO_OPTIONS}
     for name, option in OPTIONS.items():
-        if (text := found.get(name)) is not None:
+        if (text := annotations.get(name)) is not None:
             try:
                 options[option.field] = option.read(text, metrics)
             except ValueError as error:
@@ -158,9 +158,9 @@ def read_annotations(
     return BoostAnnotations(mode, hold, tuple(faults), options)
 
 
-def with_options(autoscaler: FastPathAutoscaler, asked: BoostAnnotations) -> FastPathAutoscaler:
+def with_options(autoscaler: FastPathAutoscaler, annotations: BoostAnnotations) -> FastPathAutoscaler:
     """Return an autoscaler with the fields that the annotations of an HPA stand for."""
-    return replace(autoscaler, spec=replace(autoscaler.spec, **asked.options))
+    return replace(autoscaler, spec=replace(autoscaler.spec, **annotations.options))
 
 
 def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
@@ -200,13 +200,13 @@ def is_handshake(metric: MetricSpec) -> bool:
 
 
 def check_handshake(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
-    found = [each for each in spec.metrics or () if is_handshake(each)]
-    if not found:
+    metrics = spec.metrics or ()
+    meant = [metric for metric in metrics if is_handshake(metric)]
+    if not meant:
         return Handshake(False, f"spec.metrics has no {METRIC}, so the HPA would undo every raise")
-    faults = [fault for each in found if (fault := _fault(name, each))]
-    if faults:
-        return Handshake(False, faults[0])
-    if len(found) == len(spec.metrics or ()):
+    if fault := next(filter(None, (_fault(name, metric) for metric in meant)), ""):
+        return Handshake(False, fault)
+    if len(meant) == len(metrics):
         return Handshake(False, f"spec.metrics has only {METRIC}, so there is nothing to decide from")
     return Handshake(True)
 
@@ -250,7 +250,7 @@ def handshake(name: str, way: str) -> MetricSpec:
 
 
 def without_handshake(metrics: tuple[MetricSpec, ...] | None) -> tuple[MetricSpec, ...] | None:
-    return metrics and tuple(each for each in metrics if not is_handshake(each))
+    return metrics and tuple(metric for metric in metrics if not is_handshake(metric))
 
 
 def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
@@ -259,20 +259,21 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
     The status is left out, because decisions remember their own.
     """
     meta, spec = hpa.metadata, hpa.spec
-    metrics = without_handshake(spec.metrics)
-    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None, metrics or ())
-    if not asked.mode:
+    if not isinstance(meta, Metadata):
         return None
-    assert isinstance(meta, Metadata)
-    own = reshape(spec, FastPathAutoscalerSpec, metrics=metrics, mode=asked.mode)
-    autoscaler = with_options(FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, own), asked)
-    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
+    metrics = without_handshake(spec.metrics)
+    annotations = read_annotations(meta.annotations, metrics or ())
+    if not annotations.mode:
+        return None
+    own = reshape(spec, FastPathAutoscalerSpec, metrics=metrics, mode=annotations.mode)
+    autoscaler = with_options(FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, own), annotations)
+    return BoostedHPA(autoscaler, annotations, check_handshake(meta.name, spec), _digest(spec, annotations))
 
 
-def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:
+def _digest(spec: HorizontalPodAutoscalerSpec, annotations: BoostAnnotations) -> str:
     """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
-    options = ((option, asked.options[option.field]) for option in OPTIONS.values())
+    options = ((option, annotations.options[option.field]) for option in OPTIONS.values())
     written = " ".join("" if value is None else option.write(value) for option, value in options)
-    values = repr(asked[:2]) + written.rstrip()
+    values = repr(annotations[:2]) + written.rstrip()
     return hashlib.blake2b(plain + values.encode(), digest_size=8).hexdigest()

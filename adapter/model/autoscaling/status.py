@@ -7,7 +7,7 @@ time.
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from adapter.model.autoscaling.hpa import (
     Condition,
@@ -85,16 +85,13 @@ class Conditions:
 
 def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
     """Return the first condition of a type, None without one."""
-    for condition in conditions or ():
-        if condition.type == kind:
-            return condition
-    return None
+    return next((condition for condition in conditions or () if condition.type == kind), None)
 
 
 def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:
     """Tell whether the first condition of a type is True."""
-    found = find(conditions, kind)
-    return found is not None and found.status == "True"
+    condition = find(conditions, kind)
+    return condition is not None and condition.status == "True"
 
 
 _SUBJECTS = ("the HPA controller ", "the HPA ")
@@ -103,9 +100,8 @@ _SUBJECTS = ("the HPA controller ", "the HPA ")
 
 def without_hpa(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
     """Return a status whose messages begin with the autoscaler where upstream's begin with the HPA."""
-    given = status.conditions or ()
-    listed = tuple(msgspec.structs.replace(each, message=_own(each.message)) for each in given)
-    return msgspec.structs.replace(status, conditions=listed)
+    own = (replace(condition, message=_own(condition.message)) for condition in status.conditions or ())
+    return replace(status, conditions=tuple(own))
 
 
 def _own(message: str) -> str:
