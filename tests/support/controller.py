@@ -340,4 +340,5 @@ def fpa(
     metrics: Sequence[dict[str, Any]] = (), name: str = "web", uid: str = "uid-1", **spec: Any
 ) -> FastPathAutoscaler:
     """Return an autoscaler of the Deployment of the same name."""
-    return read_spec(FastPathAutoscaler, metrics, {"name": name, "uid": uid}, **{"maxReplicas": 20} | spec)
+    meta = {"name": name, "namespace": "default", "uid": uid}
+    return read_spec(FastPathAutoscaler, metrics, meta, **{"maxReplicas": 20} | spec)

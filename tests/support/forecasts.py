@@ -36,9 +36,7 @@ Demand = NDArray[np.float64]
 
 def autoscaler(**spec: object) -> FastPathAutoscaler:
     bounds = {"minReplicas": 2, "maxReplicas": 100}
-    return read_spec(
-        FastPathAutoscaler, [pods_metric(str(TARGET), "rps")], {"namespace": "shop"}, **bounds | spec
-    )
+    return read_spec(FastPathAutoscaler, [pods_metric(str(TARGET), "rps")], **bounds | spec)
 
 
 def working_days(days: int, start: int = START, seed: int = 3) -> Demand:

@@ -34,7 +34,7 @@ from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 
 NOW = read_instant("2026-11-20T12:00:00Z")
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def pod(
@@ -91,22 +91,34 @@ def situation(
 Kind = TypeVar("Kind", bound=HorizontalPodAutoscaler | FastPathAutoscaler)
 
 
-def read_spec(
-    kind: type[Kind], metrics: Sequence[Mapping[str, Any]], meta: Mapping[str, str] = NOTHING, **spec: Any
-) -> Kind:
-    """Return an autoscaler of the Deployment of its name, ``default/web`` unless `meta` says otherwise."""
-    metadata = {"name": "web", "namespace": "default"} | dict(meta)
+def document(
+    metrics: Sequence[Mapping[str, Any]] = (),
+    meta: Mapping[str, Any] = NOTHING,
+    /,
+    kind: str = "FastPathAutoscaler",
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return an autoscaler of the Deployment of its name, ``shop/web`` unless `meta` says otherwise."""
+    version = "autoscaling/v2" if kind == "HorizontalPodAutoscaler" else "fastpath.io/v1alpha1"
+    metadata = {"name": "web", "namespace": "shop"} | dict(meta)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": metadata["name"]}
-    document = {
-        "metadata": metadata,
-        "spec": {"scaleTargetRef": target, "maxReplicas": 1000, "metrics": list(metrics)} | spec,
-    }
-    return msgspec.convert(document, kind, dec_hook=decode_scalar)
+    spec = {"scaleTargetRef": target, "maxReplicas": 10} | spec
+    if metrics:
+        spec["metrics"] = list(metrics)
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def read_spec(
+    kind: type[Kind], metrics: Sequence[Mapping[str, Any]], meta: Mapping[str, Any] = NOTHING, **spec: Any
+) -> Kind:
+    return msgspec.convert(document(metrics, meta, kind=kind.__name__, **spec), kind, dec_hook=decode_scalar)
 
 
 def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPodAutoscaler:
     """Return a defaulted autoscaler; `spec` are fields of the API."""
-    made = read_spec(HorizontalPodAutoscaler, metrics, **spec)
+    made = read_spec(
+        HorizontalPodAutoscaler, metrics, {"namespace": "default"}, **{"maxReplicas": 1000} | spec
+    )
     return msgspec.structs.replace(made, spec=with_defaults(made.spec))
 
 

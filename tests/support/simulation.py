@@ -20,7 +20,7 @@ def autoscaler(
 ) -> FastPathAutoscaler:
     """Return an autoscaler; by default it has 10 of the metric `load` for each pod as its target."""
     bounds = {"minReplicas": least, "maxReplicas": most}
-    return read_spec(FastPathAutoscaler, metrics, {"namespace": "shop"}, **bounds | spec)
+    return read_spec(FastPathAutoscaler, metrics, **bounds | spec)
 
 
 def steps(seconds: int, *points: tuple[float, float]) -> Load:

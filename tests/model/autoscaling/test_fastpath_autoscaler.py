@@ -28,19 +28,12 @@ from adapter.model.autoscaling.hpa import (
     ObjectMeta,
 )
 from adapter.model.timestamps import SECOND, FineInstant, Instant
-
-TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+from tests.support import scaling
 
 
 def _document(kind: str = "FastPathAutoscaler", **spec: Any) -> dict[str, Any]:
-    version = "fastpath.io/v1alpha1" if kind == "FastPathAutoscaler" else "autoscaling/v2"
-    meta = {"name": "web", "namespace": "shop", "labels": {"app": "web"}, "uid": "1", "generation": 2}
-    return {
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": meta,
-        "spec": {"scaleTargetRef": TARGET, "maxReplicas": 5} | spec,
-    }
+    meta = {"labels": {"app": "web"}, "uid": "1", "generation": 2}
+    return scaling.document((), meta, kind=kind, **{"maxReplicas": 5} | spec)
 
 
 def _read(**spec: Any) -> FastPathAutoscaler:

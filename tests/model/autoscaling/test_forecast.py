@@ -16,7 +16,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.forecast import ANNOTATION, DAY, ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from fastpath_tools.convert import conversion
-from tests.support.scaling import cpu_metric, external_metric, hpa
+from tests.support.scaling import cpu_metric, document, external_metric, hpa
 
 FULL = ForecastSpec(
     "Floor", "28d", "90s", "10%", "30%", "Europe/Berlin", ("2026-12-25", "2026-12-26", "2026-12-25")
@@ -226,18 +226,8 @@ def test_a_digest_changes_with_what_the_annotation_says_and_not_with_how() -> No
 
 
 def _document(**forecast: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop", "annotations": {ANNOTATION: "Floor", "team": "x"}},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 0,
-            "maxReplicas": 10,
-            "metrics": [external_metric(averageValue="10")],
-            "forecast": forecast,
-        },
-    }
+    meta = {"annotations": {ANNOTATION: "Floor", "team": "x"}}
+    return document([external_metric(averageValue="10")], meta, minReplicas=0, forecast=forecast)
 
 
 def test_the_field_of_an_autoscaler_that_may_go_to_zero() -> None:

@@ -13,7 +13,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.autoscaling.pending_capacity import ANNOTATION, PendingCapacity
 from adapter.model.go_text import quote
 from adapter.model.quantity import Quantity, from_milli, read
-from tests.support.scaling import cpu_metric, external_metric, hpa, object_metric, pods_metric
+from tests.support.scaling import cpu_metric, document, external_metric, hpa, object_metric, pods_metric
 
 EXPECTED = "expected metrics and what one Ready pod works off in a second, such as jobs=2,mails=500m"
 NEEDS = "pending capacity needs an Object or External metric with averageValue; this one is"
@@ -157,20 +157,9 @@ def test_a_faulty_annotation_is_a_fault_and_counts_as_absent(text: str, fault: s
 
 
 def test_a_file_names_the_field_that_is_wrong() -> None:
-    document = {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 10,
-            "metrics": [JOBS],
-            "pendingCapacity": [{"metric": "job", "podThroughput": "2"}],
-        },
-    }
-
+    queue = {"metric": "job", "podThroughput": "2"}
     with pytest.raises(InputError) as caught:
-        documents.read_document(document)
+        documents.read_document(document([JOBS], pendingCapacity=[queue]))
 
     assert str(caught.value) == (
         'spec.pendingCapacity[0].metric: Invalid value: "job": spec.metrics has no metric of this name'

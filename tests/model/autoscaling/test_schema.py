@@ -28,6 +28,7 @@ from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from tests.support import crd, structural
+from tests.support.scaling import document
 
 JSON = dict[str, Any]
 
@@ -37,23 +38,13 @@ SCHEMA: JSON = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schem
 # --- the same verdicts
 
 
-def _document(**spec: Any) -> JSON:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {
-        "apiVersion": fastpath_autoscaler.API_VERSION,
-        "kind": fastpath_autoscaler.KIND,
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 10} | spec,
-    }
+def _refused_by_schema(tree: JSON) -> list[str]:
+    return structural.verdict(tree, SCHEMA)
 
 
-def _refused_by_schema(document: JSON) -> list[str]:
-    return structural.verdict(document, SCHEMA)
-
-
-def _refused_by_program(document: JSON) -> list[str]:
+def _refused_by_program(tree: JSON) -> list[str]:
     try:
-        documents.read_document(document)
+        documents.read_document(tree)
     except InputError as error:
         return [str(fault) for fault in error.faults]
     return []
@@ -111,7 +102,7 @@ FORECASTS: list[JSON] = yaml.safe_load("""
 - {}
 """)
 FULL = [
-    _document(
+    document(
         metrics=list(METRICS.values()),
         behavior=BEHAVIOR,
         minReplicas=0,
@@ -125,14 +116,14 @@ FULL = [
 ]
 
 
-@pytest.mark.parametrize("document", [_document(), *FULL], ids=["least", "Hold", "Floor", "LastGood"])
-def test_both_accept(document: JSON) -> None:
-    assert _refused_by_schema(document) == []
-    assert _refused_by_program(document) == []
+@pytest.mark.parametrize("tree", [document(), *FULL], ids=["least", "Hold", "Floor", "LastGood"])
+def test_both_accept(tree: JSON) -> None:
+    assert _refused_by_schema(tree) == []
+    assert _refused_by_program(tree) == []
 
 
 def test_the_defaults_are_the_same() -> None:
-    written = _document(fallback={"type": "Hold"}, forecast={})
+    written = document(fallback={"type": "Hold"}, forecast={})
     stored = structural.defaulted(written, SCHEMA)
     assert stored["spec"].keys() - written["spec"].keys() == {"minReplicas", "metrics", "syncPeriod", "mode"}
     here, there = (documents.read_document(each) for each in (written, stored))
@@ -147,17 +138,17 @@ def test_the_defaults_are_the_same() -> None:
     assert stored["spec"]["forecast"].keys() == fields.keys() - {"holidays"}
 
 
-def _changed(document: JSON, way: Sequence[str | int], value: Any) -> JSON:
+def _changed(tree: JSON, way: Sequence[str | int], value: Any) -> JSON:
     """Return the document with another value at a place; None takes away what is there."""
-    document = copy.deepcopy(document)
-    below: Any = document["spec"]
+    tree = copy.deepcopy(tree)
+    below: Any = tree["spec"]
     for step in way[:-1]:
         below = below[step]
     if value is None:
         del below[way[-1]]
     else:
         below[way[-1]] = copy.deepcopy(value)
-    return document
+    return tree
 
 
 def _way(place: str) -> list[str | int]:
@@ -254,10 +245,10 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("place", "value", "said", "path"), REFUSALS, ids=lambda each: str(each)[:40])
 def test_both_refuse(place: str, value: Any, said: str, path: str) -> None:
-    document = _changed(FULL[1], _way(place), value)
+    tree = _changed(FULL[1], _way(place), value)
     path = path or "spec." + re.sub(r"\.(\d+)", r"[\1]", place)
-    assert re.search(said, "\n".join(_refused_by_schema(document)))
-    assert any(path in fault.partition(": ")[0] for fault in _refused_by_program(document))
+    assert re.search(said, "\n".join(_refused_by_schema(tree)))
+    assert any(path in fault.partition(": ")[0] for fault in _refused_by_program(tree))
 
 
 _TEXTS = """
@@ -339,18 +330,18 @@ def _documents(draw: st.DrawFn) -> JSON:
 
     Expressions of selectors are left alone, for there the two are known to differ.
     """
-    document = copy.deepcopy(draw(st.sampled_from(FULL)))
+    tree = copy.deepcopy(draw(st.sampled_from(FULL)))
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.integers(0, 3)):
-            ways = [way for way in _places(document["spec"]) if "matchExpressions" not in way]
+            ways = [way for way in _places(tree["spec"]) if "matchExpressions" not in way]
             way = draw(st.sampled_from(ways))
-            document = _changed(document, way, draw(_values(way[-1])))
+            tree = _changed(tree, way, draw(_values(way[-1])))
         else:
-            way, below = draw(st.sampled_from(list(_objects(document["spec"]))))
+            way, below = draw(st.sampled_from(list(_objects(tree["spec"]))))
             name = draw(st.sampled_from(_ADDED))
             if _has(way, name):
                 below[name] = copy.deepcopy(draw(_values(name)))
-    return document
+    return tree
 
 
 @functools.cache
@@ -386,10 +377,10 @@ def _has(way: tuple[str | int, ...], name: str) -> bool:
 @pytest.mark.timeout(180)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(_documents())
-def test_verdicts_agree(document: JSON) -> None:
+def test_verdicts_agree(tree: JSON) -> None:
     by_schema, by_program = (
-        _refused_by_schema(document),
-        _refused_by_program(structural.pruned(document, SCHEMA)),
+        _refused_by_schema(tree),
+        _refused_by_program(structural.pruned(tree, SCHEMA)),
     )
     assert bool(by_schema) is bool(by_program), (by_schema, by_program)
 
@@ -397,8 +388,8 @@ def test_verdicts_agree(document: JSON) -> None:
 @pytest.mark.timeout(180)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(_documents())
-def test_a_stored_document_can_be_read_and_decided_on(document: JSON) -> None:
-    stored = structural.defaulted(structural.pruned(document, SCHEMA), SCHEMA)
+def test_a_stored_document_can_be_read_and_decided_on(tree: JSON) -> None:
+    stored = structural.defaulted(structural.pruned(tree, SCHEMA), SCHEMA)
     if not list(structural.problems(stored, SCHEMA)):
         read = documents.decode_object(json.dumps(stored).encode())
         assert fastpath_autoscaler.validate(read) == []
@@ -420,9 +411,9 @@ KNOWN_DIFFERENCES = {
 
 @pytest.mark.parametrize(("place", "value"), KNOWN_DIFFERENCES.values(), ids=list(KNOWN_DIFFERENCES))
 def test_known_differences(place: str, value: Any) -> None:
-    document = _changed(FULL[0], _way(place), value)
-    assert _refused_by_schema(document) != []
-    assert _refused_by_program(document) == []
+    tree = _changed(FULL[0], _way(place), value)
+    assert _refused_by_schema(tree) != []
+    assert _refused_by_program(tree) == []
 
 
 # --- status
@@ -442,7 +433,7 @@ def test_a_status_is_taken_as_it_is_written() -> None:
         recent_changes=(PastChange(-3, FineInstant(1_700_000_000_500_000_007)),),
         pending_capacity=(BacklogCredit("jobs", from_milli(1500), FineInstant(1_700_000_000_000_000_000)),),
     )
-    autoscaler = replace(documents.read_document(_document()), status=status)
+    autoscaler = replace(documents.read_document(document()), status=status)
     written = json.loads(json.dumps(fastpath_autoscaler.to_plain(autoscaler)))
     assert structural.verdict(written, SCHEMA) == []
     assert structural.pruned(written, SCHEMA)["status"] == written["status"]
