@@ -9,9 +9,9 @@ import pytest
 from adapter.autoscaler import ready_store
 from adapter.model.ready_times import decode_ledger
 from tests.support import boosting
+from tests.support.adapter import RunningScaler
 from tests.support.boosting import BOOSTED, HOME, NAMESPACE, OWN, World
 from tests.support.processor import limited
-from tests.support.scaler import RunningScaler
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -15,12 +15,10 @@ from adapter.errors import InputError
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_scale import SCRAPED, ScaledCluster, autoscaler, happens, world
-from tests.support import scaler
-from tests.support.adapter import admit, running
+from tests.support.adapter import RunningScaler, admit, running, running_scaler
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
-from tests.support.scaler import RunningScaler
 from tests.support.tools import free_port
 
 __all__ = ["world"]
@@ -51,7 +49,7 @@ async def scaling(
     kubeconfig = world.cluster.kubeconfig(tmp_path / "kubeconfig")
     rules = rules.replace("PORT", str(world.port))
     flags = ("--metrics-relist-interval=5s", "--metrics-max-age=60s", "--scrape-pod-cidrs=127.0.0.0/8")
-    async with scaler.running(
+    async with running_scaler(
         tmp_path, rules, world.prometheus.url, kubeconfig, *flags, *arguments
     ) as running:
         yield running

@@ -1,13 +1,16 @@
-"""A whole adapter in the test's process: `app.run` with real HTTPS, a sandbox cluster and a Prometheus."""
+"""A whole adapter or scaler in the test's process: `app.run` with real HTTPS, or `app.run_scaler`.
+
+Both are on a sandbox cluster, or any other that can be pointed at, and a Prometheus.
+"""
 
 import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -16,11 +19,14 @@ from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.clock import Clock
 from adapter.server.http.connection_server import MetricsServer
+from adapter.server.http.endpoints import LocalPages
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import certificates
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
+
+Listening = TypeVar("Listening")
 
 
 class Reachable(Protocol):
@@ -87,6 +93,38 @@ class RunningAdapter:
         return {series: float(value) for series, _, value in lines}
 
 
+class RunningScaler:
+    """Talks to the local pages of a scaler."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, port: int, stop: asyncio.Event, run: "asyncio.Task[None]"
+    ) -> None:
+        self.session = session
+        self.port = port
+        self.stop = stop
+        self._run = run
+
+    def at(self, port: int) -> "RunningScaler":
+        """Return the same scaler, asked at another port."""
+        return RunningScaler(self.session, port, self.stop, self._run)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+            is_json = response.content_type == "application/json"
+            return response.status, await response.json() if is_json else await response.text()
+
+    async def shows(self, words: str, path: str = "/metrics") -> None:
+        """Wait until a page holds the words."""
+        async with limited(30):
+            while words not in str((await self.get(path))[1]):  # noqa: ASYNC110 - another page announces nothing
+                await asyncio.sleep(0.05)
+
+    async def end(self) -> None:
+        """End it as SIGTERM does."""
+        self.stop.set()
+        await self._run
+
+
 def admit(cluster: Cluster) -> None:
     """Have a cluster know the token and publish client authorities, unless a test has done so."""
     if cluster.reviews.token({"token": TOKEN}).authenticated is False:
@@ -150,23 +188,55 @@ async def running(
         ]
     )
     options = replace(options, secure_port=0)
-    listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
-    stop = asyncio.Event()
-    run = asyncio.create_task(
-        app.run(options, "test", stop, started=listening.set_result, clock=clock), name="adapter"
+
+    def run(stop: asyncio.Event, started: Callable[[MetricsServer], None]) -> Coroutine[Any, Any, None]:
+        return app.run(options, "test", stop, started=started, clock=clock)
+
+    async with _started(run, "adapter") as (server, _, _), aiohttp.ClientSession() as session:
+        adapter = RunningAdapter(f"https://127.0.0.1:{server.port}", session, headers, context)
+        if until_ready:
+            await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
+        yield adapter
+
+
+@contextlib.asynccontextmanager
+async def running_scaler(
+    directory: Path, rules: str, prometheus: str, kubeconfig: Path, *arguments: str
+) -> AsyncIterator[RunningScaler]:
+    """Run a scaler with local pages on a free port until the block ends."""
+    (directory / "rules.yaml").write_text(rules)
+    options, _ = SERVE.parse(
+        [
+            f"--config={directory / 'rules.yaml'}",
+            f"--prometheus-url={prometheus}",
+            f"--lister-kubeconfig={kubeconfig}",
+            "--local-address=127.0.0.1:0",
+            *arguments,
+        ]
     )
+
+    def run(stop: asyncio.Event, started: Callable[[LocalPages], None]) -> Coroutine[Any, Any, None]:
+        return app.run_scaler(options, "test", stop, started=started)
+
+    async with _started(run, "scaler") as (pages, stop, task), aiohttp.ClientSession() as session:
+        yield RunningScaler(session, pages.port, stop, task)
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    run: Callable[[asyncio.Event, Callable[[Listening], None]], Coroutine[Any, Any, None]], name: str
+) -> AsyncIterator[tuple[Listening, asyncio.Event, "asyncio.Task[None]"]]:
+    """Run a server until the block ends, which begins as soon as it listens; its failure fails the test."""
+    stop = asyncio.Event()
+    listening: asyncio.Future[Listening] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(run(stop, listening.set_result), name=name)
     try:
-        first: list[asyncio.Future[Any]] = [run, listening]
+        first: list[asyncio.Future[Any]] = [task, listening]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if run.done():
-            await run  # says why it did not start
-        async with aiohttp.ClientSession() as session:
-            adapter = RunningAdapter(
-                f"https://127.0.0.1:{listening.result().port}", session, headers, context
-            )
-            if until_ready:
-                await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
-            yield adapter
+        if task.done():
+            await task  # says why it did not start
+        yield listening.result(), stop, task
     finally:
         stop.set()
-        await run
+        await asyncio.gather(task, return_exceptions=True)
+    await task

@@ -32,9 +32,9 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus import series as exporter
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
-from tests.support import crd, scaler
+from tests.support import adapter, crd
+from tests.support.adapter import RunningScaler
 from tests.support.processor import limited
-from tests.support.scaler import RunningScaler
 from tests.support.scalewrites import Audit, Place, follow
 
 CLOCK = SystemClock()
@@ -531,7 +531,7 @@ def scaling(
     """Run a scaler in this process, in a folder that is made if need be."""
     directory.mkdir(exist_ok=True)
     account = kubeconfig or world.cluster.kubeconfig(directory / "kubeconfig")
-    return scaler.running(directory, world.rules, world.prometheus.url, account, *FLAGS)
+    return adapter.running_scaler(directory, world.rules, world.prometheus.url, account, *FLAGS)
 
 
 def _listen(hosts: Sequence[str]) -> list[socket.socket]:
