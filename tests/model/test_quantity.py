@@ -74,17 +74,13 @@ def test_odd_spellings_of_nothing(text: str) -> None:
         pytest.param("8463594436693.M", -3461093139684191744, id="and in one step of a thousand millions"),
         pytest.param("10Ei", -1000, id="binary numbers end at 2^63-1, whose thousandths wrap"),
         pytest.param("-10Ei", 1000, id="on both sides"),
-        pytest.param("100000000000000000000.0", 7886392056514, id="big form wraps"),
+        pytest.param("100000000000000000000.0", 200376420520689664, id="big form wraps"),
         pytest.param("-100000000000000000000.0", -7886392056513, id="a negative one before it is divided"),
         pytest.param("1.0000000000000000001e2000", 0, id="nothing is left of it"),
-        pytest.param("1.0000000000000000001e18", 3875820019684212737, id="the low bits"),
+        pytest.param("1.0000000000000000001e18", 3875820019684212836, id="the low bits"),
     ],
 )
 def test_overflows_as_upstream(text: str, milli: int) -> None:
-    if text == "100000000000000000000.0":
-        milli = (10**23 + 2**63) % 2**64 - 2**63
-    if text == "1.0000000000000000001e18":
-        milli = (10**21 + 100 + 2**63) % 2**64 - 2**63
     assert parse_quantity(text).milli == milli
 
 
@@ -108,9 +104,8 @@ def test_big_form(text: str, milli: int, canonical: str) -> None:
     assert (found.milli, str(found)) == (milli, canonical)
 
 
-@pytest.mark.parametrize("text", ["1000E", "1e21"])
-def test_powers_without_a_suffix_are_left_out(text: str) -> None:
-    assert str(parse_quantity(text)) == {"1000E": "1", "1e21": "1e21"}[text]
+def test_powers_without_a_suffix_are_left_out() -> None:
+    assert (str(parse_quantity("1000E")), str(parse_quantity("1e21"))) == ("1", "1e21")
 
 
 @pytest.mark.parametrize(
@@ -134,10 +129,6 @@ def test_powers_without_a_suffix_are_left_out(text: str) -> None:
 def test_refuses(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace("'", ".")):
         parse_quantity(text)
-
-
-def test_keeps_32_bits_of_an_exponent() -> None:
-    assert parse_quantity("5e4294967296") == parse_quantity("5")
 
 
 _NUMBERS = st.from_regex(r"\A[+-]?([0-9]{1,25}(\.[0-9]{0,12})?|\.[0-9]{1,12})\Z")
@@ -228,8 +219,8 @@ def test_orders_and_adds_numbers(a: str, b: str, one: str, other: str) -> None:
         ("0", "5Ki", 5_120_000, False),
         ("5Ki", "0", 5_120_000, False),
         ("9E", "9E", 0, False),
-        ("9E", "1", -4653254759260651520 + 0, False),
-        ("10E", "1", 0, True),
+        ("9E", "1", -2011107970261187608, False),
+        ("10E", "1", 1864712049423025128, True),
         ("1.5Gi", "1", 1_610_612_737_000, True),
         ("0.0000000000000000000", "1500m", 1500, True),
     ],
@@ -237,12 +228,7 @@ def test_orders_and_adds_numbers(a: str, b: str, one: str, other: str) -> None:
 def test_sums(left: str, right: str, milli: int, big: bool) -> None:  # noqa: FBT001 - a column
     total = parse_quantity(left) + parse_quantity(right)
 
-    assert total.big is big
-    if left not in {"9E", "10E"} or right == "9E":
-        assert total.milli == milli
-    else:
-        low = (total.unscaled + 2**63) % 2**64 - 2**63
-        assert total.milli == (low * 1000 + 2**63) % 2**64 - 2**63
+    assert (total.milli, total.big) == (milli, big)
 
 
 @pytest.mark.parametrize(
@@ -260,16 +246,13 @@ def test_sums(left: str, right: str, milli: int, big: bool) -> None:  # noqa: FB
         ("1Ki", 1024.0),
         ("1e400", math.inf),
         ("-1e400", -math.inf),
+        ("9" * 400, math.inf),
+        ("-" + "9" * 400, -math.inf),
         ("0", 0.0),
     ],
 )
 def test_approximates_the_canonical_text(text: str, double: float) -> None:
     assert parse_quantity(text).approximate() == double
-
-
-def test_a_number_too_long_for_a_double() -> None:
-    assert parse_quantity("9" * 400).approximate() == math.inf
-    assert parse_quantity("-" + "9" * 400).approximate() == -math.inf
 
 
 def test_reading_ignores_blanks_and_remembers() -> None:
@@ -283,14 +266,12 @@ def test_is_equal_by_number_alone() -> None:
     assert hash(parse_quantity("1Ki")) == hash(parse_quantity("1024"))
     assert parse_quantity("1") != parse_quantity("1001m")
     assert parse_quantity("1e1000") != parse_quantity("1e999")
+    assert parse_quantity("5e4294967296") == parse_quantity("5")  # 32 bits of an exponent are kept
+    assert parse_quantity("1" + "0" * 499) == parse_quantity("1e499")
     assert parse_quantity("1") != "1"
     assert repr(parse_quantity("1.5")) == "Quantity('1500m')"
     assert Quantity(5, 0).sign == 1
     assert Quantity(-5).sign == -1
-
-
-def test_module_names_its_limit() -> None:
-    assert quantity.parse_quantity("1" + "0" * 499) == quantity.parse_quantity("1e499")
 
 
 @given(number=st.integers(0, 10**40), suffix=st.sampled_from(sorted(_SUFFIXES)), negative=st.booleans())
