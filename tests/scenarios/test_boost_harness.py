@@ -34,7 +34,7 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
     """
     kinds = ("object-average", "external-average")
     world.add(
-        Workload(f"{kind}-{shape}", kind, load(), way="")
+        Workload(f"{kind}-{shape}", kind, load, way="")
         for kind in kinds
         for shape, load in boosting.SHAPES.items()
     )

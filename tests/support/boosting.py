@@ -119,24 +119,18 @@ def step(low: float = LOW, high: float = HIGH) -> Load:
     return lambda after: low if after < 0 else high
 
 
-def spike(low: float = LOW, high: float = HIGH, width: float = 2.0) -> Load:
+def spike(width: float = 2.0) -> Load:
     """Return a load with a spike that is shorter than the native controller's delay."""
-    return lambda after: high if 0 <= after < width else low
+    return lambda after: HIGH if 0 <= after < width else LOW
 
 
-def sawtooth(low: float = LOW, high: float = HIGH, width: float = 4.0, teeth: int = 2) -> Load:
-    """Return a load that climbs and falls at once, several times, and stays half way then."""
-
-    def load(after: float) -> float:
-        tooth, position = divmod(after, width)
-        if after < 0:
-            return low
-        return low + (high - low) * (position / width if tooth < teeth else 0.5)
-
-    return load
+def _sawtooth(after: float) -> float:
+    """Climb and fall at once, twice, and stay half way then."""
+    tooth, position = divmod(after, 4.0)
+    return LOW if after < 0 else LOW + (HIGH - LOW) * (position / 4.0 if tooth < 2 else 0.5)
 
 
-SHAPES: dict[str, Callable[[], Load]] = {"step": step, "spike": spike, "sawtooth": sawtooth}
+SHAPES: dict[str, Load] = {"step": step(), "spike": spike(), "sawtooth": _sawtooth}
 
 
 # --- metrics -----------------------------------------------------------------------------------------------
@@ -273,7 +267,7 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
         Workload(
             f"{prefix}-{number:02}-{shapes[number % len(shapes)]}",
             kinds[number % len(kinds)],
-            SHAPES[shapes[number % len(shapes)]](),
+            SHAPES[shapes[number % len(shapes)]],
             ways[number % 2] if boosted else "",
             {} if number % 3 == 2 else {"behavior": BEHAVIOR},
         )

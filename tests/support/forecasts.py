@@ -39,10 +39,10 @@ def autoscaler(**spec: object) -> FastPathAutoscaler:
     return read_spec(FastPathAutoscaler, [pods_metric(str(TARGET), "rps")], **bounds | spec)
 
 
-def working_days(days: int, start: int = START, seed: int = 3) -> Demand:
+def working_days(days: int) -> Demand:
     """Return the demand of days in pods: mornings that rise within an hour, quiet nights, noise."""
-    random = np.random.default_rng(seed)
-    at = start + np.arange(days * MINUTES) * STEP
+    random = np.random.default_rng(3)
+    at = START + np.arange(days * MINUTES) * STEP
     # the local time of the zone, which is an hour ahead of UTC until the clock is set
     offset = np.where(at < 1_774_746_000, 3600, 7200)
     hour = (at + offset) % DAY / 3600
@@ -56,8 +56,8 @@ def load_of(demand: Demand) -> Load:
     return of_points(points, len(demand) * STEP)
 
 
-def case_of(demand: Demand, settings: ForecastSettings, start: int = START, start_up: int = 60) -> Case:
-    scenario = Scenario(autoscaler(), {"rps": load_of(demand)}, [start_up], phases=1, epoch=start * SECOND)
+def case_of(demand: Demand, settings: ForecastSettings) -> Case:
+    scenario = Scenario(autoscaler(), {"rps": load_of(demand)}, [60], phases=1, epoch=START * SECOND)
     return Case(scenario, read_policy("fast"), settings)
 
 

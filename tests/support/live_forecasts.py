@@ -164,7 +164,7 @@ class ForecastBench(Bench):
         return self.state.bounds.forecast
 
 
-def queue_metric(target: str = "1") -> dict[str, Any]:
-    metric = external_metric(METRIC, averageValue=target)
+def queue_metric() -> dict[str, Any]:
+    metric = external_metric(METRIC, averageValue="1")
     metric["external"]["target"]["type"] = "AverageValue"
     return metric

@@ -135,11 +135,9 @@ class Reviews:
             raise self.error
 
 
-def pod_value(
-    name: str, milli: int, *, time: float = 1_700_000_000.0, metric: str = "http_requests"
-) -> MetricValue:
+def pod_value(name: str, milli: int, *, time: float = 1_700_000_000.0) -> MetricValue:
     """Return a value of a pod in the namespace default."""
-    return MetricValue(ObjectReference("Pod", "default", name, "/v1"), metric, milli, time)
+    return MetricValue(ObjectReference("Pod", "default", name, "/v1"), "http_requests", milli, time)
 
 
 class Answer(NamedTuple):

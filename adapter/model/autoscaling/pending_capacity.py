@@ -36,13 +36,11 @@ class BacklogCredit(Struct, frozen=True):
     time: FineInstant = FineInstant(0)
 
 
-def check(
-    listed: Sequence[PendingCapacity], metrics: Sequence[MetricSpec], path: str = "spec.pendingCapacity"
-) -> Iterator[Violation]:
+def check(listed: Sequence[PendingCapacity], metrics: Sequence[MetricSpec]) -> Iterator[Violation]:
     """Yield what is wrong with a list, for a spec with these metrics."""
     seen = set()
     for index, (name, throughput) in enumerate((queue.metric, queue.pod_throughput) for queue in listed):
-        where = f"{path}[{index}]"
+        where = f"spec.pendingCapacity[{index}]"
         if throughput.sign != 1 or not throughput.has_milli:
             detail = "must be positive" if throughput.sign != 1 else f"must be at most {GREATEST}"
             yield invalid(f"{where}.podThroughput", quote(str(throughput)), detail)
