@@ -101,7 +101,6 @@ class SpansOfDay:
         self._spans: Sequence[_Spans] = ()
 
     def covers(self, instant: int) -> bool:
-        """Tell whether the spans around an instant are known."""
         return self._start <= instant < self.last
 
     def is_ending(self, instant: int) -> bool:
@@ -178,7 +177,6 @@ class BoundsTimeline:
         self._kept = _NOTHING
 
     def keeps(self, instant: int, lead: int) -> bool:
-        """Tell whether the bounds at an instant are known."""
         return self._kept.lead == lead and self._kept.since <= instant < self._kept.until
 
     def at(self, instant: int, lead: int = 0) -> Bounds:

@@ -31,8 +31,6 @@ def names_of(groups: Iterable[str]) -> tuple[str, ...]:
 
 
 class ServiceReference(NamedTuple):
-    """The Service that an APIService sends requests to."""
-
     namespace: str
     name: str
     port: int = 443

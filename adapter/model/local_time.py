@@ -81,7 +81,6 @@ def offset_at(instant: int, zone: ZoneInfo) -> int:
 
 
 def local_at(instant: int, zone: ZoneInfo) -> datetime:
-    """Return what the clock shows at an instant."""
     return _EPOCH + timedelta(seconds=instant + offset_at(instant, zone))
 
 

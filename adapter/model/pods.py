@@ -18,8 +18,6 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class ResourceRequirements(Struct, frozen=True):
-    """The requests of a container or a pod."""
-
     requests: Requests | None = None
 
 
@@ -59,8 +57,6 @@ class PodMeta(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """A pod of the API, without the fields that are not read."""
-
     metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

@@ -241,7 +241,6 @@ def _pow10(power: int) -> float:
 
 
 def _ten(power: int) -> int:
-    """Return a power of ten; `power` is not negative."""
     return int(10**power)
 
 

@@ -214,7 +214,6 @@ class ReadyLedger:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pod was noted."""
         return not self._cells and not any(self._left_out)
 
     def inherit(self, older: "ReadyLedger") -> None:

@@ -31,7 +31,6 @@ class APIResource(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def group_resource(self) -> GroupResource:
-        """The name of the resource without its version."""
         return GroupResource(self.group, self.plural)
 
     @property

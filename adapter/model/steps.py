@@ -10,7 +10,6 @@ Steps = Generator[None, None, _T]
 
 
 def run(steps: Steps[_T]) -> _T:
-    """Run a computation to its end and return its result."""
     while True:
         try:
             next(steps)

@@ -17,7 +17,6 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Return a text with its lines as they are."""
     return "\n".join(map(escape, text.split("\n")))
 
 

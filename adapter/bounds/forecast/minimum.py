@@ -96,8 +96,6 @@ class Account(msgspec.Struct):
 
 
 class Day(NamedTuple):
-    """The sums of the last day."""
-
     extra: float = 0.0
     pods: float = 0.0
     covered: int = 0
@@ -134,7 +132,6 @@ class CountModel:
         self._minimums = deque(self._minimums, limits.hold)
 
     def begin(self, minimum: int) -> None:
-        """Note the minimum of a step."""
         self._minimums.append(minimum)
 
     def end(self, demand: float) -> tuple[float, float]:
@@ -194,7 +191,6 @@ class MinimumFollower:
 
     @property
     def day(self) -> Day:
-        """The sums of the last day."""
         return _with(self._past, self._hours[-1]) if self._hours else self._past
 
     def adopt(self, limits: Limits) -> None:
@@ -227,7 +223,6 @@ class MinimumFollower:
         return minimum
 
     def _end(self, index: int, demand: float) -> None:
-        """Count the step that has ended."""
         bound = self._ahead.popleft() if len(self._ahead) > self.limits.lead else math.nan
         low = self._lows.popleft() if len(self._lows) > self.limits.lead else math.nan
         if math.isnan(demand):
@@ -253,7 +248,6 @@ class MinimumFollower:
         return hours[-1]
 
     def _look_back(self) -> None:
-        """Sum the hours before this one."""
         if not self._hours:
             return
         listed = list(self._hours)
@@ -265,7 +259,6 @@ class MinimumFollower:
         self._left = 23 - hour_of_day
 
     def _allowed(self, wanted: int, *, known: bool) -> int:
-        """Return the minimum that the rules allow."""
         before, self.withheld = self.withheld, ""
         if not known:
             self.withheld = UNKNOWN

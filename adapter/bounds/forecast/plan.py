@@ -97,7 +97,6 @@ class PlannedMinimum:
         return None if self._follower is None else self._follower.day
 
     def take(self, plan: Plan) -> None:
-        """Take the plan of an hour."""
         self._plans[plan.hour] = plan
         self._demands = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
         if self._follower is None:

@@ -137,8 +137,6 @@ def read_cron(expression: str) -> CronSim:
 
 @dataclass(frozen=True, slots=True)
 class SingleWindow:
-    """One window from one local time to another."""
-
     begin: datetime
     end: datetime
 

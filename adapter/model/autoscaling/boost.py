@@ -271,7 +271,6 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
 
 
 def _digest(spec: HorizontalPodAutoscalerSpec, annotations: BoostAnnotations) -> str:
-    """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
     options = ((option, annotations.options[option.field]) for option in OPTIONS.values())
     written = " ".join("" if value is None else option.write(value) for option, value in options)

@@ -145,8 +145,6 @@ class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
 
 
 class FastPathAutoscaler(Struct, frozen=True):
-    """An autoscaler that Fastpath runs."""
-
     api_version: str = API_VERSION
     kind: str = KIND
     metadata: Metadata = Metadata()

@@ -40,8 +40,6 @@ def reshape(value: Struct, shape: type[Shape], **others: Any) -> Shape:
 
 
 class ObjectMeta(Struct, frozen=True):
-    """The part of an object's metadata that the autoscaler reads."""
-
     name: str = ""
     namespace: str = ""
 
@@ -161,8 +159,6 @@ class HorizontalPodAutoscalerSpec(Struct, frozen=True):
 
 
 class MetricValueStatus(Struct, frozen=True):
-    """What a metric was when last looked at."""
-
     value: Quantity | None = None
     average_value: Quantity | None = None
     average_utilization: Int32 | None = None
@@ -381,8 +377,6 @@ class CustomMetricValue(Struct, frozen=True):
 
 
 class ExternalMetricValue(Struct, frozen=True):
-    """One series of an external metric."""
-
     value: Quantity
     metric_name: str = ""
     metric_labels: Mapping[str, str] | None = None

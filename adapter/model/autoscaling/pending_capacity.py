@@ -112,5 +112,4 @@ def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> t
 
 
 def write_annotation(listed: Sequence[PendingCapacity]) -> str:
-    """Return the value of the annotation for a list."""
     return ",".join(f"{queue.metric}={queue.pod_throughput}" for queue in listed)
