@@ -30,8 +30,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, patience
-from tests.support.adapter import Answer, RunningAdapter
-from tests.support.caller import Caller
+from tests.support.adapter import Answer, Caller, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.support.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
 from tests.support.mount import Mount
