@@ -61,25 +61,20 @@ def render(dashboard: Dashboard) -> str:
             }
         ],
         "annotations": {"list": []},
-        "templating": {"list": [_datasource(), *map(_variable, dashboard.variables)]},
+        "templating": {"list": [_CHOICE_OF_DATASOURCE, *map(_variable, dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _datasource() -> JSON:
-    return {
-        "type": "datasource",
-        "name": "datasource",
-        "label": "Data source",
-        "query": "prometheus",
-        "current": {},
-        "hide": 0,
-        "includeAll": False,
-        "multi": False,
-        "regex": "",
-        "refresh": 1,
-    }
+_CHOSEN: JSON = {"current": {}, "hide": 0, "includeAll": False, "multi": False, "regex": ""}
+_CHOICE_OF_DATASOURCE: JSON = {
+    "type": "datasource",
+    "name": "datasource",
+    "label": "Data source",
+    "query": "prometheus",
+    "refresh": 1,
+} | _CHOSEN
 
 
 def _variable(variable: Variable) -> JSON:
@@ -126,7 +121,7 @@ def _panel(number: int, panel: Panel, place: JSON) -> JSON:
             _target(panel, letter, query) for letter, query in zip("ABCDEFGH", panel.queries, strict=False)
         ],
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
-        "options": _OPTIONS[panel.kind](panel),
+        "options": _options(panel),
     }
     if panel.kind == "table":
         made["transformations"] = _transformations(panel)
@@ -228,44 +223,27 @@ def _transformations(panel: Panel) -> list[JSON]:
     ]
 
 
-def _timeseries_options(_: Panel) -> JSON:
-    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
-    return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
-
-
-def _stat_options(panel: Panel) -> JSON:
-    return {
-        "colorMode": "value" if panel.red is not None else "none",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "textMode": "name" if panel.names else "auto",
-    }
-
-
-def _table_options(panel: Panel) -> JSON:
-    first = panel.columns[0][0]
-    return {"showHeader": True, "cellHeight": "sm", "sortBy": [{"displayName": first, "desc": True}]}
-
-
-def _state_options(_: Panel) -> JSON:
-    legend = {"displayMode": "list", "placement": "bottom", "showLegend": False}
-    return {
-        "showValue": "never",
-        "mergeValues": True,
-        "rowHeight": 0.8,
-        "legend": legend,
-        "alignValue": "left",
-    }
-
-
-_OPTIONS = {
-    "timeseries": _timeseries_options,
-    "stat": _stat_options,
-    "table": _table_options,
-    "state-timeline": _state_options,
-}
+def _options(panel: Panel) -> JSON:
+    legend = {"displayMode": "list", "placement": "bottom"}
+    match panel.kind:
+        case "timeseries":
+            tooltip = {"mode": "multi", "sort": "desc"}
+            return {"legend": legend | {"showLegend": True, "calcs": []}, "tooltip": tooltip}
+        case "stat":
+            return {
+                "colorMode": "value" if panel.red is not None else "none",
+                "graphMode": "none",
+                "justifyMode": "auto",
+                "orientation": "auto",
+                "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+                "textMode": "name" if panel.names else "auto",
+            }
+        case "table":
+            first = panel.columns[0][0]
+            return {"showHeader": True, "cellHeight": "sm", "sortBy": [{"displayName": first, "desc": True}]}
+        case _:
+            shown = {"showValue": "never", "mergeValues": True, "rowHeight": 0.8}
+            return shown | {"legend": legend | {"showLegend": False}, "alignValue": "left"}
 
 
 if __name__ == "__main__":
