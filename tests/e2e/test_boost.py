@@ -17,9 +17,9 @@ from adapter.autoscaler.decide import boost
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.stage import WAIT, Scene, settled, staged
-from tests.support import boosting
+from tests.support import boosting, naive
 from tests.support.boosting import BEHAVIOR, CLOCK, LIMITS, UNIT, Workload, until_none
-from tests.support.naive import MANAGER, NaiveBooster, Wanted
+from tests.support.naive import MANAGER
 from tests.support.scalewrites import NATIVE
 from tests.support.waiting import until
 
@@ -47,11 +47,10 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     kinds = ("object-average", "external-average")
     control = [Workload(f"{kind}-step", kind, boosting.step(), way="") for kind in kinds]
 
-    def wanted(name: str) -> Wanted:
-        return Wanted(lambda: world.load(name) / UNIT, LIMITS[1])
+    def need(name: str) -> float:
+        return world.load(name) / UNIT
 
-    targets = {each.name: wanted(each.name) for each in control}
-    naive = NaiveBooster(targets, world.replicas, world.raise_naively)
+    targets = {each.name for each in control}
     await world.add([*fleet, *control])
     await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
     await asyncio.sleep(LAG + 2)
@@ -60,11 +59,12 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     await until(lambda: {world.replicas(name) for name in world.workloads} == {LIMITS[0]}, WAIT)
     await until_none(lambda: [each.name for each in fleet if world.floor(each.name)], WAIT)
 
-    task = asyncio.create_task(naive.run(), name=MANAGER)
+    boosted = naive.boost(targets, need, LIMITS[1], world.replicas, world.raise_naively)
+    task = asyncio.create_task(boosted, name=MANAGER)
     start = world.begin()
     try:
         await asyncio.sleep(12)
-        await until(lambda: {each.write.target.name for each in world.naive.counted} >= targets.keys(), WAIT)
+        await until(lambda: {each.write.target.name for each in world.naive.counted} >= targets, WAIT)
         assert {each.write.by for each in world.naive.counted} == {NATIVE}
         await until_none(
             lambda: [world.audit.of(each.name) for each in fleet if not world.is_right(each.name)], WAIT

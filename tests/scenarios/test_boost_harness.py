@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import boosting, naive
 from tests.support.boosting import LIMITS, NAMESPACE, UNIT, Workload, World
-from tests.support.naive import MANAGER, Wanted
+from tests.support.naive import MANAGER
 from tests.support.nativechain import Front, controlling, serving
 from tests.support.scalewrites import NATIVE, Audit, follow
 from tests.support.waiting import until
@@ -40,15 +40,22 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
     )
     audit = Audit(boosting.CLOCK.wall, boosting.HOLD, booster=MANAGER)
     follow(world.cluster, audit)
-    # mypy sees no defaults
-    targets = {name: Wanted(lambda name=name: world.load(name) / UNIT, LIMITS[1]) for name in world.workloads}  # type: ignore[misc]
+
+    def need(name: str) -> float:
+        return world.load(name) / UNIT
+
+    async def write(name: str, count: int) -> None:
+        world.cluster.scale("Deployment", name, count, NAMESPACE, manager=MANAGER)
+
     async with contextlib.AsyncExitStack() as stack:
         fastpath = await stack.enter_async_context(serving(world, tmp_path))
         front = await stack.enter_async_context(Front(world, [fastpath], lag=3))
         await stack.enter_async_context(controlling(world, front, tmp_path))
         await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
         await asyncio.sleep(3)  # so that answers are as late as they will be
-        boosting_task = asyncio.create_task(naive.on_sandbox(world.cluster, NAMESPACE, targets).run())
+        boosting_task = asyncio.create_task(
+            naive.boost(world.workloads, need, LIMITS[1], world.replicas, write)
+        )
         world.begin()
         try:
             await until(
