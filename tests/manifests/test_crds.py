@@ -8,6 +8,7 @@ import yaml
 
 from adapter.bounds.schedule import documents
 from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.forecast import MOST_HOLIDAYS
 from tests.support import crd, crd_parts, crd_schedules, structural
 
 JSON = dict[str, Any]
@@ -20,7 +21,8 @@ class Kind(NamedTuple):
     names: tuple[str, str, str]
     columns: str
     longest: int
-    """The greatest length of a text that a rule reads: the cost of a rule is estimated from it."""
+    most: int
+    """The greatest length of texts and lists that rules read: the cost of a rule is estimated from it."""
 
     @property
     def definition(self) -> JSON:
@@ -43,12 +45,14 @@ KINDS = {
         (fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL, "fpa"),
         "Kind Reference Targets MinPods MaxPods Replicas Able Active Mode Age",
         320,
+        fastpath_autoscaler.MOST_METRICS,
     ),
     "FastPathSchedule": Kind(
         crd_schedules,
         (documents.KIND, documents.PLURAL, "fps"),
         "Active Min Max Next Applied Age",
         documents.MOST_CRON,
+        documents.MOST_WINDOWS,
     ),
 }
 
@@ -111,5 +115,5 @@ def test_rules_read_only_bounded_fields(kind: Kind) -> None:
         if "items" in node and any(
             "x-kubernetes-validations" in below for _, below in structural.nodes(node["items"])
         ):
-            is_list_of_dates = path in {"forecast.holidays", "except"}
-            assert node["maxItems"] <= (1000 if is_list_of_dates else 100), path
+            most = {"forecast.holidays": MOST_HOLIDAYS, "except": documents.MOST_EXCEPTIONS}
+            assert node["maxItems"] <= most.get(path, kind.most), path
