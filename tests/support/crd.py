@@ -76,7 +76,8 @@ _SELECTING = field(
     **{"x-kubernetes-map-type": "atomic"},
 )
 
-_SPEC: Table = _SELECTOR | {
+_SPEC: Table = {
+    **_SELECTOR,
     FastPathAutoscalerSpec: {
         "": field(
             "spec is the specification of an autoscaling/v2 HorizontalPodAutoscaler, with the additional "
@@ -394,7 +395,8 @@ _SPEC: Table = _SELECTOR | {
 _CURRENT = field("is the current value of the metric.")
 _MEASURED = {"metric": field("identifies the metric."), "current": _CURRENT}
 
-_STATUS: Table = _SELECTOR | {
+_STATUS: Table = {
+    **_SELECTOR,
     FastPathAutoscalerStatus: {
         "": field("status is the result of the last decision, with the fields of a HorizontalPodAutoscaler."),
         "observedGeneration": field("is the last generation that was observed."),

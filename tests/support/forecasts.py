@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -34,7 +34,7 @@ TARGET = 10
 Demand = NDArray[np.float64]
 
 
-def autoscaler(**spec: object) -> FastPathAutoscaler:
+def autoscaler(**spec: Any) -> FastPathAutoscaler:
     bounds = {"minReplicas": 2, "maxReplicas": 100}
     return read_spec(FastPathAutoscaler, [pods_metric(str(TARGET), "rps")], **bounds | spec)
 

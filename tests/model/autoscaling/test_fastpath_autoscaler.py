@@ -268,8 +268,8 @@ def test_lists() -> None:
     assert list(documents.documents_in(one)) == [("", one)]
     assert list(documents.documents_in({"kind": "List"})) == [("", {"kind": "List"})]
     assert documents.kind_of(one) == "FastPathAutoscaler"
-    for other in ([], {"kind": "Pod"}, {"kind": []}):
-        assert documents.kind_of(other) == ""
+    odd: list[object] = [[], {"kind": "Pod"}, {"kind": []}]
+    assert [documents.kind_of(tree) for tree in odd] == ["", "", ""]
 
 
 def test_objects_of_the_api_server() -> None:

@@ -330,7 +330,7 @@ def _documents(draw: st.DrawFn) -> JSON:
 
     Expressions of selectors are left alone, for there the two are known to differ.
     """
-    tree = copy.deepcopy(draw(st.sampled_from(FULL)))
+    tree: JSON = copy.deepcopy(draw(st.sampled_from(FULL)))
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.integers(0, 3)):
             ways = [way for way in _places(tree["spec"]) if "matchExpressions" not in way]
