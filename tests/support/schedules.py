@@ -5,7 +5,7 @@ from typing import Any
 from adapter.bounds.schedule import documents
 from adapter.bounds.schedule.documents import FastPathSchedule
 
-EXAMPLE = """
+EXAMPLE = """\
 apiVersion: fastpath.io/v1alpha1
 kind: FastPathSchedule
 metadata: {name: office, namespace: shop}
