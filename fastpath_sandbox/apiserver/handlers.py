@@ -35,13 +35,10 @@ _PATCH_TYPES = (
 class ResourceHandlers:
     """Answers requests for resources, one method for each verb."""
 
-    def __init__(
-        self, objects: ObjectRegistry, reviews: Reviews, watches: Watches, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, objects: ObjectRegistry, reviews: Reviews, watches: Watches) -> None:
         self._objects = objects
         self._reviews = reviews
         self._watches = watches
-        self._now = now
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a request for a resource; raises StatusFailure."""
@@ -54,8 +51,7 @@ class ResourceHandlers:
             raise status.not_built(
                 f"conversion to {kind.api_version} {kind.kind}", "ask for the preferred version of its group"
             )
-        form = negotiate(request.headers.get("Accept", ""))
-        view = View(form, kind, query.get("includeObject", "Metadata"), self._now)
+        view = View(negotiate(request.headers.get("Accept", "")), kind)
         match target.verb:
             case "watch":
                 predicate = selectors.of_query(kind, query)
@@ -90,7 +86,9 @@ class ResourceHandlers:
 
     async def _patch(self, request: web.BaseRequest, target: Target, by: WriteOptions) -> tuple[Record, bool]:
         kind, namespace, name = target.kind, target.namespace, target.name
-        media = _media_type(request)
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip()
+        if media not in _PATCH_TYPES:
+            raise status.unsupported_media_type(_PATCH_TYPES)
         change = _build_change(media, await request.read(), kind)
         if target.subresource == "scale":
             return self._objects.rescale(kind, namespace, name, lambda old: _object(change(old)), by), False
@@ -114,7 +112,7 @@ class ResourceHandlers:
         options = _object(await _read_body(request)) if request.can_read_body else {}
         if "propagationPolicy" in request.query:
             options = {"propagationPolicy": request.query["propagationPolicy"]} | options
-        view = View(ObjectView.PLAIN, kind, "", self._now)
+        view = View(ObjectView.PLAIN, kind)
         if target.verb == "deletecollection":
             predicate = selectors.of_query(kind, request.query)
             chosen = [record for record in store.records(kind.key, target.namespace) if predicate(record)]
@@ -151,7 +149,9 @@ class ResourceHandlers:
             if predicate is selectors.everything:
                 metadata["remainingItemCount"] = len(chosen) - limit
             chosen = chosen[:limit]
-            metadata["continue"] = _write_token(version, chosen[-1].key)
+            # the form of a real token
+            token = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{chosen[-1].key}\x00"}
+            metadata["continue"] = base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
         return json_response(view.many(chosen, metadata))
 
     def _present(
@@ -186,11 +186,6 @@ def _write_options(request: web.BaseRequest, target: Target) -> WriteOptions:
     return WriteOptions(manager, subresource=target.subresource, dry_run=is_dry)
 
 
-def _write_token(version: int, last: str) -> str:
-    token = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": version, "start": f"{last}\x00"})
-    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
-
-
 def _read_token(text: str) -> tuple[int, str]:
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -201,20 +196,11 @@ def _read_token(text: str) -> tuple[int, str]:
         ) from None
 
 
-def _media_type(request: web.BaseRequest) -> str:
-    media = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    if media not in _PATCH_TYPES:
-        raise status.unsupported_media_type(_PATCH_TYPES)
-    return media
-
-
 def _build_change(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
     """Return the function that applies a patch body."""
     if media == "application/json-patch+json":
         operations = _read_json(body)
-        if not isinstance(operations, list) or not all(
-            isinstance(operation, dict) for operation in operations
-        ):
+        if not isinstance(operations, list) or not all(isinstance(step, dict) for step in operations):
             raise status.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
         return lambda document: patches.json_patch(document, operations)
     patch = _object(_read_yaml(body) if media == "application/apply-patch+yaml" else _read_json(body))

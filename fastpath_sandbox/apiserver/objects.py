@@ -118,10 +118,8 @@ class ObjectRegistry:
                 return self.create(kind, namespace, document, by), True
             raise status.not_found(kind, name)
         if not version and kind.must_carry_version:
-            message = 'Invalid value: "": must be specified for an update'
-            raise status.invalid(
-                kind.plural, kind.group, name, field="metadata.resourceVersion", message=message
-            )
+            message, field = 'Invalid value: "": must be specified for an update', "metadata.resourceVersion"
+            raise status.invalid(kind.plural, kind.group, name, field=field, message=message)
         return self._write(kind, current, document, by), False
 
     def patch(

@@ -27,7 +27,6 @@ _MERGE_KEYS: dict[str, str] = {
     "topologySpreadConstraints": "topologyKey",
 }
 _PRIMITIVE_SETS = frozenset(("finalizers",))
-_DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -44,50 +43,30 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: dict[str, Any]) -> Any:
-    """Return `target` with a strategic merge patch applied, directives included."""
-    if patch.get("$patch") == "replace":
-        return {field: copy.deepcopy(value) for field, value in patch.items() if field != "$patch"}
+    """Return `target` with a strategic merge patch applied. Of its directives only deletions count."""
     result = dict(target) if isinstance(target, dict) else {}
-    if "$retainKeys" in patch:
-        result = {field: value for field, value in result.items() if field in patch["$retainKeys"]}
     for field, value in patch.items():
         if value is None or (isinstance(value, dict) and value.get("$patch") == "delete"):
             result.pop(field, None)
-        elif not field.startswith(_DIRECTIVES):
-            result[field] = _strategic_value(field, result.get(field), value)
-    for field, value in patch.items():
-        directive, _, name = field.partition("/")
-        if directive == "$deleteFromPrimitiveList":
-            result[name] = [entry for entry in result.get(name) or [] if entry not in value]
-        elif directive == "$setElementOrder":
-            _reorder(result, name, value)
+        elif isinstance(value, dict):
+            result[field] = strategic(result.get(field), value)
+        elif isinstance(value, list) and not field.startswith("$"):
+            result[field] = _strategic_list(field, result.get(field) or [], value)
+        elif not field.startswith("$"):
+            result[field] = value
     return result
-
-
-def _strategic_value(field: str, target: Any, value: Any) -> Any:
-    if isinstance(value, dict):
-        return strategic(target, value)
-    return _strategic_list(field, target or [], value) if isinstance(value, list) else value
-
-
-def _merge_key(field: str, entries: list[Any]) -> str | None:
-    if field == "ports":
-        return (
-            "containerPort"
-            if any("containerPort" in entry for entry in entries if isinstance(entry, dict))
-            else "port"
-        )
-    return _MERGE_KEYS.get(field)
 
 
 def _strategic_list(field: str, target: list[Any], patch: list[Any]) -> list[Any]:
     if field in _PRIMITIVE_SETS:
         return [*target, *(entry for entry in patch if entry not in target)]
-    key = _merge_key(field, [*target, *patch])
-    if key is None or any(not isinstance(entry, dict) for entry in patch):
+    if any(not isinstance(entry, dict) for entry in patch):
         return copy.deepcopy(patch)
-    if any(entry.get("$patch") == "replace" for entry in patch):
-        return [copy.deepcopy(entry) for entry in patch if "$patch" not in entry]
+    key = _MERGE_KEYS.get(field)
+    if field == "ports":  # those of a container, or of a Service
+        key = "containerPort" if any("containerPort" in entry for entry in [*target, *patch]) else "port"
+    if key is None:
+        return copy.deepcopy(patch)
     result = list(target)
     for entry in patch:
         if key not in entry:
@@ -101,20 +80,6 @@ def _strategic_list(field: str, target: list[Any], patch: list[Any]) -> list[Any
         else:
             result[place] = strategic(result[place], entry)
     return result
-
-
-def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
-    entries = result.get(field)
-    if not isinstance(entries, list):
-        return
-    key = _merge_key(field, entries)
-    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-
-    def rank(entry: Any) -> int:
-        name = entry.get(key) if isinstance(entry, dict) else entry
-        return wanted.index(name) if name in wanted else len(wanted)
-
-    result[field] = sorted(entries, key=rank)
 
 
 def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:

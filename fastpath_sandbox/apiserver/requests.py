@@ -37,12 +37,10 @@ class Target(NamedTuple):
         allowed = verb in kind.verbs
         if self.subresource:
             allowed = verb in ({"update"} if self.subresource == "finalize" else SUBRESOURCE_VERBS)
-        elif verb == "create":
-            allowed = allowed and not self.name and bool(self.namespace) == kind.namespaced
         elif verb in {"update", "patch"}:
             allowed = allowed and bool(self.name)
-        elif verb == "deletecollection":
-            allowed = allowed and bool(self.namespace) == kind.namespaced
+        elif verb in {"create", "deletecollection"}:
+            allowed = allowed and not self.name and bool(self.namespace) == kind.namespaced
         if not allowed:
             raise status.method_not_allowed()
 
@@ -69,6 +67,7 @@ def parse_target(kinds: KindTable, method: str, path: str, query: Mapping[str, s
         case _:
             return None
     namespace = ""
+    # a subresource of the Namespace itself, not a kind in it
     is_own = group == "" and len(rest) == 2 and rest[1] in {"status", "finalize"}
     if first == "namespaces" and len(rest) > 1 and not is_own:
         namespace, first, *rest = rest

@@ -30,17 +30,6 @@ class AccessReviewVerdict(NamedTuple):
     denied: bool = False
 
 
-def _no_token(spec: JSON) -> TokenVerdict:
-    return TokenVerdict(
-        authenticated=False,
-        error=f"the sandbox knows no token {spec.get('token', '')[:8]!r}: set cluster.reviews.token",
-    )
-
-
-def _everything(_spec: JSON) -> AccessReviewVerdict:
-    return AccessReviewVerdict(allowed=True, reason="the sandbox allows all")
-
-
 class Reviews:
     """The programmed verdicts and the received reviews.
 
@@ -50,8 +39,10 @@ class Reviews:
     """
 
     def __init__(self) -> None:
-        self.token: Callable[[JSON], TokenVerdict] = _no_token
-        self.access: Callable[[JSON], AccessReviewVerdict] = _everything
+        unknown = TokenVerdict(False, error="the sandbox knows no token: set cluster.reviews.token")
+        self.token: Callable[[JSON], TokenVerdict] = lambda _: unknown
+        allowed = AccessReviewVerdict(True, reason="the sandbox allows all")
+        self.access: Callable[[JSON], AccessReviewVerdict] = lambda _: allowed
         self.received: list[JSON] = []
 
     def answer(self, kind: Kind, given: Any) -> JSON:
@@ -62,20 +53,18 @@ class Reviews:
             )
         document: JSON = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}} | clone(given)
         self.received.append(clone(document))
-        decide = self._token_status if kind.kind == "TokenReview" else self._access_status
-        return document | {"status": decide(document["spec"])}
-
-    def _token_status(self, spec: JSON) -> JSON:
-        verdict = self.token(spec)
-        if not verdict.authenticated:
-            return {"user": {}} | _present(error=verdict.error)
-        user = _present(uid=verdict.uid, groups=list(verdict.groups), extra=verdict.extra)
-        answer = {"authenticated": True, "user": {"username": verdict.user} | user}
-        return answer | _present(audiences=spec.get("audiences"))
-
-    def _access_status(self, spec: JSON) -> JSON:
-        verdict = self.access(spec)
-        return {"allowed": verdict.allowed} | _present(denied=verdict.denied, reason=verdict.reason)
+        spec = document["spec"]
+        if kind.kind != "TokenReview":
+            access = self.access(spec)
+            state: JSON = {"allowed": access.allowed} | _present(denied=access.denied, reason=access.reason)
+        elif (token := self.token(spec)).authenticated:
+            user = {"username": token.user} | _present(
+                uid=token.uid, groups=list(token.groups), extra=token.extra
+            )
+            state = {"authenticated": True, "user": user} | _present(audiences=spec.get("audiences"))
+        else:
+            state = {"user": {}} | _present(error=token.error)
+        return document | {"status": state}
 
 
 def _present(**fields: Any) -> JSON:

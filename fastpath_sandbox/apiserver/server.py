@@ -26,7 +26,7 @@ from fastpath_sandbox.apiserver.patches import merge
 from fastpath_sandbox.apiserver.requests import Faults, Request, Target
 from fastpath_sandbox.apiserver.reviews import Reviews
 from fastpath_sandbox.apiserver.scale import WriteOptions
-from fastpath_sandbox.apiserver.store import JSON, Change, Record, Store, clone
+from fastpath_sandbox.apiserver.store import JSON, Change, Store
 from fastpath_sandbox.apiserver.views import json_response, negotiate, parse_accept
 from fastpath_sandbox.apiserver.watching import Watches
 from fastpath_sandbox.listener import Listener
@@ -98,11 +98,9 @@ class Cluster(Listener):
         self._objects = ObjectRegistry(self.store, self.kinds, now)
         self.store.subscribe(kinds.DEFINITIONS, self._definition_changed)
         self._watches = Watches(
-            self.store,
-            bookmark_interval=bookmark_interval,
-            gone_as_status=gone_as_status,
+            self.store, bookmark_interval=bookmark_interval, gone_as_status=gone_as_status
         )
-        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)
+        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches)
         self._aggregation = discovery.Aggregation(self.store, self.kinds, proxy_certificate)
         for name in ("default", "kube-system"):
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
@@ -138,7 +136,7 @@ class Cluster(Listener):
         """
         kind = self._kind_of(document)
         namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
-        return _copy(self._objects.create(kind, namespace, document, WriteOptions(manager), trusted=True))
+        return self._objects.create(kind, namespace, document, WriteOptions(manager), trusted=True).copied()
 
     def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
         """Replace an object and its status; a resourceVersion in it must be current."""
@@ -151,7 +149,7 @@ class Cluster(Listener):
             record, _ = self._objects.replace(
                 kind, namespace, metadata["name"], current, WriteOptions(subresource="status")
             )
-        return _copy(record)
+        return record.copied()
 
     def patch(
         self, kind: str, name: str, change: JSON, namespace: str = "default", *, manager: str = "sandbox"
@@ -164,7 +162,7 @@ class Cluster(Listener):
         row, namespace = self._scoped(kind, namespace)
         scale = {"spec": {"replicas": replicas}}
         rescale = self._objects.rescale
-        return _copy(rescale(row, namespace, name, lambda _: scale, WriteOptions(manager)))
+        return rescale(row, namespace, name, lambda _: scale, WriteOptions(manager)).copied()
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object and all that it owns."""
@@ -174,12 +172,12 @@ class Cluster(Listener):
     def get(self, kind: str, name: str, namespace: str = "default") -> JSON:
         """Return a copy of an object; raise StatusFailure 404 if it does not exist."""
         row, namespace = self._scoped(kind, namespace)
-        return _copy(self._objects.read(row, namespace, name))
+        return self._objects.read(row, namespace, name).copied()
 
     def list(self, kind: str, namespace: str = "") -> list[JSON]:
         """Return copies of the objects of a kind in list order, of one namespace if given."""
         row = self.kinds.find(kind)
-        return [_copy(record) for record in self.store.records(row.key, namespace)]
+        return [record.copied() for record in self.store.records(row.key, namespace)]
 
     def add_kind(self, kind: Kind) -> Kind:
         """Serve a kind as a custom resource; discovery shows it at once."""
@@ -328,11 +326,6 @@ class Cluster(Listener):
             stale=self.faults.stale,
         )
         return _json(legacy) if legacy is not None else _unknown_path()
-
-
-def _copy(record: Record) -> JSON:
-    copied: JSON = clone(record.document)
-    return copied
 
 
 def _json(document: Mapping[str, Any]) -> web.Response:

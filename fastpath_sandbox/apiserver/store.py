@@ -61,6 +61,11 @@ class Record:
             self._rest = b"," + msgspec.json.encode(rest)[1:-1] if rest else b""
         return b'"metadata":' + self.metadata + self._rest
 
+    def copied(self) -> JSON:
+        """Return a copy of the document."""
+        document: JSON = clone(self.document)
+        return document
+
     def at(self, version: int) -> "Record":
         """Return the same object under another version, as the events of a deletion carry it."""
         return Record(self.document | {"metadata": dict(self.document["metadata"])}, version)

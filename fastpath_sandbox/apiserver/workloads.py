@@ -272,9 +272,8 @@ class ScaleWatch:
 
     def highest(self, namespace: str, name: str, since: float) -> int:
         """Return the highest count written after `since`, 0 without a write."""
-        return max(
-            (step.after for step in self._writes.get((namespace, name), ()) if step.time >= since), default=0
-        )
+        writes = self._writes.get((namespace, name), ())
+        return max((write.after for write in writes if write.time >= since), default=0)
 
     def _changed(self, change: Change) -> None:
         if change.old is None or change.new is None:

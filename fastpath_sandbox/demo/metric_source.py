@@ -81,12 +81,6 @@ class _JoinedSeries(SeriesSet):
         )
 
 
-def _discovery(targets: Sequence[str] | Path) -> dict[str, object]:
-    if isinstance(targets, Path):
-        return {"file_sd_configs": [{"files": [str(targets)]}]}
-    return {"static_configs": [{"targets": list(targets)}]}
-
-
 def _configure(jobs: Sequence[Job], directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     configuration = {
@@ -96,7 +90,11 @@ def _configure(jobs: Sequence[Job], directory: Path) -> Path:
                 "honor_labels": True,
                 "scrape_interval": f"{round(job.interval * 1000)}ms",
                 "scrape_timeout": f"{round(min(job.interval, 10.0) * 1000)}ms",
-                **_discovery(job.targets),
+                **(
+                    {"file_sd_configs": [{"files": [str(job.targets)]}]}
+                    if isinstance(job.targets, Path)
+                    else {"static_configs": [{"targets": list(job.targets)}]}
+                ),
             }
             for job in jobs
         ]

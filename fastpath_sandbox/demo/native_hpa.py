@@ -191,8 +191,11 @@ class NativeController:
             Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods
         )
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
-        if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
-            self._remember_selector(key, scale.status.selector)
+        selector = decision.selector_of(scale.status.selector)
+        is_within = ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest
+        # The controller remembers it before it reads metrics, and not while the count is beyond the limits.
+        if selector is not None and scale.spec.replicas and is_within:
+            self._selectors[key] = selector
         observation = replace(
             evaluate_document.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
         )
@@ -202,15 +205,6 @@ class NativeController:
             if problem:
                 outcome = decision.decide(ready, replace(observation, write_error=problem), history, now)
         return outcome
-
-    def _remember_selector(self, key: HPAKey, text: str) -> None:
-        """Remember the pod selector of an autoscaler.
-
-        The controller does so before it reads metrics, and not while the count is beyond the limits.
-        """
-        selector = decision.selector_of(text)
-        if selector is not None:
-            self._selectors[key] = selector
 
     def _selected_by(self, key: HPAKey, pods: Sequence[Pod]) -> tuple[str, ...]:
         """Return the autoscalers of a namespace whose known selector matches any of these pods."""

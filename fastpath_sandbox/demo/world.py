@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from adapter.errors import RunError
-from fastpath_sandbox import curves
 from fastpath_sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
@@ -107,6 +106,7 @@ class World:
             if self._level > before:
                 self.steps.append(LoadStep(now, before, self._level))
             self._due = now + self._between(_HIGH if self._level > before else _LOW)
+        # an address is given again only when its pod's series are gone
         used = {address for address, _ in self._shown.values()}
         self._free = [address for address in self._addresses if address not in used]
         self._workloads.step(now)
@@ -187,11 +187,15 @@ class World:
         # a foreign pod, so that Prometheus has the metric within seconds of its start
         self.quick.add(Series(_METRIC, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
         hits = {"namespace": NAMESPACE, "ingress": "web", "service": "web"}
-        self.quick.add(Series("ingress_hits", hits, curves.wave(mean=120, amplitude=80, period=20)))
+        self.quick.add(Series("ingress_hits", hits, _wave(120, 80, 20)))
         for queue, mean, period in (("orders", 40.0, 16.0), ("mail", 9.0, 10.0)):
-            curve = curves.wave(mean, mean * 0.8, period)
             depth = {"namespace": NAMESPACE, "queue": queue}
-            self.quick.add(Series("queue_depth", depth, lambda now, curve=curve: float(round(curve(now)))))  # type: ignore[misc]
+            self.quick.add(Series("queue_depth", depth, _wave(mean, mean * 0.8, period, digits=0)))
+
+
+def _wave(mean: float, amplitude: float, period: float, digits: int = 6) -> Callable[[float], float]:
+    """Return a sine around `mean`; `period` is in seconds."""
+    return lambda now: round(mean + amplitude * math.sin(2 * math.pi * now / period), digits)
 
 
 def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:

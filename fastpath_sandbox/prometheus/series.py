@@ -31,7 +31,7 @@ class Series:
     The curve returns None where a scrape finds nothing. `end` can be set later, for a pod that is deleted.
     """
 
-    __slots__ = ("curve", "end", "help", "labels", "name", "start", "type")
+    __slots__ = ("curve", "end", "labels", "name", "start", "type")
 
     def __init__(
         self,
@@ -42,7 +42,6 @@ class Series:
         type: Literal["gauge", "counter", "untyped"] = "gauge",  # noqa: A002  # the exposition format's word
         start: float = -math.inf,
         end: float = math.inf,
-        help: str = "",  # noqa: A002  # the exposition format's word
     ) -> None:
         self.name = name
         self.labels: LabelSet = tuple(
@@ -52,7 +51,6 @@ class Series:
         self.type = type
         self.start = start
         self.end = end
-        self.help = help
 
     def at(self, now: float) -> float | None:
         """Return the value of a scrape at `now`, or None."""
@@ -128,22 +126,18 @@ def render(series: SeriesSet, now: float) -> str:
         rows = [(one, value) for one in grouped if (value := one.at(now)) is not None]
         if not rows:
             continue
-        first = rows[0][0]
-        if first.help:
-            lines.append(f"# HELP {name} {_escape(first.help)}")
-        lines.append(f"# TYPE {name} {first.type}")
+        lines.append(f"# TYPE {name} {rows[0][0].type}")
         lines += [f"{name}{_labels(one)} {float(value)!r}" for one, value in rows]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _labels(series: Series) -> str:
-    pairs = [f'{name}="{_escape(value, quote=True)}"' for name, value in series.labels if name != NAME]
+    pairs = []
+    for name, value in series.labels:
+        if name != NAME:
+            escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+            pairs.append(f'{name}="{escaped}"')
     return "{" + ",".join(pairs) + "}" if pairs else ""
-
-
-def _escape(text: str, *, quote: bool = False) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return escaped.replace('"', '\\"') if quote else escaped
 
 
 class Exporter(Listener):

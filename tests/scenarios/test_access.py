@@ -13,7 +13,6 @@ import pytest
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.errors import InputError
-from fastpath_sandbox import curves
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
@@ -86,9 +85,7 @@ async def cluster(authority: Authority) -> AsyncIterator[Cluster]:
 async def prometheus() -> AsyncIterator[Prometheus]:
     clock = ShiftedClock()
     labels = {"namespace": "shop", "pod": "web-0"}
-    async with Prometheus(
-        SeriesSet([Series("load", labels, curves.constant(7.0))]), clock.wall
-    ) as prometheus:
+    async with Prometheus(SeriesSet([Series("load", labels, lambda _: 7.0)]), clock.wall) as prometheus:
         yield prometheus
 
 

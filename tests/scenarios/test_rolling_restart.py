@@ -22,7 +22,6 @@ import pytest
 import yaml
 
 from adapter.model import timestamps
-from fastpath_sandbox import curves
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
@@ -284,7 +283,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def prometheus() -> AsyncIterator[Prometheus]:
     labels = {"namespace": "shop", "pod": "web-0"}
     async with Prometheus(
-        SeriesSet([Series("load", labels, curves.constant(7.0))]), ShiftedClock().wall
+        SeriesSet([Series("load", labels, lambda _: 7.0)]), ShiftedClock().wall
     ) as prometheus:
         yield prometheus
 

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from fastpath_sandbox import curves
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
@@ -27,6 +26,16 @@ def _saw(period: float) -> Callable[[float], float]:
     return lambda now: (now - START) % period - 30
 
 
+def _counter(mean: float, start: float, phase: float) -> Callable[[float], float]:
+    """Return the integral of a sine around `mean` from `start` on; amplitude 8, period 300 s."""
+    speed = 2 * math.pi / 300
+
+    def total(now: float) -> float:
+        return mean * now - 8 / speed * math.cos(speed * (now - phase))
+
+    return lambda now: total(now) - total(start)
+
+
 def world() -> SeriesSet:
     """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long
     ago.
@@ -39,13 +48,12 @@ def world() -> SeriesSet:
             "app": "web" if number < 4 else "db",
         }
         start = START + 200 * number
-        rate = curves.wave(10 + number, 8, 300, phase=40 * number)
-        count = curves.counter(rate, start)
+        count = _counter(10 + number, start, 40 * number)
         made.add(Series("requests_total", labels, count, type="counter", start=start))
         made.add(Series("temp", labels, _saw(90 + number), start=START))
-    reset = curves.counter(curves.constant(3), START)
+    reset = {"pod": "r"}
     made.add(
-        Series("resetting_total", {"pod": "r"}, lambda now: reset(now) % 400, type="counter", start=START)
+        Series("resetting_total", reset, lambda now: 3 * (now - START) % 400, type="counter", start=START)
     )
     odd = {
         "nan": math.nan,
@@ -57,7 +65,7 @@ def world() -> SeriesSet:
         "zero": 0.0,
     }
     for name, value in odd.items():
-        made.add(Series("odd", {"kind": name}, curves.constant(value), start=START))
+        made.add(Series("odd", {"kind": name}, lambda _, value=value: value, start=START))  # type: ignore[misc]
     made.add(Series("limit", {"namespace": "ns0", "pod": "pod-0"}, lambda _: 4.0, start=START))
     made.add(Series("limit", {"namespace": "ns0", "pod": "pod-2"}, lambda _: 0.0, start=START))
     made.add(Series("quota", {"namespace": "ns0"}, lambda _: 20.0, start=START))

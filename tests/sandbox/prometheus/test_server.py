@@ -15,7 +15,7 @@ NOW = 1_700_000_010.0
 
 @pytest.fixture
 async def server() -> AsyncIterator[Prometheus]:
-    series = SeriesSet([Series("up", {"job": "a"}, lambda _: 1.0, help="Is it up?")])
+    series = SeriesSet([Series("up", {"job": "a"}, lambda _: 1.0)])
     async with Prometheus(series, lambda: NOW) as running:
         yield running
 

@@ -29,7 +29,6 @@ from aiohttp import web
 from hypothesis import strategies as st
 
 from adapter import errors
-from fastpath_sandbox import curves
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
@@ -119,14 +118,14 @@ Peer = Literal["no peer", "proxy", "another name", "client"]
 def _series() -> SeriesSet:
     pod = {"namespace": "shop", "pod": "web-0"}
     found = [
-        Series("hushed_load", pod, curves.constant(7.0)),
-        Series("hushed_broken", pod, curves.constant(1.0)),
-        Series("hushed_heat", {"node": "n1"}, curves.constant(40.0)),
-        Series("hushed_depth", {"namespace": "shop", "queue": "mail"}, curves.constant(3.0)),
+        Series("hushed_load", pod, lambda _: 7.0),
+        Series("hushed_broken", pod, lambda _: 1.0),
+        Series("hushed_heat", {"node": "n1"}, lambda _: 40.0),
+        Series("hushed_depth", {"namespace": "shop", "queue": "mail"}, lambda _: 3.0),
     ]
     for name in ("hushed_cpu", "hushed_memory"):
-        found.append(Series(name, {**pod, "container": "main", "node": "n1"}, curves.constant(2.0)))
-        found.append(Series(name, {"id": "/", "node": "n1"}, curves.constant(3.0)))
+        found.append(Series(name, {**pod, "container": "main", "node": "n1"}, lambda _: 2.0))
+        found.append(Series(name, {"id": "/", "node": "n1"}, lambda _: 3.0))
     return SeriesSet(found)
 
 
