@@ -27,10 +27,7 @@ from adapter.errors import Fault, InputError
 from adapter.model import apiservices, visible
 from adapter.model.apiservices import ServiceReference
 from adapter.server import tls
-from adapter.server.tls import IssuedCertificate
 from fastpath_tools.live.cluster_options import AUTHORITIES, DEFAULT_GROUPS, GROUPS, SECRET, GroupsOptions
-
-Document = dict[str, Any]
 
 CONFIG_MAP_FILE = "ca-configmap.yaml"
 
@@ -39,8 +36,7 @@ _LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "f
 
 MAX_DAYS = 3650
 
-_certificate = partial(option, group="Certificate")
-_certificate_text = partial(text_option, group="Certificate")
+_certificate_text = partial(text_option, group="Certificate", check=checks.is_given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +44,22 @@ class CertsOptions(GroupsOptions):
     groups: tuple[str, ...] = GROUPS(
         DEFAULT_GROUPS, f"API groups that are registered: {', '.join(apiservices.VERSIONS)}."
     )
-    days: int = _certificate(
+    days: int = option(
         FlagType.INT,
         "365",
         "How many days certificate and authority are valid.",
+        group="Certificate",
         check=lambda days: "" if 1 <= days <= MAX_DAYS else f"expected 1 to {MAX_DAYS}",
     )
     previous: str = _certificate_text(
         "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle then "
         "holds them too, so that it can be applied before the certificate changes.",
         metavar="file",
-        check=checks.is_given,
     )
     out_dir: str = _certificate_text(
         "Folder to write into, as a kustomize component; a new one, or one without these files. Without it "
         "all goes to standard output.",
         metavar="folder",
-        check=checks.is_given,
     )
 
 
@@ -98,8 +93,17 @@ def main(options: CertsOptions) -> int:
     authorities = issued.authority + previous
     bundle = base64.b64encode(authorities).decode()
     head = f"# Made by `fastpath certs` for {service}, good until {now + valid:%Y-%m-%d}.\n"
-    secret = head + _dump(_secret(service, issued))
-    config_map = head + _dump(_config_map(service, authorities))
+    pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
+    # what the Deployment mounts; ca.crt is for clients, and for the next renewal
+    secret = head + _object(
+        "Secret",
+        ServiceReference(service.namespace, SECRET),
+        type="kubernetes.io/tls",
+        data={name: base64.b64encode(content).decode() for name, content in pair.items()},
+    )
+    # scrapers need not read the Secret with the key
+    place = ServiceReference(service.namespace, AUTHORITIES)
+    config_map = head + _object("ConfigMap", place, data={"ca.crt": authorities.decode()})
     if not options.out_dir:
         sys.stdout.write(f"{secret}---\n{config_map}")
         sys.stderr.write("Make the API server trust the certificate before Fastpath serves it:\n")
@@ -128,29 +132,12 @@ def main(options: CertsOptions) -> int:
     return 0
 
 
-def _secret(service: ServiceReference, issued: IssuedCertificate) -> Document:
-    """Return the Secret that the Deployment mounts; `ca.crt` is for clients, and for the next renewal."""
-    pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": SECRET, "namespace": service.namespace, "labels": _LABELS},
-        "type": "kubernetes.io/tls",
-        "data": {name: base64.b64encode(content).decode() for name, content in pair.items()},
-    }
+def _object(kind: str, place: ServiceReference, **fields: Any) -> str:
+    metadata = {"name": place.name, "namespace": place.namespace, "labels": _LABELS}
+    return _dump({"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields})
 
 
-def _config_map(service: ServiceReference, authorities: bytes) -> Document:
-    """Return the ConfigMap with the authorities, so that scrapers need not read the Secret with the key."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": AUTHORITIES, "namespace": service.namespace, "labels": _LABELS},
-        "data": {"ca.crt": authorities.decode()},
-    }
-
-
-def _component(bundle: str) -> Document:
+def _component(bundle: str) -> dict[str, Any]:
     """Return the kustomize component that adds both objects, and the bundle to each APIService."""
     operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
     return {
@@ -161,20 +148,21 @@ def _component(bundle: str) -> Document:
     }
 
 
-def _dump(*documents: object) -> str:
-    return yaml.safe_dump_all(documents, sort_keys=False, width=1_000_000)
+def _dump(document: object) -> str:
+    text: str = yaml.safe_dump(document, sort_keys=False, width=1_000_000)
+    return text
 
 
 def _read_authorities(name: str, now: datetime) -> bytes:
     """Return the authorities of a file that have not expired, as PEM."""
     try:
-        found = x509.load_pem_x509_certificates(Path(name).read_bytes())
+        certificates = x509.load_pem_x509_certificates(Path(name).read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds no certificate"
         fault = Fault("--previous", name, f"expected a PEM file of authorities: {reason}")
         raise InputError([fault]) from error
-    good = [each for each in found if each.not_valid_after_utc > now]
-    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in good)
+    good = (certificate for certificate in certificates if certificate.not_valid_after_utc > now)
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in good)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

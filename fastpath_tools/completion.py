@@ -108,11 +108,7 @@ def _flags(command: Command[Any], used: set[str]) -> Iterator[Candidate]:
     """Yield the flags that the help lists; one that adds up may be given again."""
     for name, flag in command.shown_flags().items():
         if name not in used or flag.type in pflag.REPEATABLE:
-            yield Candidate(f"--{name}", _first_sentence(flag.help))
-
-
-def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].partition("; ")[0].removesuffix(".")
+            yield Candidate(f"--{name}", flag.help.partition(". ")[0].partition("; ")[0].removesuffix("."))
 
 
 def _values(flag: Flag, last: str) -> Candidates:
@@ -127,14 +123,14 @@ def _values(flag: Flag, last: str) -> Candidates:
 
 
 def _matching(candidates: Iterable[Candidate], last: str) -> Candidates:
-    return Candidates(tuple(each for each in candidates if each.word.startswith(last)))
+    return Candidates(tuple(candidate for candidate in candidates if candidate.word.startswith(last)))
 
 
 def print_candidates(words: Sequence[str]) -> int:
     """Print the candidates for a command line in cobra's format."""
-    found = complete(words)
-    lines = [f"{word}\t{about}" if about else word for word, about in found.candidates]
-    sys.stdout.write("\n".join([*lines, f":{found.directive.value}\n"]))
+    completion = complete(words)
+    lines = [f"{word}\t{about}" if about else word for word, about in completion.candidates]
+    sys.stdout.write("\n".join([*lines, f":{completion.directive.value}\n"]))
     return 0
 
 

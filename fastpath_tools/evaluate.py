@@ -147,15 +147,15 @@ def _read_yaml(
         yield InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", source)])
         return
     count = 0
-    for each in documents.read_documents(decoded, source):
+    for document in documents.read_documents(decoded, source):
         count += 1
-        if isinstance(each, InputError):
-            yield not_json if count == 1 and not_json is not None else each
+        if isinstance(document, InputError):
+            yield not_json if count == 1 and not_json is not None else document
             continue
         try:
-            yield evaluate_document.read_plain(each.value, source)
+            yield evaluate_document.read_plain(document.value, source)
         except InputError as error:
-            yield InputError([replace(fault, line=each.line_of(fault.path)) for fault in error.faults])
+            yield InputError([replace(fault, line=document.line_of(fault.path)) for fault in error.faults])
     if not count:
         yield InputError([Fault("", "", "expected a document; the file is empty", source)])
 
@@ -201,7 +201,9 @@ def _status(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
         **({"currentReplicas": status.current_replicas} if status.current_replicas else {}),
         "desiredReplicas": status.desired_replicas,
         "currentMetrics": status.current_metrics or (),
-        "conditions": [msgspec.structs.replace(each, last_transition_time=None) for each in conditions],
+        "conditions": [
+            msgspec.structs.replace(condition, last_transition_time=None) for condition in conditions
+        ],
     }
 
 
@@ -216,26 +218,18 @@ def to_plain(shown: dict[str, Any]) -> Any:
 
 def explain(given: EvaluateDocument, decision: Decision) -> str:
     """Return a decision as lines for people: what it comes to, each step, conditions and events."""
-    title = given.name or given.hpa.metadata.name
-    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.text()}" for step in decision.trace)]
-    conditions = [
+    current = decision.status.current_replicas
+    headline = f"scales from {current} to {decision.replicas}" if decision.rescale else f"stays at {current}"
+    lines = [f"{given.name or given.hpa.metadata.name}: {headline}", ""]
+    lines += [f"  {step.text()}" for step in decision.trace]
+    lines += ["", "conditions"]
+    lines += [
         f"  {condition.type} {condition.status} ({condition.reason}): {condition.message}"
         for condition in decision.status.conditions or ()
     ]
-    lines += ["", "conditions", *conditions]
     if decision.events:
-        lines += [
-            "",
-            "events",
-            *(f"  {event.type} {event.reason}: {event.message}" for event in decision.events),
-        ]
+        lines += ["", "events"]
+        lines += [f"  {event.type} {event.reason}: {event.message}" for event in decision.events]
     if decision.error:
         lines += ["", f"error: {decision.error}"]
     return visible.join(lines)
-
-
-def _headline(decision: Decision) -> str:
-    current = decision.status.current_replicas
-    if decision.rescale:
-        return f"scales from {current} to {decision.replicas}"
-    return f"stays at {current}"

@@ -1,7 +1,7 @@
 """`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import visible
 from adapter.model.autoscaling.forecast import FLOOR
+from adapter.model.visible import counted
 from fastpath_tools.live import scaler_access
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 
@@ -98,19 +99,21 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
         counts = f"spec.replicas {target['replicas']}, status.replicas {target['statusReplicas']}"
         lines.append(f"  target: {counts}{owner}")
     lines += [
-        f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
-        for each in document["status"].get("conditions", [])
+        f"  {condition['type']} {condition['status']} ({condition['reason']}): {condition['message']}"
+        for condition in document["status"].get("conditions", [])
     ]
-    lines += _ready_times(document.get("readyTimes"))
-    lines += _boost(document.get("boost"))
-    lines += _forecast(document.get("forecast"))
+    for name, write in (("readyTimes", _ready_times), ("boost", _boost), ("forecast", _forecast)):
+        if (shown := document.get(name)) is not None:  # a scaler that is older has none
+            lines += write(shown)
     if writers["pausedUntil"]:
         lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
     if decision := document["last"]:
         lines += ["", f"last decision, {decision['time']}", *_steps(decision)]
     newest_first = document["journal"][::-1]
     for entry in newest_first[: last or None]:
-        lines += ["", _headline(entry), *_steps(entry)]
+        seen, reason = entry.get("changeSeen"), f": {entry['reason']}" if entry["reason"] else ""
+        by = f"; {seen['manager']} had changed the replicas by {seen['replicas']:+d}" if seen else ""
+        lines += ["", f"{entry['time']}: {_outcome(entry, reason)}{by}", *_steps(entry)]
         if entry["error"]:
             lines.append(f"  error: {entry['error']}")
     return lines
@@ -122,79 +125,60 @@ def _steps(decision: dict[str, Any]) -> list[str]:
     return [f"  {step}" for step in dict.fromkeys(steps)]
 
 
-def _boost(boost: dict[str, Any] | None) -> list[str]:
-    """Return what stands beside the decisions for a HorizontalPodAutoscaler."""
-    if boost is None:
-        return []
-    lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
+def _boost(boost: dict[str, Any]) -> Iterator[str]:
+    """Yield what stands beside the decisions for a HorizontalPodAutoscaler."""
+    if boost["fault"]:
+        yield f"  not boosted: {boost['fault']}"
     if boost["demotedUntil"]:
-        by = f"{boost['demotedBy']} reverted a raise"
-        lines.append(f"  advice only until {boost['demotedUntil']}: {by}")
+        yield f"  advice only until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise"
     if floor := boost["floor"]:
         shown = f"in the HPA's status since {floor['shown']}"
         if not floor["shown"]:
             shown = "not in the HPA's status yet"
-        lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
-    return lines
+        yield f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}"
 
 
-def _forecast(shown: dict[str, Any] | None) -> list[str]:
-    """Return the floor of a forecast; nothing without one. The condition ForecastReady says the rest."""
-    if shown is None:
-        return []
+def _forecast(shown: dict[str, Any]) -> Iterator[str]:
+    """Yield the floor of a forecast. The condition ForecastReady says the rest."""
     card = shown["card"]
     if card is None or not card["verdict"]["chosen"]:
-        return ["  forecast: no floor (no candidate acts)"]
-    if shown["floor"]:
-        return [f"  forecast: floor {shown['floor']}, by candidate {card['verdict']['chosen']}"]
-    why = shown["withheld"] if card["mode"] == FLOOR else f"mode {card['mode']}"
-    return [f"  forecast: no floor ({why or 'no plan'})"]
+        yield "  forecast: no floor (no candidate acts)"
+    elif shown["floor"]:
+        yield f"  forecast: floor {shown['floor']}, by candidate {card['verdict']['chosen']}"
+    else:
+        why = shown["withheld"] if card["mode"] == FLOOR else f"mode {card['mode']}"
+        yield f"  forecast: no floor ({why or 'no plan'})"
 
 
-def _ready_times(shown: dict[str, Any] | None) -> list[str]:
-    """Return how long pods take to be Ready; nothing for a scaler that is older than this."""
-    if shown is None:
-        return []
-    lines = []
+def _ready_times(shown: dict[str, Any]) -> Iterator[str]:
+    """Yield how long pods take to be Ready."""
     if seconds := shown.get("seconds"):
-        lines.append(f"  time to Ready (last {_pods(shown['pods'])}): {_percentiles(seconds['total'])}")
-        lines += [
-            f"    {words}: {_percentiles(seconds[part])}"
-            for part, words in _START_PARTS
-            if part in seconds and (part != "initialized" or seconds[part]["p95"])
-        ]
-    counted = {
-        "no node fitted at first": shown.get("unschedulable", 0),
-        "an image could not be pulled at first": shown.get("pullFailed", 0),
-    }
-    lines += [f"    of {_pods(count)} {what}" for what, count in counted.items() if count]
-    left_out = shown["leftOut"]
-    others = [f"{left_out[key]} {what}" for key, what in _LEFT_OUT if left_out[key]]
-    if others:
-        lines.append(f"  pods without a time to Ready: {', '.join(others)}")
-    return lines + _starting(shown["starting"])
+        yield f"  time to Ready (last {_pods(shown['pods'])}): {_percentiles(seconds['total'])}"
+        for part, words in _START_PARTS:
+            if part in seconds and (part != "initialized" or seconds[part]["p95"]):
+                yield f"    {words}: {_percentiles(seconds[part])}"
+    if count := shown.get("unschedulable"):
+        yield f"    of {_pods(count)} no node fitted at first"
+    if count := shown.get("pullFailed"):
+        yield f"    of {_pods(count)} an image could not be pulled at first"
+    if others := _counts(shown["leftOut"], _LEFT_OUT):
+        yield f"  pods without a time to Ready: {others}"
+    starting = shown["starting"]
+    if starting is not None and starting["pods"]:
+        why = _counts(starting, _STARTING)
+        yield f"  {_pods(starting['pods'])} never Ready yet{': ' if why else ''}{why}"
 
 
-def _starting(shown: dict[str, int] | None) -> list[str]:
-    if shown is None or not shown["pods"]:
-        return []
-    why = [f"{shown[key]} {what}" for key, what in _STARTING if shown[key]]
-    return [f"  {_pods(shown['pods'])} never Ready yet{': ' if why else ''}{', '.join(why)}"]
+def _counts(counts: dict[str, int], words: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{counts[key]} {what}" for key, what in words if counts[key])
 
 
 def _pods(count: int) -> str:
-    return f"{count} pod{'' if count == 1 else 's'}"
+    return counted(count, "pod", "pods")
 
 
 def _percentiles(seconds: dict[str, float]) -> str:
     return f"p50 {seconds['p50']:g} s, p95 {seconds['p95']:g} s"
-
-
-def _headline(entry: dict[str, Any]) -> str:
-    seen = entry.get("changeSeen")
-    by = f"; {seen['manager']} had changed the replicas by {seen['replicas']:+d}" if seen else ""
-    reason = f": {entry['reason']}" if entry["reason"] else ""
-    return f"{entry['time']}: {_outcome(entry, reason)}{by}"
 
 
 def _outcome(entry: dict[str, Any], reason: str) -> str:

@@ -1,9 +1,12 @@
-"""The objects of manifests, also those in a List, and where each stands."""
+"""The objects of manifests, also those in a List, and where each stands; FastPathSchedules among them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from adapter.bounds.schedule import documents as schedule_documents
+from adapter.bounds.schedule.documents import FastPathSchedule
+from adapter.cli import command_line
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
@@ -57,5 +60,40 @@ def mapping_at(tree: object, *keys: str) -> dict[str, Any]:
 
 def listed_at(tree: object, *keys: str) -> list[Any]:
     """Return the list at a path of a document, an empty one where it is absent."""
-    found = mapping_at(tree, *keys[:-1]).get(keys[-1])
-    return found if isinstance(found, list) else []
+    value = mapping_at(tree, *keys[:-1]).get(keys[-1])
+    return value if isinstance(value, list) else []
+
+
+def read_schedules(
+    files: Sequence[str], namespace: str = "default", left_out: Callable[[str], None] = lambda _: None
+) -> list[FastPathSchedule]:
+    """Return the schedules of files. InputError with the faults of all documents.
+
+    `namespace` is that of schedules that name none. `left_out` is called with the place and the kind of each
+    object of another kind.
+    """
+    faults: list[Fault] = []
+    schedules: dict[str, FastPathSchedule] = {}
+    for file in files:
+        try:
+            source = command_line.read_source(file)
+        except InputError as error:
+            faults += error.faults
+            continue
+        for given in objects_in(*source, faults):
+            kind = given.tree.get("kind") if isinstance(given.tree, dict) else None
+            if isinstance(kind, str) and kind != schedule_documents.KIND:
+                left_out(f"{given.source}:{given.line}: {kind}")
+                continue
+            with given.collecting(faults):
+                schedule = schedule_documents.read_document(given.tree, namespace)
+                name = schedule.schedule.name
+                if name in schedules:
+                    faults.append(Fault("metadata.name", name, "expected each schedule once", source.name))
+                schedules[name] = schedule
+    if not schedules and not faults:
+        expected = f"expected a {schedule_documents.KIND}; the files have no such object"
+        faults.append(Fault("", "", expected, ", ".join(map(command_line.name_of, files))))
+    if faults:
+        raise InputError(faults)
+    return list(schedules.values())

@@ -26,7 +26,8 @@ def owner_of(tree: Mapping[str, Any]) -> str:
     """Return the object of another autoscaling project that manages an HPA, "" for none."""
     labels = mapping_at(tree, "metadata", "labels")
     owners = (
-        (str(each.get("apiVersion")), str(each.get("kind")), str(each.get("name"))) for each in _owners(tree)
+        (str(owner.get("apiVersion")), str(owner.get("kind")), str(owner.get("name")))
+        for owner in _owners(tree)
     )
     return boost.find_owner(owners, {name: text for name, text in labels.items() if isinstance(text, str)})
 
@@ -35,8 +36,8 @@ def controller_of(tree: Mapping[str, Any]) -> str:
     """Return the object whose controller made an HPA, "" for none."""
     if owner := owner_of(tree):
         return owner
-    controllers = (each for each in _owners(tree) if each.get("controller") is True)
-    return next((f"the {each.get('kind')} {each.get('name')}" for each in controllers), "")
+    controllers = (reference for reference in _owners(tree) if reference.get("controller") is True)
+    return next((f"the {reference.get('kind')} {reference.get('name')}" for reference in controllers), "")
 
 
 def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -82,28 +83,28 @@ def collected(tree: Mapping[str, Any]) -> list[str]:
 
 def keda_metrics(tree: Mapping[str, Any]) -> list[str]:
     """Return the names of the external metrics that KEDA serves for an HPA."""
-    found = []
-    for each in listed_at(tree, "spec", "metrics"):
-        metric = mapping_at(each, "external", "metric")
+    names = []
+    for spec in listed_at(tree, "spec", "metrics"):
+        metric = mapping_at(spec, "external", "metric")
         name = str(metric.get("name"))
         if KEDA_LABEL in mapping_at(metric, "selector", "matchLabels") or _KEDA_METRIC.fullmatch(name):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def scheduled(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return kind and name of the schedules of kube-metrics-adapter that an HPA reads."""
     metrics = listed_at(tree, "spec", "metrics")
-    described = [mapping_at(each, "object", "describedObject") for each in metrics]
+    described = [mapping_at(described_object, "object", "describedObject") for described_object in metrics]
     return [
-        (str(each.get("kind")), str(each.get("name")))
-        for each in described
-        if str(each.get("apiVersion")).startswith("zalando.org/")
+        (str(described_object.get("kind")), str(described_object.get("name")))
+        for described_object in described
+        if str(described_object.get("apiVersion")).startswith("zalando.org/")
     ]
 
 
 def _owners(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [mapping_at(each) for each in listed_at(tree, "metadata", "ownerReferences")]
+    return [mapping_at(reference) for reference in listed_at(tree, "metadata", "ownerReferences")]
 
 
 def _listed(what: str, names: list[str]) -> str:

@@ -69,28 +69,26 @@ def main(options: PreflightOptions) -> int:
 
 async def _run(options: PreflightOptions) -> int:
     async with cluster_options.connect(options) as client:
-        found = {
+        fetched = {
             name: await registrations.fetch_registration(client, name)
             for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
         }
-        findings = [apiservices.judge(name, each, options.reference) for name, each in found.items()]
-        groups = options.groups or _default_groups(findings)
+        findings = [
+            apiservices.judge(name, registration, options.reference) for name, registration in fetched.items()
+        ]
+        # the group that the manifests always register, and those that are registered to Fastpath
+        ours = {DEFAULT_GROUPS} | {_group(finding) for finding in findings if finding.owner is Owner.OURS}
+        groups = options.groups or tuple(group for group in apiservices.VERSIONS if group in ours)
         foreign = _report_owners(findings, groups)
         if "metrics.k8s.io" in groups:
-            stable, beta = (found[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
+            stable, beta = (fetched[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
             if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
                 _complain(warning)
         await _report_rights(client, groups)
     return 1 if foreign else 0
 
 
-def _default_groups(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the group that the manifests always register, and those that are registered to Fastpath."""
-    ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
-    return tuple(group for group in apiservices.VERSIONS if group == DEFAULT_GROUPS or group in ours)
-
-
-def _group_of(finding: Finding) -> str:
+def _group(finding: Finding) -> str:
     return finding.name.partition(".")[2]
 
 
@@ -102,7 +100,7 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
         command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
         if finding.owner is Owner.OURS and finding.advice:
             _complain(f"{finding.name} is not available: {finding.advice}")
-        if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
+        if finding.owner is Owner.FOREIGN and _group(finding) in groups:
             foreign = True
             _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
     return foreign

@@ -14,7 +14,6 @@ import msgspec
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents
-from adapter.model.autoscaling import documents as validation_errors
 from adapter.model.autoscaling.boost import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.hpa import (
@@ -38,10 +37,6 @@ class PatchOperation(NamedTuple):
     op: str
     path: tuple[str, ...]
     value: Any = None
-
-    def below(self, *names: str) -> "PatchOperation":
-        """Return the same operation for a document that holds this one below `names`."""
-        return self._replace(path=(*names, *self.path))
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -112,7 +107,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
     """
     version = tree.get("apiVersion")
     if version not in (HPA_API_VERSION, _V1):
-        shown = "absent" if version is None else validation_errors.shown(version)
+        shown = "absent" if version is None else documents.shown(version)
         expected = (
             f"expected {HPA_API_VERSION} or {_V1}; kubectl get hpa.v2.autoscaling NAME -o yaml gives it"
         )
@@ -171,26 +166,26 @@ def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[Patch
     `way` "" keeps one that is right.
     """
     place = ("spec", "metrics")
-    found = _handshakes(metrics)
-    made = _plain(model.handshake(name, way or EXTERNAL))
+    handshakes = _handshakes(metrics)
+    handshake = _plain(model.handshake(name, way or EXTERNAL))
     if not metrics:
-        yield PatchOperation(ADD, place, [_cpu(_PERCENT), made])
+        yield PatchOperation(ADD, place, [_cpu(_PERCENT), handshake])
         return
-    if not found:
-        yield PatchOperation(ADD, (*place, END), made)
+    if not handshakes:
+        yield PatchOperation(ADD, (*place, END), handshake)
         return
-    right = [index for index in found if _is_right(name, metrics[index], way)]
-    kept = (right or found)[0]
+    right = [index for index in handshakes if _is_right(name, metrics[index], way)]
+    kept = (right or handshakes)[0]
     if not right:
         yield _same(metrics, kept)
-        yield PatchOperation(REPLACE, (*place, str(kept)), made)
-    yield from _removed(metrics, [index for index in found if index != kept])
-    if len(found) == len(metrics):
+        yield PatchOperation(REPLACE, (*place, str(kept)), handshake)
+    yield from _removed(metrics, [index for index in handshakes if index != kept])
+    if len(handshakes) == len(metrics):
         yield PatchOperation(ADD, (*place, "0"), _cpu(_PERCENT))
 
 
 def _handshakes(metrics: Sequence[MetricSpec]) -> list[int]:
-    return [index for index, each in enumerate(metrics) if model.is_handshake(each)]
+    return [index for index, metric in enumerate(metrics) if model.is_handshake(metric)]
 
 
 def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
@@ -205,12 +200,12 @@ def _drop(metrics: Sequence[MetricSpec]) -> Iterator[PatchOperation]:
 
     If nothing else is left, the field goes too: the API server does not accept an empty list.
     """
-    found = _handshakes(metrics)
-    if found and len(found) == len(metrics):
+    handshakes = _handshakes(metrics)
+    if handshakes and len(handshakes) == len(metrics):
         yield _same(metrics, 0)
         yield PatchOperation(REMOVE, ("spec", "metrics"))
     else:
-        yield from _removed(metrics, found)
+        yield from _removed(metrics, handshakes)
 
 
 def _without_handshake(spec: HorizontalPodAutoscalerSpec) -> Iterator[str]:
@@ -221,7 +216,7 @@ def _without_handshake(spec: HorizontalPodAutoscalerSpec) -> Iterator[str]:
         return
     if not kept:
         yield f"it has no metric but {METRIC}; without it the API's default applies: cpu at {_PERCENT} %"
-    if spec.min_replicas == 0 and not any(each.type in {"Object", "External"} for each in kept):
+    if spec.min_replicas == 0 and not any(metric.type in {"Object", "External"} for metric in kept):
         other = "minReplicas 0 needs an Object or External metric, and it has no other"
         yield f"{other}; the API server refuses it"
 
@@ -258,10 +253,10 @@ def _v1_faults(tree: dict[str, Any]) -> Iterator[Fault]:
     percent = spec.get(_V1_TARGET)
     if percent is not None and (type(percent) is not int or not 1 <= percent < 2**31):
         expected = "expected a whole number greater than 0"
-        yield Fault(f"spec.{_V1_TARGET}", validation_errors.shown(percent), expected)
+        yield Fault(f"spec.{_V1_TARGET}", documents.shown(percent), expected)
     for name in ("metrics", "behavior"):
         if spec.get(name) is not None:
-            yield Fault(f"spec.{name}", validation_errors.shown(spec[name]), f"only {HPA_API_VERSION} has it")
+            yield Fault(f"spec.{name}", documents.shown(spec[name]), f"only {HPA_API_VERSION} has it")
     annotations = mapping_at(tree, "metadata", "annotations")
     for name in _V1_ANNOTATIONS:
         if annotations.get(name) is not None:
@@ -289,9 +284,9 @@ def _convert(
     yield PatchOperation(REPLACE, ("apiVersion",), HPA_API_VERSION)
     if _V1_TARGET in tree["spec"]:
         yield PatchOperation(REMOVE, ("spec", _V1_TARGET))
-    own = [_plain(each) for each in metrics] or [_cpu(_PERCENT)]
-    made = _plain(model.handshake(name, way or EXTERNAL))
-    yield PatchOperation(ADD, ("spec", "metrics"), [*own, made])
+    own = [_plain(metric) for metric in metrics] or [_cpu(_PERCENT)]
+    handshake = _plain(model.handshake(name, way or EXTERNAL))
+    yield PatchOperation(ADD, ("spec", "metrics"), [*own, handshake])
     status = tree.get("status")
     if isinstance(status, dict) and _V1_STATUS in status:
         yield PatchOperation(REMOVE, ("status",) if len(status) == 1 else ("status", _V1_STATUS))

@@ -89,7 +89,8 @@ def main(options: BoostOptions) -> int:
         command_line.tell("boost", note)
     if options.output == "patch":
         (patch,) = manifest.patches
-        command_line.show(json.dumps([each.plain() for each in patch], indent=2, ensure_ascii=False) + "\n")
+        document = [operation.plain() for operation in patch]
+        command_line.show(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
         command_line.show_file(manifest.text)
     return 0
@@ -120,6 +121,12 @@ class _Planned(NamedTuple):
     operations: tuple[PatchOperation, ...]
     notes: tuple[str, ...]
 
+    def steps_in_document(self) -> Iterator[PatchOperation]:
+        """Yield the operations as those on the document, which may be a List."""
+        index = self.place.removeprefix("items[").removesuffix("]")
+        above = ("items", index) if index else ()
+        return (step._replace(path=(*above, *step.path)) for step in self.operations)
+
 
 def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Manifest:
     """Return a text whose autoscalers are what is wished for.
@@ -129,7 +136,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     """
     faults: list[Fault] = []
     pieces: list[str] = []
-    made: list[tuple[PatchOperation, ...]] = []
+    all_operations: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
     lines_of: list[int] = []
     documents.refuse_large(text, source)
@@ -141,28 +148,29 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
             pieces.append(part)
             continue
         planned = list(_plan(document, source, wish, faults))
-        operations = [_in_list(each, operation) for each in planned for operation in each.operations]
+        operations = [step for autoscaler in planned for step in autoscaler.steps_in_document()]
+        # one edit for all autoscalers of a List: a second one would read what the first has written
         edited = boost_round_trip.edit(part, document, operations)
         pieces.append(edited.text)
-        for each in planned:
-            made.append(tuple(map(_for_an_object, each.operations)))
-            lines_of.append(document.line_of(each.place))
-            said = list(each.notes)
+        for autoscaler in planned:
+            all_operations.append(tuple(map(_for_an_object, autoscaler.operations)))
+            lines_of.append(document.line_of(autoscaler.place))
+            messages = list(autoscaler.notes)
             if not patches and edited.is_rewritten:
-                said.append(_REWRITTEN)
+                messages.append(_REWRITTEN)
             if patches and any(
-                step.path == ("metadata", "annotations") and step.value for step in each.operations
+                step.path == ("metadata", "annotations") and step.value for step in autoscaler.operations
             ):
-                said.append(_NO_ANNOTATIONS)
-            notes += (f"{source}:{lines_of[-1]}: {HPA_KIND} {each.name}: {note}" for note in said)
-    if not made and not faults:
+                messages.append(_NO_ANNOTATIONS)
+            notes += (f"{source}:{lines_of[-1]}: {HPA_KIND} {autoscaler.name}: {note}" for note in messages)
+    if not all_operations and not faults:
         faults.append(Fault("", "", f"expected a {HPA_KIND}; the file has no such object", source))
-    if patches and len(made) > 1 and not faults:
+    if patches and len(all_operations) > 1 and not faults:
         expected = f"expected one {HPA_KIND}: a patch is for one object"
         faults.append(Fault("", "", expected, source, lines_of[1]))
     if faults:
         raise InputError(faults)
-    return Manifest("".join(pieces), tuple(made), tuple(notes))
+    return Manifest("".join(pieces), tuple(all_operations), tuple(notes))
 
 
 def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) -> Iterator[_Planned]:
@@ -177,12 +185,6 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
             faults += (documents.located(fault, place, document, source) for fault in error.faults)
         else:
             yield _Planned(place.rstrip("."), tree["metadata"]["name"], planned.operations, planned.notes)
-
-
-def _in_list(planned: _Planned, operation: PatchOperation) -> PatchOperation:
-    """Return an operation on an autoscaler as one on its document, which may be a List."""
-    index = planned.place.removeprefix("items[").removesuffix("]")
-    return operation.below("items", index) if index else operation
 
 
 def _for_an_object(operation: PatchOperation) -> PatchOperation:

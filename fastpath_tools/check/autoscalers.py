@@ -2,24 +2,33 @@
 
 FastPathAutoscalers and HorizontalPodAutoscalers are compared with the rules that are given with them: a
 target has to be one that its metric can exceed, and a metric one of the objects that it is asked for.
-FastPathSchedules of the same files are read along; `fastpath_tools.check.schedule_faults` checks them.
+FastPathSchedules of the same files are read along; `fastpath_tools.check.schedules` checks them. Annotations
+and handshake are read by the functions of the scaler, so that an HPA without a fault is boosted.
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adapter.bounds.schedule import documents as schedule_documents
 from adapter.errors import Fault
+from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, with_defaults
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    BOOST,
+    HPA_KIND,
+    KIND,
+    FastPathAutoscaler,
+    with_defaults,
+)
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
-from fastpath_tools import manifests
-from fastpath_tools.check import boosted, saturation
+from fastpath_tools import manifests, origins
+from fastpath_tools.check import saturation
 from fastpath_tools.check.saturation import Saturation
-from fastpath_tools.check.schedule_faults import GivenSchedule
+from fastpath_tools.check.schedules import GivenSchedule
 from fastpath_tools.live.preview import RulePreview
 from fastpath_tools.manifests import NOWHERE, ManifestObject
 
@@ -39,22 +48,23 @@ class CheckedAutoscaler(NamedTuple):
     origin: ManifestObject
 
     @property
-    def tree(self) -> Mapping[str, Any]:
-        tree: Mapping[str, Any] = self.origin.tree
-        return tree
+    def kind(self) -> str:
+        return autoscaler_documents.kind_of(self.origin.tree)
 
     @property
-    def kind(self) -> str:
-        return autoscaler_documents.kind_of(self.tree)
-
-    def faults(self, found: Iterable[boosted.BoostFinding]) -> Iterator[Fault]:
-        return (self.fault(path, "", sentence) for path, sentence in found)
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations; the document was read before, so that they are texts."""
+        annotations = self.origin.tree["metadata"].get("annotations") or {}
+        return {name: text for name, text in annotations.items() if text is not None}
 
     def fault(self, path: str, value: str, expected: str) -> Fault:
         """Return a fault at a path below the autoscaler; its sentence names the autoscaler."""
         meta = self.autoscaler.metadata
         name = meta.name if meta.namespace == NOWHERE else f"{meta.namespace}/{meta.name}"
         return self.origin.located(Fault(path, value, f"{name}: {expected}"))
+
+    def annotation_fault(self, name: str, expected: str) -> Fault:
+        return self.fault(f"metadata.annotations[{json.dumps(name, ensure_ascii=False)}]", "", expected)
 
 
 @dataclass(slots=True)
@@ -75,29 +85,29 @@ def read(text: str, source: str, into: Autoscalers) -> bool:
         return False
     is_manifest = False
     faults: list[Fault] = []
-    for each in manifests.objects_in(text, source, faults):
-        is_schedule = isinstance(each.tree, dict) and each.tree.get("kind") == schedule_documents.KIND
-        if not is_schedule and not autoscaler_documents.kind_of(each.tree):
+    for given in manifests.objects_in(text, source, faults):
+        tree = given.tree
+        is_schedule = isinstance(tree, dict) and tree.get("kind") == schedule_documents.KIND
+        if not is_schedule and not autoscaler_documents.kind_of(tree):
             continue
         is_manifest = True
-        with each.collecting(faults):
+        with given.collecting(faults):
             if is_schedule:
-                into.schedules.append(GivenSchedule(schedule_documents.read_document(each.tree), each))
+                into.schedules.append(GivenSchedule(schedule_documents.read_document(tree), given))
             else:
-                autoscaler = autoscaler_documents.read_document(each.tree, NOWHERE, floor_metric=True)
-                into.given.append(CheckedAutoscaler(autoscaler, each))
+                autoscaler = autoscaler_documents.read_document(tree, NOWHERE, floor_metric=True)
+                into.given.append(CheckedAutoscaler(autoscaler, given))
     into.faults += faults if is_manifest else ()
     return is_manifest
 
 
-class _Asked(NamedTuple):
+class _MetricByName(NamedTuple):
     """A metric of an autoscaler by name, with the place of its source."""
 
     path: str
     name: str
     target: MetricTarget
-    external: bool
-    per_pod: bool
+    external: bool = False
     described: CrossVersionObjectReference | None = None
 
     def is_made_by(self, rule: RulePreview) -> bool:
@@ -108,70 +118,111 @@ class _Asked(NamedTuple):
         """Whether a rule makes this metric, and may have it for the described object."""
         return self.is_made_by(rule) and (self.described is None or _may_describe(rule, self.described))
 
+    def saturation(self, rules: Sequence[RulePreview]) -> Saturation | None:
+        """Return what bounds the metric; the last rule that makes it is the one that serves it."""
+        making = [rule for rule in rules if self.is_served_by(rule)]
+        return saturation.of_rule(making[-1]) if making else None
+
+
+def _metrics_by_name(metrics: Sequence[MetricSpec]) -> list[_MetricByName]:
+    """Return the metrics that rules make; those of cpu and memory are left out."""
+    named = []
+    for number, metric in enumerate(metrics):
+        path = f"spec.metrics[{number}]"
+        if (pods := metric.pods) is not None:
+            named.append(_MetricByName(f"{path}.pods", pods.metric.name, pods.target, described=_POD))
+        elif (source := metric.object) is not None:
+            name, described = source.metric.name, source.described_object
+            named.append(_MetricByName(f"{path}.object", name, source.target, described=described))
+        elif (outer := metric.external) is not None:
+            named.append(_MetricByName(f"{path}.external", outer.metric.name, outer.target, external=True))
+    return named
+
 
 def faults_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield why an HPA is not boosted, and the targets that a metric of the rules cannot exceed."""
     if given.kind == HPA_KIND:
-        yield from given.faults(boosted.faults_of(given.autoscaler, given.tree))
-    yield from _unreachable(given, rules)
-
-
-def _unreachable(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
-    """Yield the targets that a metric cannot exceed by the tolerance, so it never scales up."""
+        yield from _boost_faults(given)
     spec = with_defaults(given.autoscaler).spec
     up = None if spec.behavior is None else spec.behavior.scale_up
     tolerance = TOLERANCE if up is None or up.tolerance is None else up.tolerance.approximate()
-    for asked in _asked(spec.metrics or ()):
-        found = _saturation(asked, rules)
-        target = asked.target
+    # A target that its metric cannot exceed by the tolerance never scales up.
+    for metric in _metrics_by_name(spec.metrics or ()):
+        cap, target = metric.saturation(rules), metric.target
         wanted = target.average_value if target.average_value is not None else target.value
-        if found is None or found.largest is None or wanted is None:
+        if cap is None or cap.largest is None or wanted is None:
             continue
         # of an object, and of an external metric, an average is the value divided by the replicas
-        is_divided = target.average_value is not None and not asked.per_pod
+        is_divided = target.average_value is not None and metric.described is not _POD
         least = max(spec.min_replicas or 0, 1) if is_divided else 1
-        greatest = found.largest / least / (1 + tolerance)
+        greatest = cap.largest / least / (1 + tolerance)
         if wanted.approximate() < greatest:
             continue
         key = "averageValue" if target.average_value is not None else "value"
         sentence = (
-            f"{asked.name} cannot exceed {found.largest:g}, because {found.series} cannot, so it never asks "
-            f"for more replicas: expected less than {greatest:.4g}, which leaves the tolerance of "
-            f"{tolerance:g}"
+            f"{metric.name} cannot exceed {cap.largest:g}, because {cap.series} cannot, so it never asks for "
+            f"more replicas: expected less than {greatest:.4g}, which leaves the tolerance of {tolerance:g}"
         )
-        yield given.fault(f"{asked.path}.target.{key}", str(wanted), sentence)
+        yield given.fault(f"{metric.path}.target.{key}", str(wanted), sentence)
+
+
+def _boost_faults(given: CheckedAutoscaler) -> Iterator[Fault]:
+    """Yield why an HPA that asks for it is not boosted, or lacks an option."""
+    spec = fastpath_autoscaler.plain_spec(given.autoscaler.spec)
+    wishes = boost.read_annotations(given.annotations, boost.without_handshake(spec.metrics) or ())
+    for fault in wishes.faults:
+        name, _, sentence = fault.removeprefix("annotation ").partition(": ")
+        yield given.annotation_fault(name, sentence)
+    handshake = boost.check_handshake(given.autoscaler.metadata.name, spec)
+    if wishes.mode == BOOST and not handshake.holds:
+        yield given.fault("spec.metrics", "", f"{handshake.fault}; `fastpath boost` writes it")
 
 
 def warnings_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
     """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate."""
-    yield from given.faults(boosted.warnings_of(given.tree, given.kind))
-    metrics = with_defaults(given.autoscaler).spec.metrics or ()
-    asked = _asked(metrics)
-    for each in asked:
-        same_api = [rule for rule in rules if rule.external is each.external]
-        made = {metric for rule in same_api for metric in rule.metrics}
+    yield from _boost_warnings(given)
+    specs = with_defaults(given.autoscaler).spec.metrics or ()
+    metrics = _metrics_by_name(specs)
+    for metric in metrics:
+        same_api = [rule for rule in rules if rule.external is metric.external]
+        # a rule that names no metric, as without its series, may make any
         are_known = bool(same_api) and all(rule.metrics for rule in same_api)
-        if are_known and each.name not in made | {METRIC}:
-            api = "externalRules" if each.external else "rules"
-            yield given.fault(
-                f"{each.path}.metric.name", each.name, f"none of the {api} of these files makes it"
-            )
-        elif are_known and each.name != METRIC and not any(map(each.is_served_by, same_api)):
-            assert each.described is not None
-            kind = f"{each.described.kind} {each.described.api_version}".strip()
-            yield given.fault(
-                f"{each.path}.describedObject" if each.described.name else f"{each.path}.metric.name",
-                kind if each.described.name else each.name,
-                f"no rule of these files has {each.name} of this kind: it is of {_kinds(each, same_api)}",
-            )
-    found = [_saturation(each, rules) for each in asked]
-    capped = [each.series for each in found if each is not None]
-    if capped and len(capped) == len(metrics):
-        yield given.fault(
-            "spec.metrics",
-            ", ".join(capped),
-            "no metric says how much more is needed at full load: add one of a queue, or of arrivals",
-        )
+        if not are_known or metric.name == METRIC or any(map(metric.is_served_by, same_api)):
+            continue
+        making = [rule for rule in same_api if metric.is_made_by(rule)]
+        path, value = f"{metric.path}.metric.name", metric.name
+        if not making:
+            api = "externalRules" if metric.external else "rules"
+            yield given.fault(path, value, f"none of the {api} of these files makes it")
+            continue
+        assert metric.described is not None
+        if metric.described.name:
+            path = f"{metric.path}.describedObject"
+            value = f"{metric.described.kind} {metric.described.api_version}".strip()
+        kinds = {example.resource.kind for rule in making for example in rule.examples if example.resource}
+        served = ", ".join(sorted(kinds)) or "no object"
+        sentence = f"no rule of these files has {metric.name} of this kind: it is of {served}"
+        yield given.fault(path, value, sentence)
+    caps = [cap for cap in (metric.saturation(rules) for metric in metrics) if cap is not None]
+    if caps and len(caps) == len(specs):
+        sentence = "no metric says how much more is needed at full load: add one of a queue, or of arrivals"
+        yield given.fault("spec.metrics", ", ".join(cap.series for cap in caps), sentence)
+
+
+def _boost_warnings(given: CheckedAutoscaler) -> Iterator[Fault]:
+    """Yield annotations that nothing reads, and why an HPA is only advised."""
+    annotations = given.annotations
+    if given.kind == KIND:
+        for name in annotations:
+            if name in boost.ANNOTATIONS:
+                sentence = f"only a HorizontalPodAutoscaler has it: a {KIND} has fields"
+                yield given.annotation_fault(name, sentence)
+        return
+    for name, expected in boost.unknown_annotations(annotations):
+        yield given.annotation_fault(name, expected)
+    owner = origins.owner_of(given.origin.tree)
+    if owner and boost.read_annotations(annotations).mode == BOOST:
+        yield given.fault("metadata", "", f"it is only advised: {boost.owned_by(owner)}")
 
 
 def _may_describe(rule: RulePreview, described: CrossVersionObjectReference) -> bool:
@@ -183,39 +234,6 @@ def _may_describe(rule: RulePreview, described: CrossVersionObjectReference) -> 
     if rule.known is None and rule.rule.converter.template is not None:
         return True
     group = described.api_version.rpartition("/")[0]
-    resources = [each.resource for each in rule.examples if each.resource is not None]
-    return any(each.group == group and each.kind in (described.kind, each.plural) for each in resources)
-
-
-def _kinds(asked: _Asked, rules: Sequence[RulePreview]) -> str:
-    """Return the kinds of objects that rules have a metric for."""
-    making = [rule for rule in rules if asked.is_made_by(rule)]
-    kinds = {each.resource.kind for rule in making for each in rule.examples if each.resource is not None}
-    return ", ".join(sorted(kinds)) or "no object"
-
-
-def _asked(metrics: Sequence[MetricSpec]) -> list[_Asked]:
-    """Return the metrics that rules make; those of cpu and memory are left out."""
-    made = []
-    for number, metric in enumerate(metrics):
-        path = f"spec.metrics[{number}]"
-        if (pods := metric.pods) is not None:
-            name = pods.metric.name
-            made.append(
-                _Asked(f"{path}.pods", name, pods.target, external=False, per_pod=True, described=_POD)
-            )
-        elif (of := metric.object) is not None:
-            name, described = of.metric.name, of.described_object
-            made.append(
-                _Asked(f"{path}.object", name, of.target, external=False, per_pod=False, described=described)
-            )
-        elif (outer := metric.external) is not None:
-            name = outer.metric.name
-            made.append(_Asked(f"{path}.external", name, outer.target, external=True, per_pod=False))
-    return made
-
-
-def _saturation(asked: _Asked, rules: Sequence[RulePreview]) -> Saturation | None:
-    """Return what bounds a metric; the last rule that makes it is the one that serves it."""
-    making = [made for made in rules if asked.is_served_by(made)]
-    return saturation.of_rule(making[-1]) if making else None
+    resources = [example.resource for example in rule.examples if example.resource is not None]
+    kind = described.kind
+    return any(resource.group == group and resource.kind in (kind, resource.plural) for resource in resources)

@@ -6,7 +6,8 @@ cluster.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,15 @@ import msgspec
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
+from adapter.config.rules_file import Parsed
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.model.metrics import QueryResult
+from adapter.model.resources import Catalogue
 from adapter.rules import compile as compiler
 from adapter.rules.compile import Ruleset
 from adapter.telemetry import logs
-from fastpath_tools.check import autoscalers, empty, inputs, lint, lint_query, missing, schedule_faults, why
+from fastpath_tools.check import autoscalers, empty, lint, lint_query, missing, schedules, why
+from fastpath_tools.check.autoscalers import Autoscalers
 from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
 from fastpath_tools.check.report import Answer, Report, Summary
@@ -28,7 +32,9 @@ from fastpath_tools.live import preview, rules_files
 from fastpath_tools.live.preview import ResourcePreview, RulePreview
 
 if TYPE_CHECKING:
-    from fastpath_tools.live.prometheus import PrometheusReader
+    from fastpath_tools.live.servers import PrometheusReader
+
+_LAST_STEP = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])\Z")
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
@@ -53,15 +59,20 @@ def main(options: CheckOptions) -> int:
 
 
 async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
-    parsed, given = inputs.parse_with_autoscalers(options.config)
+    fatal: list[Fault] = []
+    given = Autoscalers()
+    texts = rules_files.read_texts(options.config, fatal)
+    rules_texts = [(source, text) for source, text in texts if not autoscalers.read(text, source, given)]
+    parsed = rules_files.combine(rules_texts, fatal)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:
         cluster, prometheus = None, None
         if options.lister_kubeconfig or options.prometheus_url:
-            from fastpath_tools.check import servers  # noqa: PLC0415 - importing it takes most of a second
+            from fastpath_tools.live import servers  # noqa: PLC0415 - importing it takes most of a second
 
-            cluster, prometheus = await servers.open_servers(options, stack)
+            kubeconfig = options.lister_kubeconfig
+            cluster, prometheus = await servers.open_servers(kubeconfig, options, options, stack)
         catalogue, notes = rules_files.assumed_catalogue(parsed.config)
         if cluster is not None:
             try:
@@ -70,9 +81,9 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
                 unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         faults = (
-            *inputs.collect_faults(parsed, catalogue),
+            *collect_faults(parsed, catalogue),
             *given.faults,
-            *schedule_faults.faults_of(given.schedules),
+            *schedules.faults_of(given.schedules),
         )
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
@@ -83,14 +94,14 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             absent = not explanation.served
         else:
             reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
-            made = [each.preview for each in reports if isinstance(each.preview, RulePreview)]
-            faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, made))
+            rules = [report.preview for report in reports if isinstance(report.preview, RulePreview)]
+            faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, rules))
             reports += await _report_resource_rules(ruleset, prometheus, unreachable)
             has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
             needs_rules = bool(given.given) or not given.schedules
             general = [_NO_RULE] if needs_rules and not has_rules and not faults else []
-            general += [warning for one in given.given for warning in autoscalers.warnings_of(one, made)]
-            general += schedule_faults.warnings_of(given.schedules, int(SystemClock().wall()))
+            general += [warning for one in given.given for warning in autoscalers.warnings_of(one, rules)]
+            general += schedules.warnings_of(given.schedules, int(SystemClock().wall()))
             summary = Summary(reports, general, faults, len(given.given), len(given.schedules))
             warned = summary.warning_count > 0
             _print(summary, options.output)
@@ -120,19 +131,19 @@ async def _report_rules(
     previews = preview.preview_rules(ruleset, lists)
     warnings = [*notes, *lint.lint(previews, options.scrape_interval)]
     reports = []
-    for made in previews:
-        config = made.config
-        answer = lists.get(config.series_query)
-        unread = str(answer) if isinstance(answer, PrometheusError) else ""
-        asked = await _ask_example(made, prometheus) if prometheus and not unread else None
+    for rule in previews:
+        config = rule.config
+        series = lists.get(config.series_query)
+        unread = str(series) if isinstance(series, PrometheusError) else ""
+        answer = await _ask_example(rule, prometheus) if prometheus and not unread else None
         mine = [
             warning
             for warning in warnings
             if warning.path.startswith(f"{config.path}.") and warning.source == config.source
         ]
-        mine += _problems(f"{config.path}.seriesQuery", answer, made, unreachable)
-        mine += _problems(f"{config.path}.metricsQuery", asked, made, unreachable)
-        reports.append(Report(made, mine, asked, unread))
+        mine += _problems(f"{config.path}.seriesQuery", series, rule, unreachable)
+        mine += _problems(f"{config.path}.metricsQuery", answer, rule, unreachable)
+        reports.append(Report(rule, mine, answer, unread))
     return reports
 
 
@@ -143,31 +154,70 @@ async def _report_resource_rules(
     if ruleset.resource is None:
         return []
     reports = []
-    for made in preview.preview_resource_rules(ruleset.resource):
-        asked = await prometheus.ask(made.main.everything) if prometheus and made.main.promql else None
-        warnings = [*lint_query.check_resource_query(made), *_problems(made.path, asked, made, unreachable)]
-        if isinstance(asked, QueryResult) and not asked.samples:
-            warnings.append(Fault(made.path, "", _NO_SAMPLE, made.config.source, made.config.line))
-        reports.append(Report(made, warnings, asked))
+    for query in preview.preview_resource_rules(ruleset.resource):
+        answer = await prometheus.ask(query.main.everything) if prometheus and query.main.promql else None
+        warnings = [*lint_query.check_resource_query(query)]
+        warnings += _problems(query.path, answer, query, unreachable)
+        if isinstance(answer, QueryResult) and not answer.samples:
+            warnings.append(Fault(query.path, "", _NO_SAMPLE, query.config.source, query.config.line))
+        reports.append(Report(query, warnings, answer))
     return reports
 
 
 def _problems(
-    path: str, answer: object, made: RulePreview | ResourcePreview, unreachable: list[str]
+    path: str, answer: object, rule: RulePreview | ResourcePreview, unreachable: list[str]
 ) -> list[Fault]:
     """Return a warning where Prometheus refuses a query; note any other failure in `unreachable`."""
     if not isinstance(answer, PrometheusError):
         return []
     if answer.kind in empty.OF_THE_QUERY:
         sentence = f"Prometheus refuses the query: {answer}"
-        return [Fault(path, "", sentence, made.config.source, made.config.line)]
+        return [Fault(path, "", sentence, rule.config.source, rule.config.line)]
     unreachable.append(f"cannot query Prometheus: {answer}")
     return []
 
 
-async def _ask_example(made: RulePreview, prometheus: "PrometheusReader") -> Answer | None:
+async def _ask_example(rule: RulePreview, prometheus: "PrometheusReader") -> Answer | None:
     """Ask for all objects of the main example, if there are series to ask for, and not too many."""
-    if made.main is None or not made.main.promql or not made.series:
+    if rule.main is None or not rule.main.promql or not rule.series:
         return None
-    count = sum(each.count for each in made.known or () if each.name == made.series[-1])
-    return await prometheus.ask(made.main.everything) if count <= _EXAMPLE_SERIES else None
+    count = sum(series.count for series in rule.known or () if series.name == rule.series[-1])
+    return await prometheus.ask(rule.main.everything) if count <= _EXAMPLE_SERIES else None
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def collect_faults(parsed: Parsed, catalogue: Catalogue) -> tuple[Fault, ...]:
+    """Return the faults that reading and compiling find, in the order of files and lines.
+
+    A rule that reading refuses is compiled nevertheless, as far as it could be read, so that one run shows
+    all of its faults. A fault that only follows from another is left out.
+    """
+    read = _once((*parsed.fatal, *parsed.faults))
+    compiled = compiler.compile_rules(parsed.readable, catalogue)[1]
+    own = [fault for fault in compiled if not any(_follows(fault, earlier) for earlier in read)]
+    files = list(dict.fromkeys(fault.source for fault in (*read, *own)))
+    return tuple(sorted((*read, *own), key=lambda fault: (files.index(fault.source), fault.line)))
+
+
+def _once(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the faults without those that repeat, for another key, what kind of file it is."""
+    kept: dict[tuple[str, str, str], Fault] = {}
+    for fault in faults:
+        about_the_file = fault.path.isidentifier() and not fault.expected.startswith("unknown key")
+        kept.setdefault((fault.source, fault.expected, "" if about_the_file else str(fault)), fault)
+    return tuple(kept.values())
+
+
+def _follows(fault: Fault, earlier: Fault) -> bool:
+    """Tell whether a fault is about what was already refused.
+
+    The same place, one around or below it, or a key that it misspells.
+    """
+    one, other = fault.path, earlier.path
+    if fault.source != earlier.source:
+        return False
+    if one == other or one.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{one}.", f"{one}[")):
+        return True
+    return not fault.value and _LAST_STEP.sub("", one) == _LAST_STEP.sub("", other)

@@ -36,9 +36,8 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
-        return Value(
-            "", f"{report.show_number(sample.value)} is beyond 9.2e15, the limit of a quantity: requests fail"
-        )
+        shown = report.show_number(sample.value)
+        return Value("", f"{shown} is beyond 9.2e15, the limit of a quantity: requests fail")
     if isinstance(milli, Dropped):
         shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
         return Value("", f"{shown} is not a finite number and is left out")
@@ -64,19 +63,14 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     label = query.object_label
     place = query.rule.path
     if result.type != "vector":
-        return (
-            f"the metricsQuery of {place} gives a {result.type} without object labels: keep the label {label}"
-        )
+        gives = f"the metricsQuery of {place} gives a {result.type} without object labels"
+        return f"{gives}: keep the label {label}"
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
-        return (
-            f"the result of {place} has no label {label}, so no sample matches an object: group it by "
-            f"(<<.GroupBy>>)"
-        )
-    return (
-        f"the result of {place} has {listed(have)} but not {name}: use <<.LabelMatchers>> in "
-        "every selector of it"
-    )
+        lacks = f"the result of {place} has no label {label}, so no sample matches an object"
+        return f"{lacks}: group it by (<<.GroupBy>>)"
+    lacks = f"the result of {place} has {listed(have)} but not {name}"
+    return f"{lacks}: use <<.LabelMatchers>> in every selector of it"
 
 
 def no_number(metric: str, wanted: object, value: float) -> str:
@@ -114,14 +108,11 @@ class Followups(NamedTuple):
 
 def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups:
     """Return the queries that count the series of the object wherever they are, and the objects around it."""
-    by = ", ".join(
-        matchers.write_label(label) for label in (query.namespace_label, query.object_label) if label
-    )
-    around = (
-        Matcher(query.namespace_label, "=", wanted.namespace or "")
-        if query.namespace_label
-        else matchers.present(query.object_label)
-    )
+    labels = (query.namespace_label, query.object_label)
+    by = ", ".join(matchers.write_label(label) for label in labels if label)
+    around = matchers.present(query.object_label)
+    if query.namespace_label:
+        around = Matcher(query.namespace_label, "=", wanted.namespace or "")
     return Followups(
         f"count by ({by}) ({query.series}{{{Matcher(query.object_label, '=', name)}}})",
         f"count by ({matchers.write_label(query.object_label)}) ({query.series}{{{around}}})",
@@ -189,11 +180,9 @@ def no_sample_of_object(
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
     place = f" in namespace {case.namespace}" if mapped else ""
     if names:
-        there = (
-            "it is in the cluster, so check that it is scraped"
-            if exists
-            else "check the name, and that it is scraped"
-        )
+        there = "check the name, and that it is scraped"
+        if exists:
+            there = "it is in the cluster, so check that it is scraped"
         return f"{series} has other {resource.plural}{place} ({listed(names)}) and not {name}: {there}"
     also = f", and that {mapped} holds the namespace of the objects" if mapped else ""
     return (

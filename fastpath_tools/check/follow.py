@@ -26,8 +26,7 @@ from fastpath_tools.check.wanted import ALL, Wanted, build_query
 from fastpath_tools.live.preview import SeriesLists
 
 if TYPE_CHECKING:
-    from fastpath_tools.check.servers import ClusterReader
-    from fastpath_tools.live.prometheus import PrometheusReader
+    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
 
 _SHOWN_VALUES = 5
 
@@ -88,7 +87,7 @@ class Inquiry:
         known = self.lists[selector]
         if isinstance(known, PrometheusError):
             return frozenset()
-        return missing.labels_of(each for each in known if each.name == series)
+        return missing.labels_of(one for one in known if one.name == series)
 
     async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult:
         """Return the answer to the API's own query. Raises NoValueError.
@@ -150,9 +149,8 @@ async def follow_external(
     lines = inquiry.explanation.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
     try:
         label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
-        promql = rule.render(
-            entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], []
-        )
+        own = [Matcher(label, "=", namespace)] if label else []
+        promql = rule.render(entry.series, [*selector, *own], [])
     except NamingError:
         return empty.no_namespace_label(place)
     except TemplateError as error:
@@ -165,6 +163,7 @@ async def follow_external(
         for sample, value in list(zip(result.samples, values, strict=True))[:_SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
+    # the sum of what is left would be too small, unless the rule says that it is not
     if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
         return empty.lacks_a_part(metric, len(values) - len(good), len(values))
     if good:
@@ -188,13 +187,13 @@ async def follow_objects(
         return query
     names = await _names(inquiry, entry, wanted, objects)
     lines = inquiry.explanation.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
-    asked = [wanted.name] if wanted.name != ALL else list(names or ())
+    chosen = [wanted.name] if wanted.name != ALL else list(names or ())
     try:
-        promql = query.render(wanted.namespace, asked)
+        promql = query.render(wanted.namespace, chosen)
     except TemplateError as error:
         return empty.no_query(entry.rule.config.path, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
-    return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
+    return await _Answer(inquiry, lines, entry, query, wanted, chosen, names, result).judge()
 
 
 async def _names(
@@ -217,8 +216,8 @@ async def _names(
         return None
     chosen = f" that match {objects}" if objects.requirements else ""
     place = f" in namespace {wanted.namespace}" if wanted.namespace else ""
-    found = f": {listed(names)}" if names else ""
-    lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
+    shown = f": {listed(names)}" if names else ""
+    lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{shown}")
     if wanted.name == ALL and not names:
         raise NoValueError(
             f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
@@ -239,7 +238,7 @@ class _Answer:
     entry: CustomEntry
     query: MetricQuery
     wanted: Wanted
-    asked: Sequence[str]
+    chosen: Sequence[str]
     names: Sequence[str] | None
     result: QueryResult
 
@@ -252,13 +251,13 @@ class _Answer:
             )
         zero = self.entry.rule.config.on_nan is OnNaN.ZERO
         values = {
-            name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples
+            name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.chosen if name in samples
         }
         self.lines.extend(
             f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:_SHOWN_VALUES]
         )
         if self.result.type != "vector" or (self.result.samples and not values):
-            return empty.unusable(self.query, self.result, listed(self.asked))
+            return empty.unusable(self.query, self.result, listed(self.chosen))
         if not values:
             return await self._why_nothing()
         return await self._too_old() or self._sentence(samples, values)
@@ -268,7 +267,7 @@ class _Answer:
         return None if self.names is None or self.wanted.name == ALL else self.wanted.name in self.names
 
     async def _why_nothing(self) -> str:
-        name, query = self.asked[0], self.query
+        name, query = self.chosen[0], self.query
         case = await self.inquiry.follow_up(
             self.lines,
             empty.object_followups(query, self.wanted, name),
@@ -291,9 +290,9 @@ class _Answer:
         def show(sample: Sample) -> str:
             return f"{report.show_labels(sample)} {_age(now - sample.value)} ago"
 
-        promql = replace(query, rule=rule.age).render(self.wanted.namespace, self.asked)
+        promql = replace(query, rule=rule.age).render(self.wanted.namespace, self.chosen)
         times = last_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
-        old = [name for name in self.asked if name in times and times[name].value < now - oldest]
+        old = [name for name in self.chosen if name in times and times[name].value < now - oldest]
         if not old:
             return ""
         return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
@@ -308,11 +307,9 @@ class _Answer:
         self.inquiry.explanation.served = True
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
-        lost = [name for name in self.asked if name not in values or values[name].fault]
-        number = (
-            f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a "
-            "value"
-        )
+        lost = [name for name in self.chosen if name not in values or values[name].fault]
+        every = counted(len(self.chosen), "object has", "objects have")
+        number = f"{len(self.chosen) - len(lost)} of {every} a value"
         why = f", not {listed(lost)}: give one of these to --object to see why" if lost else ""
         return f"{metric} of {wanted} is served: {number}{why}"
 

@@ -34,17 +34,17 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
     warnings: dict[Fault, None] = {}  # what is true for pods is often true for namespaces too
     makers: _Makers = {}
     previews = list(previews)
-    for number, made in enumerate(previews):
+    for number, preview in enumerate(previews):
         findings = (
-            *_names(made),
-            *_references(made),
-            *_series(made),
-            *_labels(made),
-            *lint_query.check(made, scrape_interval),
-            *saturation.check(made, previews),
-            *_collisions(made, number, makers),
+            *_names(preview),
+            *_references(preview),
+            *_series(preview),
+            *_labels(preview),
+            *lint_query.check(preview, scrape_interval),
+            *saturation.check(preview, previews),
+            *_collisions(preview, number, makers),
         )
-        config = made.config
+        config = preview.config
         for path, value, sentence in findings:
             warnings[Fault(f"{config.path}.{path}", value, sentence, config.source, config.line)] = None
     return list(warnings)
@@ -72,23 +72,16 @@ def _names(made: RulePreview) -> Iterator[Finding]:
         if not metric:
             yield "name.as", rule.config.name_as, "the metric name is empty, so no request finds it"
         if metric == METRIC:
-            sentence = (
-                "this name is reserved for the floors of boosted HPAs: --scaler and --serve-floors serve "
-                "those instead"
-            )
-            yield "name.as", metric, sentence
+            reason = "this name is reserved for the floors of boosted HPAs"
+            yield "name.as", metric, f"{reason}: --scaler and --serve-floors serve those instead"
         if "/" in metric:
             yield "name.as", metric, "a name with a slash cannot be requested"
         if made.external and metric != metric.lower():
-            sentence = (
-                "autoscalers request external metrics in lower case and never find a name with capitals"
-            )
-            yield "name.as", metric, sentence
+            reason = "autoscalers request external metrics in lower case"
+            yield "name.as", metric, f"{reason} and never find a name with capitals"
     if len(metrics) >= MANY_METRICS:
-        sentence = (
-            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list "
-            "short"
-        )
+        remedy = "seriesFilters or a narrower seriesQuery keep the list short"
+        sentence = f"each is listed for every kind of object; {remedy}"
         yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
@@ -110,7 +103,9 @@ def _series(made: RulePreview) -> Iterator[Finding]:
     """Yield what the series that exist say; nothing if they were not read."""
     if made.known is None:
         return
-    unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
+    unwritable = [
+        series.name for series in made.known if made.rule.namer.rejection(series.name) == UNWRITABLE
+    ]
     if unwritable:
         number = counted(len(unwritable), "series name is", "series names are")
         sentence = (
@@ -138,26 +133,18 @@ def _labels(made: RulePreview) -> Iterator[Finding]:
         yield "resources.namespaced", "false", "this affects externalRules only"
     if made.external:
         if resources.namespaced and not _names_namespaces(rule):
-            sentence = (
-                "no label for namespaces, so every request fails: add an override for namespace, or "
-                "namespaced: false"
-            )
-            yield "resources", "", sentence
+            sentence = "no label for namespaces, so every request fails"
+            yield "resources", "", f"{sentence}: add an override for namespace, or namespaced: false"
     elif not rule.converter.by_label and rule.converter.template is None:
-        sentence = (
-            "neither overrides nor a template, so no series belongs to an object and the metric is not listed"
-        )
-        yield "resources", "", sentence
-    elif made.known is not None and made.series and not made.examples:
+        reason = "neither overrides nor a template, so no series belongs to an object"
+        yield "resources", "", f"{reason} and the metric is not listed"
+    elif made.known is not None and made.series and not made.examples:  # nothing follows from no series
         yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
     elif not _names_namespaces(rule) and not all(
-        each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
+        resource.group_resource in ROOT_SCOPED for resource in rule.converter.by_label.values()
     ):
-        sentence = (
-            "no label for namespaces, so namespaced objects cannot be requested: add an override for "
-            "namespace"
-        )
-        yield "resources.overrides", "", sentence
+        sentence = "no label for namespaces, so namespaced objects cannot be requested"
+        yield "resources.overrides", "", f"{sentence}: add an override for namespace"
     seen: dict[object, str] = {}
     for label, resource in rule.converter.by_label.items():
         earlier = seen.setdefault(resource.group_resource, label)

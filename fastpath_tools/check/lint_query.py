@@ -74,25 +74,19 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
 def _check_template(made: RulePreview) -> Iterator[Finding]:
     fields = made.rule.query.fields
     if made.external and "GroupBy" in fields:
-        sentence = (
-            "external metrics describe no object, so this is empty and the query is summed to one value"
-        )
-        yield "metricsQuery", "<<.GroupBy>>", sentence
-    several = (
-        named_series(made.rule.config.series_query) is None if made.known is None else len(made.series) > 1
-    )
-    if "Series" not in fields and several:
+        reason = "external metrics describe no object, so this is empty"
+        yield "metricsQuery", "<<.GroupBy>>", f"{reason} and the query is summed to one value"
+    has_several = len(made.series) > 1
+    if made.known is None:
+        has_several = named_series(made.rule.config.series_query) is None
+    if "Series" not in fields and has_several:
         sentence = "the query does not use <<.Series>> although seriesQuery may match several names"
         yield "metricsQuery", "", sentence
     if not {"LabelMatchers", "LabelValuesByName"} & set(fields):
-        sentence = (
-            "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request "
-            "changes the answer"
-            if made.external
-            else "the query does not use <<.LabelMatchers>>, so every request reads all objects of all "
-            "namespaces"
-        )
-        yield "metricsQuery", "", sentence
+        effect = "every request reads all objects of all namespaces"
+        if made.external:
+            effect = "neither namespace nor selector of a request changes the answer"
+        yield "metricsQuery", "", f"the query does not use <<.LabelMatchers>>, so {effect}"
 
 
 def _unparsed(example: Example, error: ValueError) -> str:
@@ -100,28 +94,23 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if "{{" in example.promql:
         return "templates are written << >>, not {{ }}"
     if _LEADING_COMMA.search(example.promql):
-        return (
-            "a comma has no matcher before it; put <<.LabelMatchers>> last between the braces, because it "
-            "may be empty"
-        )
+        remedy = "put <<.LabelMatchers>> last between the braces, because it may be empty"
+        return f"a comma has no matcher before it; {remedy}"
     reason = matchers.shorten(str(error))
-    return (
-        f"{reason} (a range such as [5m] belongs inside a function such as rate)"
-        if "got matrix" in reason
-        else reason
-    )
+    is_range = "got matrix" in reason
+    return f"{reason}{' (a range such as [5m] belongs inside a function such as rate)' if is_range else ''}"
 
 
 def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
     """Yield the matchers that compare with the text of a regular expression."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for node in _nodes(parsed):
         if isinstance(node, promql.VectorSelector):
             for matcher in node.matchers.matchers:
                 for operator, written, meant in _TEXT_OPERATORS:
                     if matcher.op == operator and _LIKE_AN_EXPRESSION.search(matcher.value):
-                        found[f"{matcher.name}{written}{quote(matcher.value)}"] = meant
-    for text, meant in found.items():
+                        meanings[f"{matcher.name}{written}{quote(matcher.value)}"] = meant
+    for text, meant in meanings.items():
         yield path, text, f"this compares with the text itself; for a regular expression write {meant}"
 
 
@@ -136,13 +125,14 @@ def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[F
         for argument in node.args
         if isinstance(argument, promql.MatrixSelector)
     ]
-    short = [_window(text, each) for each in ranges if each < SCRAPES_IN_WINDOW * scrape_interval]
-    for window in dict.fromkeys(short):
-        sentence = (
-            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: the value is gone after one "
-            "lost scrape"
-        )
-        yield "metricsQuery", f"[{window}]", sentence
+    bare = {float(number): number for number in reversed(_BARE_WINDOW.findall(text))}
+    for seconds in dict.fromkeys(ranges):
+        if seconds < SCRAPES_IN_WINDOW * scrape_interval:
+            # a bare number of seconds stays one
+            window = bare.get(seconds) or promql.display_duration(timedelta(seconds=seconds))
+            scrapes = f"{SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s"
+            sentence = f"shorter than {scrapes}: the value is gone after one lost scrape"
+            yield "metricsQuery", f"[{window}]", sentence
 
 
 def _nodes(parsed: Any) -> list[Any]:
@@ -157,12 +147,6 @@ def _nodes(parsed: Any) -> list[Any]:
     return nodes
 
 
-def _window(text: str, seconds: float) -> str:
-    """Return a window as the query has it: a bare number of seconds stays one."""
-    bare = next((number for number in _BARE_WINDOW.findall(text) if float(number) == seconds), "")
-    return bare or promql.display_duration(timedelta(seconds=seconds))
-
-
 def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[Finding]:
     """Yield what keeps the answer from being values of objects."""
     core = parsed
@@ -175,18 +159,14 @@ def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[
         return
     elif is_scalar(core):
         yield "metricsQuery", "", "the result is a scalar, which belongs to no object, so every request fails"
-    elif (culprit := loses(core, example.label)) and (example is made.main or not _about_namespaces(example)):
+    elif culprit := loses(core, example.label):
+        kind = None if example.resource is None else example.resource.group_resource
         # grouped by its objects alone, a query answers for no namespace, and that is rarely wanted of it
-        kind = str(example.resource.group_resource) if example.resource else ""
-        yield (
-            "metricsQuery",
-            culprit,
-            f"the result has no label {example.label}, so {kind} are never found: group by it",
-        )
-
-
-def _about_namespaces(example: Example) -> bool:
-    return example.resource is not None and example.resource.group_resource == NAMESPACES
+        if example is made.main or kind != NAMESPACES:
+            sentence = (
+                f"the result has no label {example.label}, so {kind or ''} are never found: group by it"
+            )
+            yield "metricsQuery", culprit, sentence
 
 
 def check_resource_query(made: ResourcePreview) -> Iterator[Fault]:
@@ -278,6 +258,7 @@ def _binary(node: Any, label: str) -> str:
     if operator == "or":
         return left and right
     modifier = node.modifier
+    # with group_left or group_right the result has the labels of the many side, and those that it names
     if modifier is not None and modifier.card != promql.VectorMatchCardinality.OneToOne:
         many, one = (
             (left, right) if modifier.card == promql.VectorMatchCardinality.ManyToOne else (right, left)

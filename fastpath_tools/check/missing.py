@@ -62,7 +62,7 @@ class RuleTrace:
 
     def leads_to(self, metric: str) -> bool:
         """Whether the rule drops, renames or does not find what would be the metric, or has an error."""
-        names = {name for each in self.rejected for name in (each.series.name, each.otherwise)}
+        names = {name for rejected in self.rejected for name in (rejected.series.name, rejected.otherwise)}
         names |= {series.name for others in self.others.values() for series in others}
         return bool(self.error) or metric in names or self.fixed_name(metric) is not None
 
@@ -74,9 +74,9 @@ class RuleTrace:
 
 def trace_rules(ruleset: Ruleset, lists: SeriesLists, metric: str) -> tuple[RuleTrace, ...]:
     """Return the trace of every rule, custom rules first."""
-    return (
-        *(_trace(rule, lists[rule.config.series_query], metric, external=False) for rule in ruleset.custom),
-        *(_trace(rule, lists[rule.config.series_query], metric, external=True) for rule in ruleset.external),
+    rules = [(rule, False) for rule in ruleset.custom] + [(rule, True) for rule in ruleset.external]
+    return tuple(
+        _trace(rule, lists[rule.config.series_query], metric, external=external) for rule, external in rules
     )
 
 
@@ -97,13 +97,10 @@ def _trace(
             named[name] = (*named.get(name, ()), series)
     gives = named.pop(metric, ())
     labels = sorted(labels_of(gives))
-    mapped = [
-        (label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None
-    ]
-    plain = [label for label in labels if label not in dict(mapped)]
-    return RuleTrace(
-        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
-    )
+    kinds = [(label, rule.converter.resource_for(label)) for label in labels]
+    mapped = tuple((label, resource) for label, resource in kinds if resource is not None)
+    plain = tuple(label for label, resource in kinds if resource is None)
+    return RuleTrace(rule, external, tuple(known), "", gives, tuple(rejected), named, mapped, plain)
 
 
 def steps(traced: RuleTrace) -> list[str]:
@@ -112,37 +109,29 @@ def steps(traced: RuleTrace) -> list[str]:
     if not traced.matched:
         return ["matches no series"]
     lines = [f"matches {_names(traced.matched)}"]
-    reasons = dict.fromkeys(each.reason for each in traced.rejected)
-    lines += [
-        f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}"
-        for reason in reasons
-    ]
-    for name, series in list(traced.others.items())[:_SHOWN]:
-        lines.append(f"becomes {name or '(an empty name)'}: {_names(series)}")
+    dropped: dict[str, list[SeriesInfo]] = {}
+    for series, reason, _ in traced.rejected:
+        dropped.setdefault(reason, []).append(series)
+    lines += [f"dropped by {reason}: {_names(series)}" for reason, series in dropped.items()]
+    for name, others in list(traced.others.items())[:_SHOWN]:
+        lines.append(f"becomes {name or '(an empty name)'}: {_names(others)}")
     if len(traced.others) > _SHOWN:
         lines.append(f"and {len(traced.others) - _SHOWN} more metrics")
     if traced.gives:
         lines.append(f"becomes the metric: {_names(traced.gives)}")
-        if not traced.external:
-            lines += _label_steps(traced)
-    return lines
-
-
-def _label_steps(traced: RuleTrace) -> list[str]:
-    lines = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
-    if traced.plain:
-        lines.append(f"labels that name no kind of object: {listed(traced.plain)}")
+    if traced.gives and not traced.external:
+        lines += [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
+        if traced.plain:
+            lines.append(f"labels that name no kind of object: {listed(traced.plain)}")
     return lines
 
 
 def _names(series: Sequence[SeriesInfo]) -> str:
-    return listed(
-        [f"{show_series(each.name)} ({counted(each.count, 'series', 'series')})" for each in series]
-    )
+    return listed([f"{show_series(one.name)} ({counted(one.count, 'series', 'series')})" for one in series])
 
 
 def labels_of(series: Iterable[SeriesInfo]) -> frozenset[str]:
-    return frozenset[str]().union(*(each.labels for each in series))
+    return frozenset[str]().union(*(one.labels for one in series))
 
 
 # --- the judgement
@@ -193,17 +182,14 @@ def _unmapped(case: MissingCase) -> str:
     """Judge series that become the metric and name no object."""
     for traced in case.traces:
         if traced.gives and not traced.external and not traced.mapped:
-            labels = (
-                f"none of its labels ({listed(traced.plain)})" if traced.plain else "it has no label that"
-            )
-            names = " names a kind of object" if traced.plain else " could name an object"
-            guesses = guess_overrides(traced.plain)
-            example = (
-                ", ".join(guesses) if guesses else "pod: {resource: pod}, namespace: {resource: namespace}"
-            )
+            labels = "it has no label that could name an object"
+            if traced.plain:
+                labels = f"none of its labels ({listed(traced.plain)}) names a kind of object"
+            example = ", ".join(guess_overrides(traced.plain))
+            example = example or "pod: {resource: pod}, namespace: {resource: namespace}"
             return (
-                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: map "
-                f"them in its resources.overrides, such as {example}"
+                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}: map them in "
+                f"its resources.overrides, such as {example}"
             )
     return ""
 
@@ -242,7 +228,7 @@ def _renamed(case: MissingCase) -> str:
     """Judge a metric that is the name of a series which a rule serves under another."""
     for traced in case.traces:
         for name, series in traced.others.items():
-            if any(each.name == case.metric for each in series):
+            if any(one.name == case.metric for one in series):
                 return (
                     f"{traced.place} serves the series {case.metric} as {name}: request that name, or change "
                     "its name.as"
@@ -254,15 +240,12 @@ def _unread(case: MissingCase) -> str:
     """Judge a rule that could give the metric and whose series were not read."""
     reasons = {traced.error for traced in case.traces}
     if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
-        return (
-            f"no series could be read ({reasons.pop()}): check the address of Prometheus, and that it is up"
-        )
+        remedy = "check the address of Prometheus, and that it is up"
+        return f"no series could be read ({reasons.pop()}): {remedy}"
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
-            return (
-                f"the series of {traced.place} could not be read ({traced.error}): fix its seriesQuery or "
-                "the connection"
-            )
+            unread = f"the series of {traced.place} could not be read ({traced.error})"
+            return f"{unread}: fix its seriesQuery or the connection"
     return ""
 
 
@@ -272,13 +255,13 @@ def _missing(case: MissingCase) -> str:
         name = None if traced.matched else traced.fixed_name(case.metric)
         if name is None:
             continue
-        found = case.probes.get(name, ())
-        if isinstance(found, PrometheusError) or not found:
+        known = case.probes.get(name, ())
+        if isinstance(known, PrometheusError) or not known:
             return (
                 f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the "
                 f"last {case.look_back}: check that its targets are up, and the name"
             )
-        labels = labels_of(found)
+        labels = labels_of(known)
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
@@ -317,11 +300,11 @@ def _left_out(case: MissingCase) -> str:
 
 def _unclaimed(case: MissingCase) -> str:
     """Judge series of this very name that no rule asks for."""
-    found = case.probes.get(case.metric, ())
-    if isinstance(found, PrometheusError) or not found:
+    known = case.probes.get(case.metric, ())
+    if isinstance(known, PrometheusError) or not known:
         return ""
-    labels = labels_of(found)
-    number = counted(sum(series.count for series in found), "series", "series")
+    labels = labels_of(known)
+    number = counted(sum(series.count for series in known), "series", "series")
     lacking: list[tuple[int, str]] = []
     for traced in case.traces:
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)

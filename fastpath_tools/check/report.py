@@ -47,7 +47,9 @@ class Summary:
     def text(self) -> str:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
         blocks = [visible.join(_block(report)) for report in self.reports]
-        blocks += [visible.join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
+        for warning in self.warnings:
+            where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
+            blocks.append(visible.join([f"{warning.path}{where}", _warning(warning, "")]))
         apis = Counter(report.preview.api for report in self.reports)
         numbers = (
             (apis[CUSTOM], "rule", "rules"),
@@ -63,30 +65,30 @@ class Summary:
         return "\n".join([*blocks, ", ".join(counts)]) + "\n"
 
     def document(self) -> dict[str, Any]:
-        of_rules = [report for report in self.reports if report.preview.api != RESOURCE]
-        of_resources = [report for report in self.reports if report.preview.api == RESOURCE]
         return {
-            "rules": [*map(_document, of_rules)],
-            "resourceQueries": [*map(_document, of_resources)],
+            "rules": [_document(report) for report in self.reports if report.preview.api != RESOURCE],
+            "resourceQueries": [
+                _document(report) for report in self.reports if report.preview.api == RESOURCE
+            ],
             "warnings": [*map(_fault_document, self.warnings)],
             "faults": [*map(_fault_document, self.faults)],
         }
 
 
 def _block(report: Report) -> list[str]:
-    made = report.preview
-    lines = [f"{made.path}  ({place_of(made.config.source, made.config.line)})"]
-    if isinstance(made, RulePreview):
-        lines += _rule_lines(made, report.unread)
-        if made.main is not None:
-            lines += _example(made.main, report.answer)
-        lines += _scrape_lines(made)
+    preview = report.preview
+    lines = [f"{preview.path}  ({place_of(preview.config.source, preview.config.line)})"]
+    if isinstance(preview, RulePreview):
+        lines += _rule_lines(preview, report.unread)
+        if preview.main is not None:
+            lines += _example(preview.main, report.answer)
+        lines += _scrape_lines(preview)
     else:
-        if made.main.resource:
-            lines.append(_line("objects", str(made.main.resource.group_resource)))
-        if made.main.promql:  # without a query a warning says why
-            lines += _example(made.main, report.answer)
-    below = (warning.path.removeprefix(made.path).removeprefix(".") for warning in report.warnings)
+        if preview.main.resource:
+            lines.append(_line("objects", str(preview.main.resource.group_resource)))
+        if preview.main.promql:  # without a query a warning says why
+            lines += _example(preview.main, report.answer)
+    below = (warning.path.removeprefix(preview.path).removeprefix(".") for warning in report.warnings)
     return [*lines, *map(_warning, report.warnings, below)]
 
 
@@ -95,11 +97,20 @@ def _rule_lines(made: RulePreview, unread: str) -> list[str]:
     if unread:
         lines.append(_line("", f"not read: {unread}"))
     elif made.known is not None:
-        found = counted(sum(each.count for each in made.known), "series", "series")
+        count = counted(sum(series.count for series in made.known), "series", "series")
         names = counted(len(made.known), "name", "names")
-        lines.append(_line("", f"{found} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
-    lines.append(_line("metrics", _metrics(made)))
-    return lines if made.external else [*lines, _line("objects", _objects(made))]
+        lines.append(_line("", f"{count} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
+    metrics = listed(metric or '""' for metric in made.metrics) or "none"
+    if made.known is None and not made.metrics:
+        metrics = f"derived from names that match {made.config.name_matches or '.*'}"
+    lines.append(_line("metrics", metrics))
+    if made.external:
+        return lines
+    objects = listed(str(example.resource.group_resource) for example in made.examples if example.resource)
+    template = made.config.resources.template
+    if made.known is None and template:
+        objects = f"{objects or 'none'}, and what {template} finds among the labels"
+    return [*lines, _line("objects", objects or "none")]
 
 
 def _scrape_lines(made: RulePreview) -> list[str]:
@@ -113,11 +124,6 @@ def _scrape_lines(made: RulePreview) -> list[str]:
     if scrape.source is not None:
         where = f"{access.scheme}://ENDPOINT:{access.port}{access.path} of {scrape.source}"
     return [_line("scrapes", f"{where} each {interval}{over}")]
-
-
-def _place(warning: Fault) -> str:
-    where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
-    return f"{warning.path}{where}"
 
 
 def _warning(warning: Fault, below: str) -> str:
@@ -138,24 +144,6 @@ def place_of(source: str, line: int) -> str:
 
 def one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _metrics(made: RulePreview) -> str:
-    if made.metrics:
-        return listed(metric or '""' for metric in made.metrics)
-    return (
-        "none"
-        if made.known is not None
-        else f"derived from names that match {made.config.name_matches or '.*'}"
-    )
-
-
-def _objects(made: RulePreview) -> str:
-    kinds = listed(str(example.resource.group_resource) for example in made.examples if example.resource)
-    template = made.config.resources.template
-    if made.known is None and template:
-        return f"{kinds or 'none'}, and what {template} finds among the labels"
-    return kinds or "none"
 
 
 def _example(example: Example, answer: Answer | None) -> list[str]:
@@ -190,29 +178,27 @@ def show_sample(sample: Sample, label: str = "") -> str:
 
 def show_labels(sample: Sample) -> str:
     """Return the labels of a sample but for its name."""
-    labels = ",".join(
-        f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "__name__"
-    )
-    return f"{{{labels}}}"
+    labels = sorted((name, value) for name, value in sample.labels.items() if name != "__name__")
+    return f"{{{','.join(f'{name}={value}' for name, value in labels)}}}"
 
 
 def _document(report: Report) -> dict[str, Any]:
-    made = report.preview
+    preview = report.preview
     document: dict[str, Any] = {
-        "path": made.path,
-        "file": made.config.source,
-        "line": made.config.line,
-        "api": made.api,
+        "path": preview.path,
+        "file": preview.config.source,
+        "line": preview.config.line,
+        "api": preview.api,
     }
-    if isinstance(made, RulePreview):
+    if isinstance(preview, RulePreview):
         document |= {
-            "seriesQuery": made.config.series_query,
-            "series": list(made.series),
-            "metrics": list(made.metrics),
-            "examples": [*map(_example_document, made.examples)],
+            "seriesQuery": preview.config.series_query,
+            "series": list(preview.series),
+            "metrics": list(preview.metrics),
+            "examples": [*map(_example_document, preview.examples)],
         }
     else:
-        document["example"] = _example_document(made.main)
+        document["example"] = _example_document(preview.main)
     document["warnings"] = [*map(_fault_document, report.warnings)]
     if report.unread:
         document["unread"] = report.unread

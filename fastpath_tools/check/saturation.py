@@ -95,20 +95,20 @@ def check(made: RulePreview, others: Sequence[RulePreview]) -> Iterator[tuple[st
 
     `others` are all rules of the files: if one serves the advised queue, the advice has been taken.
     """
-    found = of_rule(made)
-    if found is None:
+    saturation = of_rule(made)
+    if saturation is None:
         return
-    advice = found.gauge.advice
-    if advice and any(_reads(each, advice) for each in others):
+    advice = saturation.gauge.advice
+    if advice and any(_reads(other, advice) for other in others):
         return
-    remedy = (
-        f"read {' or '.join(advice)} in its place, add it to this one, or serve it as a second metric"
-        if advice
-        else "read a queue, or requests that arrive, as well"
-    )
-    bound = f"cannot exceed {found.gauge.bound}"
+    remedy = "read a queue, or requests that arrive, as well"
+    if advice:
+        remedy = (
+            f"read {' or '.join(advice)} in its place, add it to this one, or serve it as a second metric"
+        )
+    bound = f"cannot exceed {saturation.gauge.bound}"
     sentence = f"{bound}, so at full load it does not say how much more is needed: {remedy}"
-    yield "metricsQuery", found.series, sentence
+    yield "metricsQuery", saturation.series, sentence
 
 
 def of_rule(made: RulePreview) -> Saturation | None:
@@ -119,10 +119,10 @@ def of_rule(made: RulePreview) -> Saturation | None:
         parsed = parsing.parse(made.main.promql)
     except ValueError:
         return None
-    found = _of(parsed)
-    if found is None or not made.external or _is_one_sample(parsed):
-        return found
-    return found._replace(largest=None)  # an autoscaler adds the samples of an external metric up
+    saturation = _of(parsed)
+    if saturation is None or not made.external or _is_one_sample(parsed):
+        return saturation
+    return saturation._replace(largest=None)  # an autoscaler adds the samples of an external metric up
 
 
 def _is_one_sample(node: Any) -> bool:
@@ -149,7 +149,9 @@ def _of(node: Any) -> Saturation | None:
     """Return what bounds the result of a parsed query from above, None if nothing is known to."""
     match node:
         case promql.VectorSelector():
-            return _of_series(_name(node))
+            name = _name(node)
+            gauge = KNOWN.get(name) or (_ANY_SHARE if _LIKE_A_SHARE.search(name) else None)
+            return None if gauge is None else Saturation(name, gauge, gauge.cap)
         case promql.MatrixSelector():
             return _of(node.vector_selector)
         case promql.ParenExpr() | promql.SubqueryExpr():
@@ -167,22 +169,15 @@ def _of(node: Any) -> Saturation | None:
 def _name(node: Any) -> str:
     if node.name:
         return str(node.name)
-    named = (each for each in node.matchers.matchers if each.name == "__name__")
-    return next((str(each.value) for each in named if each.op == promql.MatchOp.Equal), "")
-
-
-def _of_series(name: str) -> Saturation | None:
-    gauge = KNOWN.get(name)
-    if gauge is None and _LIKE_A_SHARE.search(name):
-        gauge = _ANY_SHARE
-    return None if gauge is None else Saturation(name, gauge, gauge.cap)
+    named = (matcher for matcher in node.matchers.matchers if matcher.name == "__name__")
+    return next((str(matcher.value) for matcher in named if matcher.op == promql.MatchOp.Equal), "")
 
 
 def _of_call(node: Any) -> Saturation | None:
     name = node.func.name
     if name in _RATES or name.startswith(("absent", "count_", "present", "timestamp")):
         return None
-    inner = next((found for found in map(_of, node.args) if found is not None), None)
+    inner = next((bound for bound in map(_of, node.args) if bound is not None), None)
     if inner is None or name in {"avg_over_time", "max_over_time", "min_over_time", "last_over_time"}:
         return inner
     return inner._replace(largest=None)
@@ -201,7 +196,7 @@ def _of_aggregate(node: Any) -> Saturation | None:
 def _of_binary(node: Any) -> Saturation | None:
     operator = str(node.op).strip()
     left, right = _of(node.lhs), _of(node.rhs)
-    if operator in _COMPARISONS:
+    if operator in _COMPARISONS:  # these keep values of the left side, or drop them
         return left
     factor = _number(node.lhs), _number(node.rhs)
     if operator == "*" and (left or right):
@@ -211,9 +206,9 @@ def _of_binary(node: Any) -> Saturation | None:
         return inner._replace(largest=_product(inner.largest, scale))
     if operator == "/" and left is not None:
         return left._replace(largest=_product(left.largest, None if not factor[1] else 1 / factor[1]))
-    if operator == "-":
+    if operator == "-":  # the largest difference depends on the least of the right side
         return None if left is None else left._replace(largest=None)
-    if operator in {"+", "or"}:
+    if operator in {"+", "or"}:  # a side that nothing bounds, such as a queue, takes the cap away
         constant = factor[0] is not None or factor[1] is not None
         both = left is not None and right is not None
         inner = left or right

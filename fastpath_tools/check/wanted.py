@@ -40,10 +40,8 @@ def parse_wanted(text: str) -> Wanted:
     """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME``, or a namespace alone for an external metric."""
     parts = text.split("/")
     if not all(parts) or len(parts) > 3:
-        expected = (
-            "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an "
-            "external metric"
-        )
+        kinds = "KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces"
+        expected = f"expected {kinds}, or NAMESPACE for an external metric"
         raise InputError([Fault("--object", text, expected)])
     if len(parts) == 1:
         return Wanted("", parts[0], "")
@@ -70,15 +68,11 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     name, _, group = wanted.kind.partition(".")
     resource = catalogue.lookup(name, group or None)
     if resource is None:
-        close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
-        advice = (
-            f"did you mean {close[0]}?"
-            if close
-            else "write its singular or plural name, with .GROUP if need be"
-        )
-        raise InputError(
-            [Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")]
-        )
+        advice = "write its singular or plural name, with .GROUP if need be"
+        if close := difflib.get_close_matches(name.lower(), catalogue.names(), n=1):
+            advice = f"did you mean {close[0]}?"
+        expected = f"expected a kind of object, not {wanted.kind}: {advice}"
+        raise InputError([Fault("--object", str(wanted), expected)])
     key = CustomMetricInfo(resource.group_resource, wanted.namespace is not None, metric)
     entry = known.custom.get(key)
     if entry is not None:
@@ -118,13 +112,8 @@ def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...
     converter = entry.rule.converter
     try:
         namespace_label = converter.label_for(NAMESPACES) if wanted.namespace is not None else ""
-        return MetricQuery(
-            entry.rule,
-            entry.series,
-            selector,
-            namespace_label,
-            converter.label_for(entry.resource.group_resource),
-        )
+        object_label = converter.label_for(entry.resource.group_resource)
+        return MetricQuery(entry.rule, entry.series, selector, namespace_label, object_label)
     except (NamingError, TemplateError) as error:
         return (
             f"{entry.rule.config.path} has no label for namespaces ({error}), so no namespaced object can be "

@@ -24,8 +24,7 @@ from fastpath_tools.check.options import CheckOptions
 from fastpath_tools.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 
 if TYPE_CHECKING:
-    from fastpath_tools.check.servers import ClusterReader
-    from fastpath_tools.live.prometheus import PrometheusReader
+    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
 
 # With more rules than this, those that have nothing to do with the metric are only counted.
 _SHOWN_RULES = 5
@@ -53,15 +52,9 @@ def parse_question(options: CheckOptions) -> WhyQuestion:
         expected = "expected --lister-kubeconfig too, to list the objects"
         raise InputError([Fault("--object", options.object, expected)])
     objects = _selector("--selector", options.selector)
-    external = wanted is not None and not wanted.kind
-    labels = _matchers("--selector", objects) if external else ()
-    return WhyQuestion(
-        options.why,
-        wanted,
-        objects,
-        labels,
-        _matchers("--metric-selector", _selector("--metric-selector", options.metric_selector)),
-    )
+    labels = _matchers("--selector", objects) if wanted is not None and not wanted.kind else ()
+    metric_labels = _matchers("--metric-selector", _selector("--metric-selector", options.metric_selector))
+    return WhyQuestion(options.why, wanted, objects, labels, metric_labels)
 
 
 def _selector(flag: str, text: str) -> LabelSelector:
@@ -140,9 +133,8 @@ def _explain_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Seq
     lines = explanation.section(f"what each rule makes of the series of the last {inquiry.look_back}")
     shown = traces
     if len(traces) > _SHOWN_RULES:
-        shown = [each for each in traces if each.gives] or [
-            each for each in traces if each.leads_to(explanation.metric)
-        ]
+        shown = [trace for trace in traces if trace.gives]
+        shown = shown or [trace for trace in traces if trace.leads_to(explanation.metric)]
     for traced in shown:
         config = traced.rule.config
         place = report.place_of(config.source, config.line)
@@ -161,15 +153,15 @@ async def _explain_absence(
 ) -> str:
     metric = inquiry.explanation.metric
     names = missing.probe_names(metric, traces)
-    found = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
-    probes = dict(zip(names, found.values(), strict=True))
+    lists = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
+    probes = dict(zip(names, lists.values(), strict=True))
     lines = inquiry.explanation.section("what Prometheus has without any rule")
     for name, answer in probes.items():
         if isinstance(answer, PrometheusError):
             lines.append(f"{name}: not read: {answer}")
             continue
-        labels = listed(sorted(missing.labels_of(each for each in answer if each.name == name)))
-        number = counted(sum(each.count for each in answer), "series", "series")
+        labels = listed(sorted(missing.labels_of(series for series in answer if series.name == name)))
+        number = counted(sum(series.count for series in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
     return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))
 

@@ -1,1 +1,0 @@
-"""The verb `convert`: autoscalers of one kind from another, and schedules from those of other scalers."""

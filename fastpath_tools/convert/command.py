@@ -63,19 +63,19 @@ def main(options: ConvertOptions) -> int:
     With status 2 nothing is printed.
     """
     faults: list[Fault] = []
-    found: list[ManifestObject] = []
+    objects: list[ManifestObject] = []
     for file in command_line.given_files("convert", options.files):
         try:
-            found += manifests.objects_in(*command_line.read_source(file), faults)
+            objects += manifests.objects_in(*command_line.read_source(file), faults)
         except InputError as error:
             faults += error.faults
-    made = list(_convert(found, faults, back=options.back))
-    if not made and not faults:
+    successors = list(_convert(objects, faults, back=options.back))
+    if not successors and not faults:
         expected = KIND if options.back else _SOURCES
         faults.append(Fault("", "", f"expected a {expected}; the files have no such object"))
     if faults:
         raise InputError(faults)
-    command_line.show("---\n".join(made))
+    command_line.show("---\n".join(successors))
     return 0
 
 
@@ -85,27 +85,34 @@ _SOURCES = (
 )
 
 
-def _convert(found: Sequence[ManifestObject], faults: list[Fault], *, back: bool) -> Iterator[str]:
+def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bool) -> Iterator[str]:
     """Yield the successors of objects as YAML.
 
     Objects of other kinds are named and left out; `faults` grows with what is wrong.
     """
     files = _Files(
-        [each.tree for each in found if autoscaler_documents.kind_of(each.tree)],
-        [each.tree for each in found if scaling_schedules.is_scaling_schedule(each.tree)],
+        [given.tree for given in objects if autoscaler_documents.kind_of(given.tree)],
+        [given.tree for given in objects if scaling_schedules.is_scaling_schedule(given.tree)],
     )
     now = int(SystemClock().wall())
-    for given in found:
-        line = f"{given.source}:{given.line}: {_named(given.tree)}"
+    for given in objects:
+        named = "not an object"
+        if isinstance(given.tree, dict):
+            parts = (
+                given.tree.get("kind") or "an object without kind",
+                mapping_at(given.tree, "metadata").get("name"),
+            )
+            named = " ".join(str(part) for part in parts if part)
+        line = f"{given.source}:{given.line}: {named}"
         with given.collecting(faults):
             converted = _successors(given.tree, files, now, back=back)
             if not converted:
                 for reason in (not back and keda.reasons_left_out(given.tree)) or ["left out"]:
                     command_line.tell("convert", f"{line}: {reason}")
-            for each in converted:
-                for note in each.notes:
+            for document, notes in converted:
+                for note in notes:
                     command_line.tell("convert", f"{line}: {note}")
-                yield command_line.to_yaml(_listed(each.document))
+                yield command_line.to_yaml(_listed(document))
 
 
 class _Files(NamedTuple):
@@ -132,13 +139,13 @@ def _autoscaler(tree: dict[str, Any], schedules: Sequence[dict[str, Any]]) -> Co
     """Return the FastPathAutoscaler without the metrics of ScalingSchedules that are converted as well."""
     conversion.to_fastpath(tree)  # its faults have the places of the document as it is given
     rest, replaced = scaling_schedules.without_replaced(tree, schedules)
-    made = conversion.to_fastpath(rest)
+    successor = conversion.to_fastpath(rest)
     if not replaced:
-        return made._replace(notes=(*made.notes, *origins.replacement_notes(tree)))
+        return successor._replace(notes=(*successor.notes, *origins.replacement_notes(tree)))
     notes = [f"left out: metric {name}, as the schedule takes its place" for name in replaced]
     if not rest["spec"].get("metrics"):
         notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
-    return made._replace(notes=(*notes, *made.notes, *origins.replacement_notes(rest)))
+    return successor._replace(notes=(*notes, *successor.notes, *origins.replacement_notes(rest)))
 
 
 def _autoscaler_of(
@@ -147,18 +154,10 @@ def _autoscaler_of(
     """Return the name of the autoscaler of a target, "" for none."""
     for tree in autoscalers:
         meta, target = mapping_at(tree, "metadata"), mapping_at(tree, "spec", "scaleTargetRef")
-        kinds = [each.get("kind") or "Deployment" for each in (target, reference)]
-        same = kinds[0] == kinds[1] and target.get("name") == reference.get("name")
-        if same and (meta.get("namespace") or None) == namespace:
+        here, there = ((one.get("kind") or "Deployment", one.get("name")) for one in (target, reference))
+        if here == there and (meta.get("namespace") or None) == namespace:
             return str(meta.get("name"))
     return ""
-
-
-def _named(tree: object) -> str:
-    if not isinstance(tree, dict):
-        return "not an object"
-    name = mapping_at(tree, "metadata").get("name")
-    return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)
 
 
 def _listed(value: Any) -> Any:

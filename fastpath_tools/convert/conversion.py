@@ -34,11 +34,12 @@ from fastpath_tools.manifests import NOWHERE
 
 _KEPT = frozenset({"name", "namespace", "labels", "annotations"})
 
-_SERVER_FIELDS = """
-creationTimestamp deletionGracePeriodSeconds deletionTimestamp generation managedFields resourceVersion
-selfLink uid
-"""
-SERVER_SET = frozenset(_SERVER_FIELDS.split())
+SERVER_SET = frozenset(
+    {
+        *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation"),
+        *("managedFields", "resourceVersion", "selfLink", "uid"),
+    }
+)
 """Metadata that an API server sets; it means nothing for another object."""
 
 
@@ -63,14 +64,14 @@ def _with_options(
 ) -> FastPathAutoscaler:
     """Return an autoscaler with the options that annotations of boost ask for; `notes` grow."""
     given = {name: text for name, text in (annotations or {}).items() if text is not None}
-    asked = boost.read_annotations(given, read.spec.metrics or ())
+    wishes = boost.read_annotations(given, read.spec.metrics or ())
     fields = {field.name: field.encode_name for field in msgspec.structs.fields(read.spec)}
     options = {name: option.field for name, option in boost.OPTIONS.items()}
-    kept = {name: fields[field] for name, field in options.items() if asked.options[field] is not None}
+    kept = {name: fields[field] for name, field in options.items() if wishes.options[field] is not None}
     notes += (f"annotation {name} becomes spec.{field}" for name, field in kept.items())
-    notes += asked.faults
+    notes += wishes.faults
     notes += _annotation_notes(name for name in given if name not in kept)
-    return boost.with_options(read, asked)
+    return boost.with_options(read, wishes)
 
 
 def to_native(tree: dict[str, Any]) -> Converted:

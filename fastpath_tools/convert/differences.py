@@ -6,15 +6,13 @@ over that year alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import ActiveSpan, Schedule
 from adapter.model import local_time
-from fastpath_tools.convert.cron import DAY
-from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
+from fastpath_tools.convert.cron import DAY, UTC, WEEK, WEEK_START
 
 ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[ActiveSpan]]
 """From a start, an end (seconds since 1970) and a zone to the times in between that are active."""
@@ -38,82 +36,62 @@ def spans_of_windows(schedule: Schedule, names: Sequence[str]) -> ActiveSpans:
 
     def active(start: int, end: int, zone: ZoneInfo) -> Sequence[ActiveSpan]:
         placed = Schedule(schedule.name, zone, schedule.windows, schedule.excepted)
-        found = [
-            span
-            for window in placed.windows
-            if window.name in names
-            for span in windows.spans_of(window, placed, start, end)
-        ]
-        return union(found, start, end)
+        chosen = (window for window in placed.windows if window.name in names)
+        spans = [span for window in chosen for span in windows.spans_of(window, placed, start, end)]
+        return union(spans, start, end)
 
     return active
 
 
 def union(spans: Sequence[ActiveSpan], start: int, end: int) -> list[ActiveSpan]:
     """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
-    found: list[ActiveSpan] = []
+    joined: list[ActiveSpan] = []
     for span in sorted(spans):
         begin, until = max(span.begin, start), min(span.end, end)
         if until <= begin:
             continue
-        if found and begin <= found[-1].end:
-            found[-1] = ActiveSpan(found[-1].begin, max(found[-1].end, until))
+        if joined and begin <= joined[-1].end:
+            joined[-1] = ActiveSpan(joined[-1].begin, max(joined[-1].end, until))
         else:
-            found.append(ActiveSpan(begin, until))
-    return found
+            joined.append(ActiveSpan(begin, until))
+    return joined
 
 
 def without(spans: Sequence[ActiveSpan], others: Sequence[ActiveSpan]) -> list[ActiveSpan]:
     """Return the times of `spans` outside `others`; both are in order and do not overlap."""
-    found = []
+    rest = []
     for span in spans:
         begin = span.begin
         for other in others:
             if other.end <= begin or other.begin >= span.end:
                 continue
             if begin < other.begin:
-                found.append(ActiveSpan(begin, other.begin))
+                rest.append(ActiveSpan(begin, other.begin))
             begin = other.end
         if begin < span.end:
-            found.append(ActiveSpan(begin, span.end))
-    return found
+            rest.append(ActiveSpan(begin, span.end))
+    return rest
 
 
 def sentences(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
     """Yield what a comparison finds, each a sentence without the final stop; times are local."""
-    if compared.is_weekly:
-        yield from _in_a_week(compared)
-        yield from _at_changes(compared, zone, now)
+    begin, end, clock, period = WEEK_START, WEEK_START + WEEK, UTC, "a week"
+    if not compared.is_weekly:
+        begin = now // 60 * 60
+        end, clock, period = begin + YEAR, zone, "in the next 366 days"
+    original, schedule = _both(compared, begin, end, clock)
+    if original == schedule:
+        yield f"active {_hours(original)} {period}, as {compared.name} is"
     else:
-        yield from _in_a_year(compared, zone, now)
-
-
-# -- a week, a year ------------------------------------------------------------------------------------------
-
-
-def _in_a_week(compared: Compared) -> Iterator[str]:
-    original, schedule = _both(compared, WEEK_START, WEEK_START + WEEK, UTC)
-    if original == schedule:
-        yield f"active {_hours(original)} a week, as {compared.name} is"
-        return
-    yield f"{compared.name} is active {_hours(original)} a week, the schedule {_hours(schedule)}"
+        yield f"{compared.name} is active {_hours(original)} {period}, the schedule {_hours(schedule)}"
     for who, other, more in _either_way(compared, original, schedule):
-        named = _listed(_joined(more), _week_span)
-        yield f"{who} active {named} as well ({_hours(more)} a week); {other} not"
-
-
-def _in_a_year(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
-    start = now // 60 * 60
-    original, schedule = _both(compared, start, start + YEAR, zone)
-    if original == schedule:
-        yield f"active {_hours(original)} in the next 366 days, as {compared.name} is"
-        return
-    yield (
-        f"{compared.name} is active {_hours(original)} in the next 366 days, the schedule {_hours(schedule)}"
-    )
-    for who, other, more in _either_way(compared, original, schedule):
-        named = _listed(more, lambda span: _dated_span(span, zone))
-        yield f"{who} active {named} as well; {other} not"
+        if compared.is_weekly:
+            named = f"{_listed(_joined(more), _week_span)} as well ({_hours(more)} a week)"
+        else:
+            named = f"{_listed(more, lambda span: _week_span(span, zone, '%a %Y-%m-%d %H:%M'))} as well"
+        yield f"{who} active {named}; {other} not"
+    if compared.is_weekly:
+        yield from _at_changes(compared, zone, now)
 
 
 def _both(
@@ -172,33 +150,22 @@ def _listed(spans: Sequence[ActiveSpan], write: Callable[[ActiveSpan], str]) -> 
     return f"{named} and {more} more times" if more > 0 else named
 
 
-def _week_span(span: ActiveSpan, zone: ZoneInfo = UTC) -> str:
+def _week_span(span: ActiveSpan, zone: ZoneInfo = UTC, form: str = "%a %H:%M") -> str:
     if span == (WEEK_START, WEEK_START + WEEK):
         return "always"
     begin, end = (local_time.local_at(at, zone) for at in span)
-    return _written(begin, end, "%a %H:%M")
-
-
-def _dated_span(span: ActiveSpan, zone: ZoneInfo) -> str:
-    begin, end = (local_time.local_at(at, zone) for at in span)
-    return _written(begin, end, "%a %Y-%m-%d %H:%M")
-
-
-def _written(begin: datetime, end: datetime, form: str) -> str:
     return f"{begin.strftime(form)} to {end.strftime('%H:%M' if begin.date() == end.date() else form)}"
 
 
 def _offset_span(span: ActiveSpan, zone: ZoneInfo) -> str:
     """Write a span with the offset of each end: near a change of the clock, only that is unambiguous."""
-    begin, end = (_with_offset(at, zone) for at in span)
-    return f"{begin} to {end}"
-
-
-def _with_offset(at: int, zone: ZoneInfo) -> str:
-    minutes = local_time.offset_at(at, zone) // 60
-    hours, rest = divmod(abs(minutes), 60)
-    sign = "-" if minutes < 0 else "+"
-    return f"{local_time.local_at(at, zone):%a %Y-%m-%d %H:%M}{sign}{hours:02d}:{rest:02d}"
+    ends = []
+    for at in span:
+        minutes = local_time.offset_at(at, zone) // 60
+        hours, rest = divmod(abs(minutes), 60)
+        sign = "-" if minutes < 0 else "+"
+        ends.append(f"{local_time.local_at(at, zone):%a %Y-%m-%d %H:%M}{sign}{hours:02d}:{rest:02d}")
+    return " to ".join(ends)
 
 
 def _hours(spans: Sequence[ActiveSpan]) -> str:

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 from adapter.bounds.schedule import documents
 from adapter.bounds.schedule.documents import BY_START, KIND
-from adapter.errors import Fault, InputError
+from adapter.bounds.schedule.windows import Schedule
+from adapter.errors import Fault
 from adapter.model import local_time
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
@@ -45,44 +46,36 @@ class ScheduleDraft(NamedTuple):
 
 def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
     """Yield a schedule for each zone, with its report. InputError if one is not valid."""
-    zones = list(dict.fromkeys(each.zone.key for each in draft.windows))
+    zones = list(dict.fromkeys(window.zone.key for window in draft.windows))
     for key in zones:
-        entries = [each for each in draft.windows if each.zone.key == key]
-        name = draft.name if key == zones[0] else f"{draft.name}-{_slug(key)}"
-        document = _document(draft, name, entries)
-        read = documents.read_document(document, NOWHERE)
-        yield Converted(document, tuple(_report(draft.scaler, entries, read.schedule, now)))
+        entries = [window for window in draft.windows if window.zone.key == key]
+        slug = "".join(sign if sign.isalnum() else "-" for sign in key.lower()).strip("-")
+        name = draft.name if key == zones[0] else f"{draft.name}-{slug}"
+        placed = {} if draft.namespace is None else {"namespace": draft.namespace}
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": name, **placed},
+            "spec": {
+                "targets": [dict(target) for target in draft.targets],
+                "timeZone": key,
+                **({"ready": BY_START} if draft.by_start else {}),
+                "windows": [
+                    {**window, "minReplicas": entry.replicas} for entry in entries for window in entry.windows
+                ],
+            },
+        }
+        schedule = documents.read_document(document, NOWHERE).schedule
+        yield Converted(document, tuple(_report(draft.scaler, entries, schedule, now)))
 
 
-def _report(scaler: str, entries: Sequence[WindowDraft], schedule: Any, now: int) -> Iterator[str]:
+def _report(scaler: str, entries: Sequence[WindowDraft], schedule: Schedule, now: int) -> Iterator[str]:
     for entry in entries:
         if entry.original is None:
             continue
-        names = [window["name"] for window in entry.windows]
-        ours = spans_of_windows(schedule, names)
+        ours = spans_of_windows(schedule, [window["name"] for window in entry.windows])
         for sentence in sentences(Compared(scaler, entry.original, ours, entry.is_weekly), entry.zone, now):
             yield f"{entry.label}: {sentence}"
-
-
-def _document(draft: ScheduleDraft, name: str, entries: Sequence[WindowDraft]) -> dict[str, Any]:
-    placed = {} if draft.namespace is None else {"namespace": draft.namespace}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": name, **placed},
-        "spec": {
-            "targets": [dict(target) for target in draft.targets],
-            "timeZone": entries[0].zone.key,
-            **({"ready": BY_START} if draft.by_start else {}),
-            "windows": [
-                {**window, "minReplicas": entry.replicas} for entry in entries for window in entry.windows
-            ],
-        },
-    }
-
-
-def _slug(key: str) -> str:
-    return "".join(sign if sign.isalnum() else "-" for sign in key.lower()).strip("-")
 
 
 def refuse(faults: list[Fault], path: str, value: object, expected: str) -> None:
@@ -136,7 +129,7 @@ def _unread(tree: object, path: str, pattern: str, read: AbstractSet[str]) -> It
     if tree is None or pattern in read or path.endswith(LAST_APPLIED):
         return
     is_above = pattern in {"", "metadata", "metadata.annotations"} or any(
-        each.startswith((f"{pattern}.", f"{pattern}[]")) for each in read
+        other.startswith((f"{pattern}.", f"{pattern}[]")) for other in read
     )
     if not is_above or not isinstance(tree, dict | list):
         yield path, tree
@@ -152,15 +145,6 @@ def _unread(tree: object, path: str, pattern: str, read: AbstractSet[str]) -> It
 def whole(value: object) -> str:
     """Return a value as JSON, whole: it may be needed elsewhere."""
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def check(faults: Sequence[Fault]) -> None:
-    if faults:
-        raise InputError(list(faults))
-
-
-def of_type(tree: object, kind: str) -> bool:
-    return isinstance(tree, dict) and tree.get("type") == kind
 
 
 def with_names(windows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ takes the highest metric. A floor has the same effect, but for the HPA's toleran
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from adapter.errors import Fault
+from adapter.errors import Fault, InputError
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
-from fastpath_tools.convert import cron, drafts, keda_cron
+from fastpath_tools.convert import cron, drafts
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
 from fastpath_tools.manifests import listed_at, mapping_at
@@ -53,7 +53,7 @@ def is_scaled_object(tree: object) -> bool:
 def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
     """Return the cron triggers of a ScaledObject with their indices."""
     triggers = listed_at(tree, "spec", "triggers")
-    return [(index, each) for index, each in enumerate(triggers) if drafts.of_type(each, "cron")]
+    return [(index, trigger) for index, trigger in enumerate(triggers) if _is_cron(trigger)]
 
 
 def reasons_left_out(tree: Any) -> list[str]:
@@ -68,7 +68,7 @@ def reasons_left_out(tree: Any) -> list[str]:
     if cron_triggers(tree):
         return []
     spec = mapping_at(tree, "spec")
-    types = ", ".join(str(each.get("type")) for each in _others(spec)) or "none"
+    types = ", ".join(_other_types(spec)) or "none"
     lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
     reason = (
         f"left out: it has no cron trigger, so it has no schedule: make a {KIND} with minReplicas {lowest}, "
@@ -90,15 +90,16 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     if modifiers.get("formula"):
         expected = "expected no formula: it computes with the value of the cron trigger, which a floor is not"
         drafts.refuse(faults, "spec.advanced.scalingModifiers.formula", modifiers["formula"], expected)
-    entries = [entry for index, each in cron_triggers(tree) for entry in _entry(index, each, faults)]
+    entries = [entry for index, trigger in cron_triggers(tree) for entry in _entry(index, trigger, faults)]
     lowest = drafts.integer_at(spec, "minReplicaCount", "spec.minReplicaCount", faults, 0)
     highest = drafts.integer_at(spec, "maxReplicaCount", "spec.maxReplicaCount", faults, _DEFAULT_MOST)
-    drafts.check(faults)
+    if faults:
+        raise InputError(faults)
     reference = mapping_at(spec, "scaleTargetRef")
     existing = autoscaler_of(reference, namespace)
     targets = [{"kind": KIND, "name": existing or name}]
     draft = ScheduleDraft("KEDA", name, namespace, targets, False, entries)
-    made = list(drafts.write(draft, now))
+    schedules = list(drafts.write(draft, now))
     notes = list(_notes(spec, entries, highest))
     if existing:
         notes.append(
@@ -108,8 +109,8 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     else:
         notes.append(_missing_autoscaler(name, spec, (lowest, highest)))
     notes += [*autoscaler_notes(tree), *drafts.left_out(tree, READ)]
-    made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes))
-    return made
+    schedules[-1] = schedules[-1]._replace(notes=(*schedules[-1].notes, *notes))
+    return schedules
 
 
 def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator[WindowDraft]:
@@ -132,9 +133,9 @@ def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator
     assert zone is not None
     assert start is not None
     assert end is not None
-    read = keda_cron.KedaCronTrigger(start, end)
+    read = cron.KedaCronTrigger(start, end)
     try:
-        windows = keda_cron.windows_of(read)
+        windows = cron.windows_of(read)
     except ValueError as error:
         drafts.refuse(faults, f"{path}.metadata", f"{meta['start']} to {meta['end']}", str(error))
         return
@@ -176,8 +177,7 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -
         )
     elif "cooldownPeriod" in spec:
         yield f"cooldownPeriod {spec['cooldownPeriod']} has no effect: KEDA never scales it to zero"
-    others = [str(each.get("type")) for each in _others(spec)]
-    if others:
+    if others := _other_types(spec):
         one = len(others) == 1
         yield (
             f"left out: trigger{'' if one else 's'} {', '.join(others)}; the autoscaler needs "
@@ -185,12 +185,14 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -
         )
 
 
-def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        each
-        for each in listed_at(spec, "triggers")
-        if isinstance(each, dict) and not drafts.of_type(each, "cron")
-    ]
+def _is_cron(trigger: object) -> bool:
+    return isinstance(trigger, dict) and trigger.get("type") == "cron"
+
+
+def _other_types(spec: dict[str, Any]) -> list[str]:
+    """Return the types of the triggers that are not cron triggers."""
+    triggers = (trigger for trigger in listed_at(spec, "triggers") if isinstance(trigger, dict))
+    return [str(trigger.get("type")) for trigger in triggers if not _is_cron(trigger)]
 
 
 def _least_tolerated(replicas: int) -> int:
@@ -211,7 +213,7 @@ def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]
     reference = mapping_at(spec, "scaleTargetRef")
     target = f"{reference.get('kind') or 'Deployment'} {reference.get('name')}"
     lowest, highest = limits
-    metric = "" if _others(spec) else " Without a metric of its own it scales on cpu at 80 %."
+    metric = "" if _other_types(spec) else " Without a metric of its own it scales on cpu at 80 %."
     return (
         f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "
         f"and maxReplicas {highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"

@@ -6,20 +6,22 @@ averageValue of its Object metric. So the HPAs have to be among the files.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.bounds.schedule.documents import DAYS, LONGEST_FOR
 from adapter.bounds.schedule.windows import ActiveSpan
-from adapter.errors import Fault
-from adapter.model import quantity, timestamps
+from adapter.errors import Fault, InputError
+from adapter.model import local_time, quantity, timestamps
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.timestamps import SECOND
 from fastpath_tools.convert import drafts
 from fastpath_tools.convert.conversion import Converted
+from fastpath_tools.convert.cron import clock, length_of
 from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
-from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, single_window
 from fastpath_tools.manifests import listed_at, mapping_at
 
 NAMESPACED, CLUSTER = "ScalingSchedule", "ClusterScalingSchedule"
@@ -39,6 +41,84 @@ _DEFAULT_ZONE = "Europe/Berlin"
 _DEFAULT_RAMP = 10
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _MOST_MINUTES = LONGEST_FOR // SECOND // 60
+_MINUTE = 60
+_DAY = timedelta(days=1)
+_EPOCH = datetime.combine(date(1970, 1, 1), time())
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatingEntry:
+    """`weekdays` (Monday is 0); `begin` and `end` in minutes since midnight, `duration` in minutes."""
+
+    weekdays: frozenset[int]
+    begin: int
+    end: int | None
+    duration: int
+
+    def spans(self, start: int, end: int, zone: ZoneInfo) -> list[ActiveSpan]:
+        """Return when kube-metrics-adapter takes the entry as active, without its ramps.
+
+        It looks at the local day of now only: from the start on that day to the end on that day, so that
+        nothing is left after midnight, and an end before the start leaves nothing at all. The end is endTime,
+        or durationMinutes after the start, whichever is later.
+        """
+        spans = []
+        day = local_time.local_at(start, zone).date() - 2 * _DAY
+        last = local_time.local_at(end, zone).date() + 2 * _DAY
+        while day <= last:
+            if day.weekday() in self.weekdays:
+                begin = go_date(day, self.begin, zone)
+                until = begin + self.duration * _MINUTE
+                if self.end is not None:
+                    until = max(until, go_date(day, self.end, zone))
+                midnight = datetime.combine(day, time())
+                begin = max(begin, local_time.first_at(midnight, zone))
+                until = min(until, local_time.end_of(midnight + _DAY, zone))
+                if begin < until:
+                    spans.append(ActiveSpan(begin, until))
+            day += _DAY
+        return spans
+
+    def window(self) -> dict[str, Any] | None:
+        """Return the window as a document without name and bounds, None where the entry has no length.
+
+        An end before the start is one on the next day, and a duration may go on after midnight.
+        """
+        is_daily = len(self.weekdays) == len(DAYS)
+        clocked = 0 if self.end is None else (self.end - self.begin) % (24 * _MINUTE)
+        # an endTime before the start is never later than the end of the duration
+        is_longer = self.end is not None and self.end > self.begin and clocked >= self.duration
+        if clocked and (not self.duration or is_longer):
+            window = {"from": clock(self.begin * _MINUTE), "to": clock((self.end or 24 * _MINUTE) * _MINUTE)}
+            return window if is_daily else {"days": [DAYS[day] for day in sorted(self.weekdays)]} | window
+        if not self.duration:
+            return None
+        days = "*" if is_daily else ",".join(map(str, sorted((day + 1) % 7 for day in self.weekdays)))
+        cron = f"{self.begin % _MINUTE} {self.begin // _MINUTE} * * {days}"
+        return {"cron": cron, "for": length_of(self.duration * _MINUTE)}
+
+
+def single_window(span: ActiveSpan, zone: ZoneInfo) -> dict[str, Any] | None:
+    """Return a window for one span, None if the zone's clock cannot say it."""
+    begin, end = (local_time.local_at(at, zone) for at in span)
+    if ActiveSpan(local_time.first_at(begin, zone), local_time.end_of(end, zone)) != span:
+        return None
+    texts = [f"{local:%Y-%m-%dT%H:%M}" + (f":{local:%S}" if local.second else "") for local in (begin, end)]
+    return {"start": texts[0], "end": texts[1]}
+
+
+def go_date(day: date, minutes: int, zone: ZoneInfo) -> int:
+    """Return the instant of a local time as Go's time.Date does.
+
+    A skipped time is taken with the offset after the gap or with that before it, and a time that is shown
+    twice is its first or its second instant. Which of the two depends on the zone.
+    """
+    local = round((datetime.combine(day, time()) - _EPOCH).total_seconds()) + minutes * _MINUTE
+    offset = local_time.offset_at(local, zone)
+    first, second = sorted((local, local - offset))
+    if local_time.transitions(first + 1, second + 1, zone):
+        offset = local_time.offset_at(local - offset, zone)
+    return local - offset
 
 
 class Reader(NamedTuple):
@@ -56,6 +136,13 @@ class _ScalingEntry(NamedTuple):
     value: int
     window: dict[str, Any]
     repeating: RepeatingEntry | None
+
+    def draft(self, milli: int) -> WindowDraft:
+        """Return the window for an autoscaler; each pod stands for `milli` thousandths of the value."""
+        replicas = -(-self.value * 1000 // milli)
+        label = f"{self.label} ({replicas} replicas, {self.zone.key})"
+        original = None if self.repeating is None else self.repeating.spans
+        return WindowDraft(label, self.zone, [self.window], replicas, original, is_weekly=True)
 
 
 def is_scaling_schedule(tree: object) -> bool:
@@ -88,29 +175,21 @@ def convert(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], now: in
     )
     if not entries and not faults:
         faults.append(Fault("spec.schedules", "", f"expected an entry with a length; {'; '.join(notes)}"))
-    drafts.check(faults)
-    made: list[Converted] = []
-    groups = list(dict.fromkeys((each.namespace, each.milli) for each in readers))
-    for group in groups:
-        group_readers = [each for each in readers if (each.namespace, each.milli) == group]
-        targets = [
-            {"kind": KIND, "name": each} for each in dict.fromkeys(each.name for each in group_readers)
-        ]
-        own_name = (
-            name if [each[0] for each in groups].count(group[0]) == 1 else f"{name}-{targets[0]['name']}"
-        )
-        written = [_draft(entry, group[1]) for entry in entries]
-        made += drafts.write(ScheduleDraft(SCALER, own_name, group[0], targets, ramp > 0, written), now)
-    made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes, *_notes(tree, ramp, readers)))
-    return made
-
-
-def _draft(entry: _ScalingEntry, milli: int) -> WindowDraft:
-    replicas = -(-entry.value * 1000 // milli)
-    label = f"{entry.label} ({replicas} replicas, {entry.zone.key})"
-    windows = [entry.window]
-    original = None if entry.repeating is None else entry.repeating.spans
-    return WindowDraft(label, entry.zone, windows, replicas, original, True)
+    if faults:
+        raise InputError(faults)
+    groups: dict[tuple[str | None, int], dict[str, None]] = {}
+    for reader in readers:
+        groups.setdefault((reader.namespace, reader.milli), {})[reader.name] = None
+    namespaces = [place for place, _ in groups]
+    schedules: list[Converted] = []
+    for (place, milli), names in groups.items():
+        targets = [{"kind": KIND, "name": target} for target in names]
+        own_name = name if namespaces.count(place) == 1 else f"{name}-{targets[0]['name']}"
+        windows = [entry.draft(milli) for entry in entries]
+        schedules += drafts.write(ScheduleDraft(SCALER, own_name, place, targets, ramp > 0, windows), now)
+    last = schedules[-1]
+    schedules[-1] = last._replace(notes=(*last.notes, *notes, *_notes(tree, ramp, readers)))
+    return schedules
 
 
 # -- the autoscalers that read it ----------------------------------------------------------------------------
@@ -146,11 +225,11 @@ def without_replaced(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a valid autoscaler without its metrics of schedules, and their names."""
     _, namespace = drafts.named(tree, [])
-    read = [(each["kind"], *drafts.named(each, [])) for each in schedules]
+    read = [(schedule["kind"], *drafts.named(schedule, [])) for schedule in schedules]
     near = [(kind, name) for kind, name, where in read if kind == CLUSTER or where == namespace]
     spec = mapping_at(tree, "spec")
     listed = listed_at(spec, "metrics")
-    left = [metric for metric in listed if not any(_is_of(metric, *each) for each in near)]
+    left = [metric for metric in listed if not any(_is_of(metric, *place) for place in near)]
     names = [metric["object"]["metric"]["name"] for metric in listed if metric not in left]
     if not names:
         return tree, []
@@ -173,16 +252,12 @@ def _milli(value: object) -> int | None:
 
 def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> list[_ScalingEntry]:
     listed = listed_at(spec, "schedules")
-    zones = [
-        each["period"]["timezone"]
-        for each in listed
-        if isinstance(mapping_at(each, "period").get("timezone"), str) and each["period"]["timezone"]
-    ]
-    found: list[_ScalingEntry] = []
-    for index, each in enumerate(listed):
+    zones = [zone for item in listed if isinstance(zone := mapping_at(item, "period").get("timezone"), str)]
+    entries: list[_ScalingEntry] = []
+    for index, item in enumerate(listed):
         path = f"spec.schedules[{index}]"
         before = len(faults)
-        tree = each if isinstance(each, dict) else {}
+        tree = item if isinstance(item, dict) else {}
         value = drafts.integer_at(tree, "value", f"{path}.value", faults, None)
         duration = drafts.integer_at(tree, "durationMinutes", f"{path}.durationMinutes", faults, 0)
         if not 0 <= duration <= _MOST_MINUTES:
@@ -193,7 +268,7 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
         if tree.get("type") == "Repeating":
             entry = _repeating(tree, duration, path, label, value, faults)
         elif tree.get("type") == "OneTime":
-            home = zones[0] if zones else _DEFAULT_ZONE
+            home = next(filter(None, zones), _DEFAULT_ZONE)
             entry = _one_time(tree, duration, path, label, value, home, faults)
         else:
             shown = documents.shown(tree.get("type"))
@@ -207,8 +282,8 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
         elif value <= 0:
             notes.append(f"{label}: left out: its value is {value}")
         else:
-            found.append(entry._replace(window={"name": f"entry-{index + 1}", **entry.window}))
-    return found
+            entries.append(entry._replace(window={"name": f"entry-{index + 1}", **entry.window}))
+    return entries
 
 
 def _repeating(
@@ -240,11 +315,10 @@ def _one_time(
     span = ActiveSpan(begin, max(end, begin + duration * 60))
     if span.end <= span.begin:
         return None
-    utc = ZoneInfo("UTC")
     window = single_window(span, zone)
-    if window is None:
-        # no local time says an instant in a repeated hour
-        zone, window = utc, single_window(span, utc)
+    if window is None:  # no local time says an instant in a repeated hour
+        zone = ZoneInfo("UTC")
+        window = single_window(span, zone)
     assert window is not None
     return _ScalingEntry(label, zone, value, window, None)
 
@@ -277,7 +351,7 @@ def _notes(tree: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterat
             f"after it (scalingWindowDurationMinutes{default}); the schedule ends at once, and ready: "
             "ByStart begins it earlier by the time that pods take to be Ready"
         )
-    periods = [mapping_at(each, "period") for each in listed_at(spec, "schedules")]
+    periods = [mapping_at(item, "period") for item in listed_at(spec, "schedules")]
     if any(period and not period.get("timezone") for period in periods):
         yield (
             f"period.timezone is absent: {_DEFAULT_ZONE}, the default of "

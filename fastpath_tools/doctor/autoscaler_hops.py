@@ -12,9 +12,11 @@ from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition, with_defaults
+from adapter.model.ready_times import ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
+from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
-from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Unread
+from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Probe, Starts, Unread
 
 BOOSTING, FLOOR = "boost", "floor"
 """The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
@@ -37,9 +39,8 @@ def is_boosted(facts: Facts) -> bool:
     hop = boost_hop(facts)
     if hop is None or facts.mode != BOOST or facts.rivals or facts.fast_rivals:
         return False
-    if any(each.reason == "AmbiguousSelector" for each in facts.conditions):
-        return False
-    return hop.state in {State.OK, State.UNKNOWN}
+    is_ambiguous = any(condition.reason == "AmbiguousSelector" for condition in facts.conditions)
+    return not is_ambiguous and hop.state in {State.OK, State.UNKNOWN}
 
 
 def boost_hop(facts: Facts) -> Hop | None:
@@ -89,7 +90,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     if forbidden and facts.has_value(floor.spec) is False:
         why = "the HPA has no value for it"
     elif isinstance(serving, Unread):
-        if forbidden:
+        if forbidden:  # neither the HPA nor the registration says that anything is wrong
             return None
     elif not serving.owner:
         text = f"no APIService is registered for {serving.group}, so {METRIC} has no value"
@@ -111,7 +112,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
 
 
 def _stuck(facts: Facts) -> str:
-    if facts.metrics and all(_fails(facts, each) for each in facts.metrics):
+    if facts.metrics and all(_fails(facts, metric) for metric in facts.metrics):
         return "no metric has a value, so the HPA does not scale"
     return "the HPA scales up but not down"
 
@@ -129,16 +130,13 @@ def vacancy(namespace: str, name: str, leaders: Leaders) -> str:
     Leases of another number of shards may have stayed behind. With Leases that cannot be listed it is only
     why none is seen.
     """
-    found = [_unheld(each) for each in leaders.found if each.shard.owns(namespace, name)]
-    if "" in found:
+    own = [_unheld(leader) for leader in leaders.found if leader.shard.owns(namespace, name)]
+    if "" in own:
         return ""
-    why = found[0] if found else "its shard has no Lease" if leaders.found else "no scaler has a Lease"
-    where = "" if found else f" {leaders.where}"
-    return f"{why}{where}{_others(leaders)}"
-
-
-def _others(leaders: Leaders) -> str:
-    return f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
+    why = own[0] if own else "its shard has no Lease" if leaders.found else "no scaler has a Lease"
+    where = "" if own else f" {leaders.where}"
+    others = f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
+    return f"{why}{where}{others}"
 
 
 def _unheld(leader: Leader) -> str:
@@ -175,38 +173,40 @@ def autoscaler_hop(facts: Facts) -> Hop:
     """Return what the HPA controller says of the autoscaler, and what else scales the target."""
     meta, spec = facts.hpa.metadata, facts.hpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    # what only an edit of the objects ends comes before what the controller says of the metrics
     if facts.fast_rivals:
-        named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
+        named = ", ".join(f"{KIND} {rival}" for rival in facts.fast_rivals)
         text = f"{target} also has {named}, which does not scale while this HPA exists"
         others = f"kubectl -n {meta.namespace} delete fpa {' '.join(facts.fast_rivals)}"
         change = f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, or {others}"
-        return _said(State.FAULT, text, change)
+        return _own_hop(State.FAULT, text, change)
     if facts.rivals:
         text = f"{target} is also scaled by {', '.join(facts.rivals)}"
-        return _said(State.FAULT, text, f"keep only one autoscaler for {target}")
+        return _own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
     if not facts.conditions:
-        return _said(State.WARNING, "the HPA controller has not set conditions yet")
-    found = {each.type: each for each in facts.conditions}
+        return _own_hop(State.WARNING, "the HPA controller has not set conditions yet")
+    conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
-        found.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
+        conditions.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
     )
     if active.reason == "ScalingDisabled":
         text = "the target is scaled to zero, so the HPA is disabled"
-        return _said(State.FAULT, text, "give the target at least one replica")
-    for each in (able, active):
-        if each.status == "False":
-            change = "set the resource request on the containers" if _REQUEST in each.message else ""
-            return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", change)
+        return _own_hop(State.FAULT, text, "give the target at least one replica")
+    for condition in (able, active):
+        if condition.status == "False":
+            change = "set the resource request on the containers" if _REQUEST in condition.message else ""
+            text = f"{condition.type} is False ({condition.reason}): {condition.message}"
+            return _own_hop(State.FAULT, text, change)
     owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
         text = f"it recommends more than maxReplicas, {spec.max_replicas}{owner}"
-        return _said(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
+        return _own_hop(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
-        return _said(State.WARNING, f"its scaling policies limit it now: {limited.message}{owner}")
-    return _said(State.OK, f"the HPA controller reports no problem{owner}")
+        return _own_hop(State.WARNING, f"its scaling policies limit it now: {limited.message}{owner}")
+    return _own_hop(State.OK, f"the HPA controller reports no problem{owner}")
 
 
-def _said(state: State, text: str, change: str = "") -> Hop:
+def _own_hop(state: State, text: str, change: str = "") -> Hop:
     return _hop(state, text, change, "autoscaler")
 
 
@@ -253,4 +253,73 @@ def growth_seconds(rules: Rules, current: int, goal: int) -> int | None:
             ups, current = history.with_event(ups, step, now, rules.longest_period), current + step
         if current >= goal:
             return second
+    return None
+
+
+# -- from a created pod to a Ready one -----------------------------------------------------------------------
+#
+# A readiness probe makes a pod wait in two ways. Before its first attempt it waits for initialDelaySeconds:
+# if pods pass that attempt, they may have been ready for longer. After a failed attempt it waits for
+# periodSeconds, of which a pod that is ready in between wastes half on average. With a startup probe it is
+# that one that delays a pod, because the readiness probe begins after it.
+
+_START = "pod start"
+
+_SHORTEST = 2.0
+"""The shortest delay or period that is worth a word, in seconds; the times of the API are whole seconds."""
+
+_GOOD_PERIOD = 1.0
+"""The period that is advised: the shortest that a probe can have."""
+
+
+def pods_hop(facts: Facts) -> Hop:
+    if isinstance(facts.target, Unread):
+        return Hop(_START, State.UNKNOWN, f"the pods are not known: {facts.target.why}")
+    starts = facts.target.starts
+    if starts is None:
+        return Hop(_START, State.UNKNOWN, "no ready pod without a restart to measure")
+    times = starts.times
+    text = f"from creation to ready, {counted(times.count, 'pod', 'pods')}{_describe_parts(starts)}"
+    return Hop(_START, State.OK, text, Took(*times.total), advise(times, starts.probe))
+
+
+def describe(starts: Starts) -> str:
+    usual, most = map(seconds, starts.times.total)
+    count = counted(starts.times.count, "pod", "pods")
+    return f"p50 {usual}, p95 {most} to Ready ({count}{_describe_parts(starts)})"
+
+
+def _describe_parts(starts: Starts) -> str:
+    """Return the medians of the parts, and why pods had to wait."""
+    times, pulls = starts.times, starts.pulls
+    parts = [
+        (times.scheduled, "until scheduled"),
+        (times.started, "until containers run"),
+        (times.ready, "until Ready"),
+    ]
+    words = [f"{seconds(part.p50)} {what}" for part, what in parts if part is not None]
+    whys = [(times.unschedulable, "no node fitted at first"), (times.pull_failed, "an image pull failed")]
+    words += [f"{what} for {count}" for count, what in whys if count]
+    if pulls is not None:
+        words.append(f"image pulls took {seconds(pulls.median)} in {pulls.pods} of the pods")
+    return f": {', '.join(words)}" if words else ""
+
+
+def may_pull(times: ReadyTimes) -> bool:
+    """Tell whether containers take so long to run that image pulls are worth a look."""
+    return times.started is not None and times.started.p95 >= _SHORTEST
+
+
+def advise(times: ReadyTimes, probe: Probe | None) -> Improvement | None:
+    """Return what to change in a probe; None where the times do not show that it delays pods."""
+    if times.ready is None or probe is None:
+        return None
+    waited, total = times.ready.p50, seconds(times.total.p50)
+    after = waited - probe.delay
+    if 0 <= after < min(_SHORTEST, probe.period) and probe.delay >= _SHORTEST:
+        text = f"lower initialDelaySeconds of the {probe.title}: pods pass its first attempt, "
+        return Improvement(f"{text}so it may be up to {seconds(probe.delay)} of {total}", probe.delay / 2)
+    if after >= probe.period >= _SHORTEST:
+        text = f"lower periodSeconds of the {probe.title}: up to {seconds(probe.period)} of {total} are"
+        return Improvement(f"{text} its period", (probe.period - _GOOD_PERIOD) / 2)
     return None

@@ -23,12 +23,11 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.doctor import diagnosis, pod_start, report
+from fastpath_tools.doctor import autoscaler_hops, diagnosis, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import BoostFacts, Facts, State
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
-from fastpath_tools.live import cluster_options, rules_files
-from fastpath_tools.live import prometheus as prometheus_reader
+from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
 from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
@@ -60,26 +59,25 @@ def main(options: DoctorOptions) -> int:
     """
     logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
-    found = asyncio.run(_run(options))
-    if found.unread:
-        command_line.tell("doctor", f"{KIND}s cannot be read: {found.unread}")
-    command_line.show(_render(options, found))
-    states = [*(each.state for each in found.hpas), *(each.state for each in found.fpas)]
-    return 1 if State.FAULT in states else 0
+    examined = asyncio.run(_run(options))
+    if examined.unread:
+        command_line.tell("doctor", f"{KIND}s cannot be read: {examined.unread}")
+    command_line.show(_render(options, examined))
+    return 1 if any(one.state is State.FAULT for one in [*examined.hpas, *examined.fpas]) else 0
 
 
-def _render(options: DoctorOptions, found: Found) -> str:
+def _render(options: DoctorOptions, examined: Found) -> str:
     namespace, name = options.target
-    every: list[Examination | FastExamination] = [*found.hpas, *found.fpas]
+    every: list[Examination | FastExamination] = [*examined.hpas, *examined.fpas]
     if options.output == "json":
-        documents = [report.document(each) for each in every]
+        documents = [report.document(examination) for examination in every]
         return command_line.to_json(documents[0] if name and len(documents) == 1 else documents)
     if name:
-        return "\n".join(report.render(each) for each in every)
+        return "\n".join(map(report.render, every))
     if not every:
         where = f"namespace {namespace}" if namespace else "the cluster"
         return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
-    return report.render_table(found.hpas, found.fpas)
+    return report.render_table(examined.hpas, examined.fpas)
 
 
 async def _run(options: DoctorOptions) -> Found:
@@ -92,7 +90,7 @@ async def _run(options: DoctorOptions) -> Found:
         client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_SECONDS))
         prometheus = None
         if options.prometheus_url:
-            prometheus = await prometheus_reader.open_prometheus(
+            prometheus = await servers.open_prometheus(
                 options, RulesOptions(), clock, monitoring, problems, stack
             )
         cluster = LiveCluster(client, clock, options.reference, options.lease_name)
@@ -119,28 +117,24 @@ class Doctor:
         try:
             hpas = await self._cluster.hpas(namespace)
         except KubernetesError as error:
-            if error.status == 403 and not namespace:
+            if error.status == 403 and not namespace:  # one namespace may be allowed
                 raise RunError(
                     f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
                 ) from error
             raise
         read = await self._cluster.fpas(namespace)
         unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
-        chosen = [each for each in hpas if not name or each.metadata.name == name]
-        fast_chosen = [each for each in fpas if not name or each.metadata.name == name]
+        chosen = [hpa for hpa in hpas if name in {"", hpa.metadata.name}]
+        fast_chosen = [fpa for fpa in fpas if name in {"", fpa.metadata.name}]
         if not chosen and not fast_chosen:
             if namespace:
                 await self._cluster.check_namespace(namespace)
             if name:
                 raise absent(namespace, name, read)
         leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
-        return Found(
-            tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
-            tuple(
-                await asyncio.gather(*(self._examine_fast(each, hpas, fpas, leaders) for each in fast_chosen))
-            ),
-            unread,
-        )
+        examined = await asyncio.gather(*(self._examine(hpa, hpas, fpas) for hpa in chosen))
+        fast = await asyncio.gather(*(self._examine_fast(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
+        return Found(tuple(examined), tuple(fast), unread)
 
     async def _examine_fast(
         self,
@@ -153,7 +147,9 @@ class Doctor:
             meta, spec = fpa.metadata, fpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             starts = None if isinstance(target, Unread) else target.starts
-            return diagnosis.examine_fast(fpa, _rivals_of(fpa, hpas, fpas), leaders, starts)
+            rivals = [f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas)]
+            rivals += [f"{KIND} {name}" for name in _same_target(fpa, fpas)]
+            return diagnosis.examine_fast(fpa, rivals, leaders, starts)
 
     async def _examine(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
@@ -162,12 +158,14 @@ class Doctor:
             meta, spec = hpa.metadata, hpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             own = model.without_handshake(spec.metrics) or ()
-            metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
+            metrics = await asyncio.gather(*(self._metric(hpa, metric, target) for metric in own))
             period = await self._cluster.period()
             if self._period:
                 period = period._replace(
                     seconds=self._period, says="from --horizontal-pod-autoscaler-sync-period"
                 )
+            owner = next(iter(hpa.metadata.owner_references or ()), None)
+            owned = "" if owner is None else f"{_OWNERS.get(owner.kind, 'the')} {owner.kind} {owner.name}"
             facts = Facts(
                 hpa,
                 target,
@@ -177,7 +175,7 @@ class Doctor:
                 round(self._clock.wall() * SECOND),
                 await self._boost(hpa, target),
                 _same_target(hpa, hpas),
-                _owner(hpa),
+                owned,
                 _same_target(hpa, fpas),
             )
             return diagnosis.examine(facts)
@@ -193,7 +191,7 @@ class Doctor:
         stored = await self._cluster.ready_times(uid)
         if stored is not None:
             starts = starts._replace(times=stored)
-        if pod_start.may_pull(starts.times):
+        if autoscaler_hops.may_pull(starts.times):
             starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
         return target._replace(starts=starts)
 
@@ -207,7 +205,7 @@ class Doctor:
     async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
-        handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
+        handshakes = [metric for metric in spec.metrics or () if model.is_handshake(metric)]
         if not (wishes.mode or wishes.faults or handshakes):
             return None
         floor = None
@@ -219,37 +217,24 @@ class Doctor:
         leaders = await self._cluster.leaders(meta.namespace)
         entry = await self._cluster.entry(meta.uid)
         handshake = model.check_handshake(meta.name, spec)
-        owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
-        owner = model.find_owner(owners, meta.labels)
+        references = meta.owner_references or ()
+        owner = model.find_owner(((one.api_version, one.kind, one.name) for one in references), meta.labels)
         return BoostFacts(wishes, handshake, floor, leaders, entry, owner)
 
 
 def _same_target(
     autoscaler: HPA | FastPathAutoscaler, others: Sequence[HPA] | Sequence[FastPathAutoscaler]
 ) -> tuple[str, ...]:
+    """Return the names of the other autoscalers of a target."""
     return tuple(
-        each.metadata.name
-        for each in others
-        if each is not autoscaler and _target(each) == _target(autoscaler)
+        other.metadata.name
+        for other in others
+        if other is not autoscaler and _target(other) == _target(autoscaler)
     )
 
 
 def _target(autoscaler: HPA | FastPathAutoscaler) -> TargetKey:
     return TargetKey.of(autoscaler.metadata.namespace, autoscaler.spec.scale_target_ref)
-
-
-def _rivals_of(
-    fpa: FastPathAutoscaler, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
-) -> tuple[str, ...]:
-    """Return the other autoscalers of a target as ``Kind name``."""
-    of_hpas = (f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas))
-    return (*of_hpas, *(f"{KIND} {name}" for name in _same_target(fpa, fpas)))
-
-
-def _owner(hpa: HPA) -> str:
-    for each in hpa.metadata.owner_references or ():
-        return f"{_OWNERS.get(each.kind, 'the')} {each.kind} {each.name}"
-    return ""
 
 
 def _label(metric: MetricSpec) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
+from fastpath_tools.doctor import autoscaler_hops, metric_hops
 from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
 from fastpath_tools.live.facts import Leaders, Starts, Unread
 
@@ -44,7 +44,7 @@ class Examination(NamedTuple):
     @property
     def state(self) -> State:
         order = list(State)
-        return max((each.state for each in self.hops()), key=order.index)
+        return max((hop.state for hop in self.hops()), key=order.index)
 
     def hops(self) -> tuple[Hop, ...]:
         return (*self.before, *(hop for chain in self.chains for hop in chain.hops), *self.after)
@@ -55,43 +55,45 @@ class Examination(NamedTuple):
     @property
     def slowest(self) -> Total:
         totals = [self.total(chain) for chain in self.chains]
-        return max(totals, key=lambda each: each.took.usual) if totals else total((*self.before, *self.after))
+        return (
+            max(totals, key=lambda total: total.took.usual) if totals else total((*self.before, *self.after))
+        )
 
 
 def examine(facts: Facts) -> Examination:
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
     before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
-    chains = tuple(metric_hops.chain(facts, each, boosted=boosted) for each in facts.metrics)
-    after = (autoscaler_hops.behavior_hop(facts), pod_start.pods_hop(facts))
-    found = Examination(facts, before, chains, after)
-    hops = found.hops()
+    chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
+    after = (autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts))
+    examined = Examination(facts, before, chains, after)
+    hops = examined.hops()
     # causes that were found here come before what the controller makes of them, and both before what only
     # boosting lacks
-    faults = [each for each in hops if each.state is State.FAULT]
-    faults.sort(key=lambda each: (each.name == autoscaler_hops.BOOSTING, each.change is None))
+    faults = [hop for hop in hops if hop.state is State.FAULT]
+    faults.sort(key=lambda hop: (hop.name == autoscaler_hops.BOOSTING, hop.change is None))
     if faults:
         change = faults[0].change
-        return found._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
-    changes = [each.change for each in hops if each.change is not None]
-    return found._replace(diagnosis=_slowest_hop(found, hops), change=_best_change(changes))
+        return examined._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
+    changes = [hop.change for hop in hops if hop.change is not None]
+    return examined._replace(diagnosis=_slowest_hop(examined, hops), change=_best_change(changes))
 
 
-def _slowest_hop(found: Examination, hops: tuple[Hop, ...]) -> str:
-    for each in hops:
-        if each.change is not None and math.isinf(each.change.saves):
-            return each.text
+def _slowest_hop(examined: Examination, hops: tuple[Hop, ...]) -> str:
+    for hop in hops:
+        if hop.change is not None and math.isinf(hop.change.saves):
+            return hop.text
     took, longest = max(
-        ((each.took.usual, each) for each in hops if each.took is not None), key=lambda timed: timed[0]
+        ((hop.took.usual, hop) for hop in hops if hop.took is not None), key=lambda timed: timed[0]
     )
-    unread = [each.name for each in hops if each.state is State.UNKNOWN and each.timed]
-    rest = f"; not known: {', '.join(dict.fromkeys(unread))}" if unread else ""
-    whole = seconds(found.slowest.took.usual)
+    unread = dict.fromkeys(hop.name for hop in hops if hop.state is State.UNKNOWN and hop.timed)
+    rest = f"; not known: {', '.join(unread)}" if unread else ""
+    whole = seconds(examined.slowest.took.usual)
     return f"most of {whole} is {longest.name}, {seconds(took)}: {longest.text}{rest}"
 
 
 def _best_change(changes: Sequence[Improvement]) -> str:
-    best = max(changes, key=lambda each: each.saves, default=None)
+    best = max(changes, key=lambda change: change.saves, default=None)
     if best is None or best.saves < _WORTH:
         return ""
     return best.text if math.isinf(best.saves) else f"{best.text} (saves {seconds(best.saves)})"
@@ -117,7 +119,7 @@ class FastExamination(NamedTuple):
 
 
 def examine_fast(
-    fpa: FastPathAutoscaler, rivals: tuple[str, ...], leaders: Leaders | Unread, starts: Starts | None = None
+    fpa: FastPathAutoscaler, rivals: Sequence[str], leaders: Leaders | Unread, starts: Starts | None = None
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
@@ -126,6 +128,7 @@ def examine_fast(
     """
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    # what keeps the scaler from deciding comes first: its conditions may then be old
     if rivals:
         text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
         return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
@@ -136,15 +139,17 @@ def examine_fast(
     if vacant and not unread:
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
-    conditions = {each.type: each for each in (fpa.status or FastPathAutoscalerStatus()).conditions or ()}
+    status = fpa.status or FastPathAutoscalerStatus()
+    conditions = {condition.type: condition for condition in status.conditions or ()}
     if not conditions:
         text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
         return FastExamination(fpa, State.WARNING, text)
     for kind in ("AbleToScale", "ScalingActive"):
-        each = conditions.get(kind, Condition())
-        if each.status == "False":
-            state = State.WARNING if each.reason in _BY_WISH else State.FAULT
-            return FastExamination(fpa, state, f"{kind} is False ({each.reason}): {each.message}")
+        condition = conditions.get(kind, Condition())
+        if condition.status == "False":
+            state = State.WARNING if condition.reason in _BY_WISH else State.FAULT
+            text = f"{kind} is False ({condition.reason}): {condition.message}"
+            return FastExamination(fpa, state, text)
     limited = conditions.get("ScalingLimited", Condition())
     if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
         text = f"it recommends more than maxReplicas, {spec.max_replicas}"
@@ -153,6 +158,6 @@ def examine_fast(
     text = "its conditions report no problem"
     if starts is None:
         return FastExamination(fpa, State.OK, text)
-    advised = pod_start.advise(starts.times, starts.probe)
+    advised = autoscaler_hops.advise(starts.times, starts.probe)
     advice = _best_change(() if advised is None else (advised,))
-    return FastExamination(fpa, State.OK, f"{text}; pods take {pod_start.describe(starts)}", advice)
+    return FastExamination(fpa, State.OK, f"{text}; pods take {autoscaler_hops.describe(starts)}", advice)

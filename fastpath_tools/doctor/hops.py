@@ -62,10 +62,10 @@ class Facts(NamedTuple):
         The status lists metrics in the order of the spec; one that failed has no type.
         """
         specs = self.hpa.spec.metrics or ()
-        found = (self.hpa.status.current_metrics if self.hpa.status is not None else None) or ()
-        if len(found) != len(specs) or metric not in specs:
+        statuses = (self.hpa.status.current_metrics if self.hpa.status is not None else None) or ()
+        if len(statuses) != len(specs) or metric not in specs:
             return None
-        return bool(found[specs.index(metric)].type)
+        return bool(statuses[specs.index(metric)].type)
 
 
 # -- hops ----------------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ class Total(NamedTuple):
 
 
 def total(hops: Iterable[Hop]) -> Total:
-    timed = [each for each in hops if each.timed]
-    known = [each.took for each in timed if each.took is not None]
-    took = Took(sum(each.usual for each in known), sum(each.most for each in known))
-    return Total(took, len(known) == len(timed))
+    timed = [hop for hop in hops if hop.timed]
+    known = [hop.took for hop in timed if hop.took is not None]
+    usual, most = (sum(times) for times in zip(NOTHING, *known, strict=True))
+    return Total(Took(usual, most), len(known) == len(timed))
 
 
 def seconds(value: float) -> str:

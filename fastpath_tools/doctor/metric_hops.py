@@ -85,19 +85,19 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
 
 def _direct_scrape(source: SourceFacts, direct: ScrapeConfig) -> Hop:
     """Return the hop of a rule that Fastpath scrapes itself: from the pods, or from its endpoints."""
-    found, took = source.endpoints, evenly(direct.access.interval)
+    endpoints, took = source.endpoints, evenly(direct.access.interval)
     what = "the pods" if direct.source is None else str(direct.source)
     text = f"Fastpath scrapes {what} every {seconds(direct.access.interval)} ({source.rule})"
-    if found is None:
+    if endpoints is None:
         return Hop("scrape", State.OK, text, took)
-    if isinstance(found, Unread):
-        return Hop("scrape", State.UNKNOWN, f"{text}; its endpoints cannot be read: {found.why}", took)
-    if found.reason:
+    if isinstance(endpoints, Unread):
+        return Hop("scrape", State.UNKNOWN, f"{text}; its endpoints cannot be read: {endpoints.why}", took)
+    if endpoints.reason:
         advice = Improvement(f"check service, pods and port in scrape of {source.rule}")
-        return Hop("scrape", State.FAULT, found.reason, change=advice)
-    if found.missing:
-        return Hop("scrape", State.WARNING, f"{text}; may scale up, not down: {found.missing[0]}", took)
-    count = counted(len(found.endpoints), "endpoint", "endpoints")
+        return Hop("scrape", State.FAULT, endpoints.reason, change=advice)
+    if endpoints.missing:
+        return Hop("scrape", State.WARNING, f"{text}; may scale up, not down: {endpoints.missing[0]}", took)
+    count = counted(len(endpoints.endpoints), "endpoint", "endpoints")
     return Hop("scrape", State.OK, f"{text}, {count}", took)
 
 
@@ -226,8 +226,8 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
         change = Improvement("look at the events of the HPA: kubectl describe hpa")
         text = "the HPA has no value, and you may not read the metric"
         return Hop(_API, State.FAULT, text, change=change)
-    said = "the HPA has a value, but " if has_value else ""
-    return Hop(_API, State.UNKNOWN, f"{said}you may not read the metric: {error}")
+    has = "the HPA has a value, but " if has_value else ""
+    return Hop(_API, State.UNKNOWN, f"{has}you may not read the metric: {error}")
 
 
 def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:

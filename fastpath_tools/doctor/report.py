@@ -15,61 +15,63 @@ _LINE = 150
 """How much of a sentence a line of a table shows; the diagnosis of one autoscaler is printed whole."""
 
 
-def render(found: Examination | FastExamination) -> str:
-    change = found.change
-    if isinstance(found, FastExamination):
-        lines = _fast_lines(found)
+def render(examined: Examination | FastExamination) -> str:
+    change = examined.change
+    if isinstance(examined, FastExamination):
+        lines = _fast_lines(examined)
     else:
-        lines = _lines(found)
-        if not change and found.state is not State.FAULT:
-            change = "no change would save a second" if found.slowest.whole else "none in what could be read"
-    lines += ["", f"diagnosis: {found.diagnosis}", *([f"change:    {change}"] if change else [])]
+        lines = _lines(examined)
+        if not change and examined.state is not State.FAULT:
+            change = (
+                "no change would save a second" if examined.slowest.whole else "none in what could be read"
+            )
+    lines += ["", f"diagnosis: {examined.diagnosis}", *([f"change:    {change}"] if change else [])]
     return visible.join(lines)
 
 
-def _lines(found: Examination) -> list[str]:
-    facts = found.facts
+def _lines(examined: Examination) -> list[str]:
+    facts = examined.facts
     spec, target = facts.hpa.spec, facts.target
     least = 1 if spec.min_replicas is None else spec.min_replicas
     count = f"not read: {target.why}" if isinstance(target, Unread) else f"{target.replicas} replicas"
-    mode = f"mode {found.mode.lower()}" if found.mode else "not boosted"
+    mode = f"mode {examined.mode.lower()}" if examined.mode else "not boosted"
     reference = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
-    many = len(found.chains) > 1
+    many = len(examined.chains) > 1
     rows: list[tuple[str, ...]] = [("hop", "usually", "at most", "", "")]
-    rows += map(_row, found.before)
-    for chain in found.chains:
+    rows += map(_row, examined.before)
+    for chain in examined.chains:
         if many:
             rows.append((chain.metric,))
         rows += map(_row, chain.hops)
     if many:
         rows.append(("for all",))
-    rows += map(_row, found.after)
-    for chain in found.chains:
-        total = found.total(chain)
+    rows += map(_row, examined.after)
+    for chain in examined.chains:
+        total = examined.total(chain)
         rows.append(("in all", *_times(total.took, whole=total.whole), "", chain.metric if many else ""))
-    headline = f"{found.key} scales {reference}: {count}, {least} to {spec.max_replicas}; {mode}"
+    headline = f"{examined.key} scales {reference}: {count}, {least} to {spec.max_replicas}; {mode}"
     return [headline, "", *tables.columns(rows, right=(1, 2))]
 
 
-def _fast_lines(found: FastExamination) -> list[str]:
-    spec, status = found.fpa.spec, found.fpa.status
+def _fast_lines(examined: FastExamination) -> list[str]:
+    spec, status = examined.fpa.spec, examined.fpa.status
     replicas = 0 if status is None else status.current_replicas
     least = 1 if spec.min_replicas is None else spec.min_replicas
-    counts = f"{replicas} replicas, {least} to {spec.max_replicas}; mode {found.mode}"
+    counts = f"{replicas} replicas, {least} to {spec.max_replicas}; mode {examined.mode}"
     return [
-        f"{found.key} is a {KIND}: {found.explain}",
+        f"{examined.key} is a {KIND}: {examined.explain}",
         f"it scales {spec.scale_target_ref.kind} {spec.scale_target_ref.name}: {counts}",
     ]
 
 
-def render_table(found: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
+def render_table(examined: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
     """Return a line for each HorizontalPodAutoscaler, the slowest first, then for each FastPathAutoscaler."""
     rows: list[tuple[str, ...]] = [("autoscaler", "mode", "usually", "at most", "", "diagnosis")]
-    for each in sorted(found, key=lambda each: (-each.slowest.took.usual, each.key)):
-        times = _times(each.slowest.took, whole=each.slowest.whole)
-        mode = each.mode.lower() or "-"
-        rows.append((each.key, mode, *times, each.state.value, _shorten(each.diagnosis)))
-    for other in sorted(others, key=lambda each: each.key):
+    for hpa in sorted(examined, key=lambda hpa: (-hpa.slowest.took.usual, hpa.key)):
+        times = _times(hpa.slowest.took, whole=hpa.slowest.whole)
+        mode = hpa.mode.lower() or "-"
+        rows.append((hpa.key, mode, *times, hpa.state.value, _shorten(hpa.diagnosis)))
+    for other in sorted(others, key=lambda fpa: fpa.key):
         mode = "fast-scaler" if other.mode == AUTO else f"fast-scaler ({other.mode.lower()})"
         text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
         rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
@@ -95,32 +97,32 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
 
 
-def document(found: Examination | FastExamination) -> dict[str, Any]:
+def document(examined: Examination | FastExamination) -> dict[str, Any]:
     """Return what was found about one autoscaler as JSON has it; seconds that are not known are null."""
-    namespace, _, name = found.key.partition("/")
+    namespace, _, name = examined.key.partition("/")
     shown: dict[str, Any] = {
-        "kind": KIND if isinstance(found, FastExamination) else HPA_KIND,
+        "kind": KIND if isinstance(examined, FastExamination) else HPA_KIND,
         "namespace": namespace,
         "name": name,
-        "mode": found.mode,
-        "state": found.state.value,
-        "diagnosis": found.diagnosis,
-        "change": found.change,
+        "mode": examined.mode,
+        "state": examined.state.value,
+        "diagnosis": examined.diagnosis,
+        "change": examined.change,
     }
-    if isinstance(found, FastExamination):
+    if isinstance(examined, FastExamination):
         return shown
     metrics = []
-    for chain in found.chains:
-        total = found.total(chain)
+    for chain in examined.chains:
+        total = examined.total(chain)
         times = _seconds(total.took) | {"wholeKnown": total.whole}
-        metrics.append({"metric": chain.metric} | times | {"hops": [_hop(each) for each in chain.hops]})
+        metrics.append({"metric": chain.metric} | times | {"hops": [_hop(hop) for hop in chain.hops]})
     return (
         shown
-        | _seconds(found.slowest.took)
-        | {"wholeKnown": found.slowest.whole}
-        | {"before": [_hop(each) for each in found.before]}
+        | _seconds(examined.slowest.took)
+        | {"wholeKnown": examined.slowest.whole}
+        | {"before": [_hop(hop) for hop in examined.before]}
         | {"metrics": metrics}
-        | {"after": [_hop(each) for each in found.after]}
+        | {"after": [_hop(hop) for hop in examined.after]}
     )
 
 

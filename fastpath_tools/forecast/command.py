@@ -6,18 +6,39 @@ The card of a load is made here, by replay. The card of a running scaler is only
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from rich.console import Console
 
-from adapter.bounds.forecast.verdict import ForecastCard
+from adapter.bounds.forecast.verdict import JUDGED_DAYS, ForecastCard, Verdict
 from adapter.cli import command_line, verbs
 from adapter.errors import RunError
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.autoscaling.forecast import ANNOTATION, PATH
-from fastpath_tools.forecast import case, chart, picture, wording
+from adapter.model.timestamps import SECOND
+from adapter.simulate.policies import BOOST, FAST, read_policy
+from adapter.simulate.simulation import Scenario
+from fastpath_tools.forecast import picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from fastpath_tools.live.cluster_options import NAMESPACE
+from fastpath_tools.loads import sources
+from fastpath_tools.loads.wording import load_notes
+
+if TYPE_CHECKING:
+    from adapter.forecast.judge import Case
+
+
+class Given(NamedTuple):
+    """The name of an autoscaler, its case, and sentences on the load, without the final stop.
+
+    A load that `is_dated` tells when it begins.
+    """
+
+    name: str
+    case: "Case"
+    is_dated: bool
+    notes: Sequence[str] = ()
 
 
 class ShownCard(NamedTuple):
@@ -55,7 +76,7 @@ def main(options: ForecastOptions) -> int:
         command_line.show(picture.draw(shown.name, shown.card, shown.notes, is_dated=shown.is_dated))
     else:
         has_blocks = (sys.stdout.encoding or "").lower().startswith("utf")
-        drawn = chart.draw(shown.card, chart.BLOCKS if has_blocks else chart.ASCII)
+        drawn = picture.draw_signs(shown.card, picture.BLOCKS if has_blocks else picture.ASCII)
         text = wording.to_text(shown.name, shown.card, drawn, shown.notes, is_dated=shown.is_dated)
         command_line.show(text)
     return 0
@@ -63,15 +84,50 @@ def main(options: ForecastOptions) -> int:
 
 def _make(options: ForecastOptions) -> ShownCard:
     verbs.require("numpy")
-    given = case.read(options)
+    given = read(options)
     console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status("replaying 7 days with each forecast"):
-            card = case.make_card(given.case)
-    else:
-        card = case.make_card(given.case)
+    console.quiet = not console.is_terminal
+    with console.status("replaying 7 days with each forecast"):
+        card = make_card(given.case)
     document = {"name": given.name, "card": card, "notes": given.notes}
     return ShownCard(given.name, card, document, given.notes, given.is_dated)
+
+
+def read(options: ForecastOptions) -> Given:
+    """Return what the command line asks for. InputError with what is wrong in it and in the files."""
+    from adapter.forecast.judge import Case  # noqa: PLC0415 - needs numpy, which is an extra
+
+    recorded = sources.read_recorded(options)
+    schedules, _ = sources.read_schedules(options, recorded)
+    given = recorded.given
+    notes = [*recorded.notes, *load_notes(recorded.loads)]
+    wish = options.spec(sources.forecast_wish(given.autoscaler))
+    settings = sources.forecast_settings(wish, recorded.start, notes)
+    loads, start = sources.whole_hours(recorded.loads, recorded.begin, settings.history)
+    scenario = Scenario(
+        given.autoscaler,
+        loads,
+        sources.read_start_ups(options.pod_start),
+        options.requested,
+        options.capacity_ratio,
+        phases=1,
+        schedules=schedules,
+        epoch=start * SECOND,
+    )
+    policy = options.policy or (FAST if given.kind == KIND else BOOST)
+    case = Case(scenario, read_policy(policy), settings)
+    return Given(given.autoscaler.metadata.name, case, recorded.start is not None, notes)
+
+
+def make_card(case: "Case") -> ForecastCard:
+    """Return the card of a case. It takes seconds: a week is replayed five times."""
+    from adapter.forecast import cards, judge  # noqa: PLC0415 - needs numpy, which is an extra
+
+    demand = judge.build_demand(case)
+    if not len(demand.values):
+        missing = f"0 of {JUDGED_DAYS} days of history"
+        return cards.build_card(case, demand, Verdict(demand.end, case.lead, missing=missing))
+    return cards.build_card(case, demand, judge.judge(case, demand)[0])
 
 
 def _fetch(options: ForecastOptions) -> ShownCard:

@@ -1,10 +1,16 @@
-"""API objects with the fields that `fastpath doctor` reads; all others are ignored."""
+"""API objects with the fields that `fastpath doctor` reads, and how long pods took to start, from these."""
 
+import contextlib
+import re
+import statistics
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Struct
-from adapter.model.timestamps import Instant
+from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
+from adapter.model.timestamps import Instant, parse_go_duration
+from fastpath_tools.live.facts import Probe, Pulls, Starts
 
 T = TypeVar("T")
 
@@ -116,10 +122,8 @@ class PodDocument(Struct, frozen=True):
         """The condition Ready if it is True and the pod is not terminating."""
         if self.metadata.deletion_timestamp is not None:
             return None
-        ready = ("Ready", "True")
-        return next(
-            (each for each in self.status.conditions or () if (each.type, each.status) == ready), None
-        )
+        conditions = self.status.conditions or ()
+        return next((one for one in conditions if (one.type, one.status) == ("Ready", "True")), None)
 
 
 class InvolvedObject(Struct, frozen=True):
@@ -156,3 +160,66 @@ class NamedDocument(Struct, frozen=True):
 class LeaseDocument(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseDocumentSpec = LeaseDocumentSpec()
+
+
+# -- how long pods took to start -----------------------------------------------------------------------------
+
+_PULLED = re.compile(
+    r'Successfully pulled image ".{1,1000}?" in (?P<took>[0-9][0-9.a-zµ]{0,30}s)'
+    r"(?: \((?P<waited>[0-9][0-9.a-zµ]{0,30}s) including waiting\))?(?:\..*)?",
+    re.DOTALL,
+)
+"""The kubelet's event Pulled. An image that is there already has another message."""
+
+
+def measure_pulls(events: Iterable[PodEvent], pods: Collection[str]) -> Pulls | None:
+    """Return how long the images of pods took to be pulled; None without an event that says so."""
+    sums: dict[str, float] = {}
+    for event in events:
+        pull, name = _PULLED.fullmatch(event.message), event.involved_object.name
+        if pull is None or name not in pods:
+            continue
+        with contextlib.suppress(ValueError):
+            sums[name] = sums.get(name, 0.0) + parse_go_duration(pull["waited"] or pull["took"])
+    return Pulls(statistics.median(sums.values()), len(sums)) if sums else None
+
+
+def slowest_probe(containers: Sequence[ContainerDocument]) -> Probe | None:
+    """Return the probe that can delay a pod most, None without probes."""
+    probes = []
+    for container in containers:
+        kind, written = "startup", container.startup_probe
+        if written is None:
+            kind, written = "readiness", container.readiness_probe
+        if written is not None:
+            title = f"{kind} probe of container {container.name}"
+            probes.append(Probe(title, float(written.initial_delay_seconds), float(written.period_seconds)))
+    return max(probes, key=lambda probe: probe.delay + probe.period, default=None)
+
+
+def measure_starts(pods: Sequence[PodDocument]) -> Starts | None:
+    """Return how long Ready pods took, of those that never restarted; None without one."""
+    oldest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp or 0)
+    measured = [measure(_times_of(pod)) for pod in oldest_first]
+    starts = [start for start in measured if isinstance(start, PodStart)][-MOST_PODS:]
+    if not starts:
+        return None
+    return Starts(summarize(starts), slowest_probe(oldest_first[-1].spec.containers))
+
+
+def _times_of(pod: PodDocument) -> PodTimes:
+    statuses = pod.status.container_statuses or ()
+    since = {  # the first of two conditions of a type counts
+        condition.type: condition.last_transition_time if condition.status == "True" else None
+        for condition in reversed(pod.status.conditions or ())
+    }
+    started = [status.started_at for status in statuses]
+    known = [at for at in started if at is not None]
+    return PodTimes(
+        pod.metadata.creation_timestamp,
+        since.get("PodScheduled"),
+        since.get("Initialized"),
+        max(known, default=None) if len(known) == len(started) else None,
+        since.get("Ready"),
+        sum(status.restart_count for status in statuses),
+    )

@@ -132,7 +132,10 @@ class _Values:
             expected = f"expected a mapping of {', '.join(SECTIONS)}: the chart fails otherwise"
             raise errors.InputError([self._fault(self.path, section, expected)])
         self.given = _entries(section) if section is not None else {}
-        self.faults += [fault for fault in noted if _within(fault.path, self.path)]
+        below = (f"{self.path}.", f"{self.path}[")
+        self.faults += [
+            fault for fault in noted if fault.path.startswith(below) or self.path in {"", fault.path}
+        ]
         self._look_around(parent)
         self._check()
 
@@ -142,14 +145,10 @@ class _Values:
         resource_rules = None
         if resource is not None and _truth(resource):
             resource_rules = reader.join(self.path, "resource"), resource
-        return Sections([*self._default(), *self._list("custom")], self._list("external"), resource_rules)
-
-    def _default(self) -> list[tuple[str, yaml.Node]]:
-        switch = self.given.get("default")
-        if switch is not None and not _truth(switch):
-            return []
-        place = reader.join(self.path, "default")
-        return [(reader.join(place, index), _default_rule(*row)) for index, row in enumerate(_DEFAULTS)]
+        switch, place = self.given.get("default"), reader.join(self.path, "default")
+        rows = _DEFAULTS if switch is None or _truth(switch) else ()
+        default = [(reader.join(place, index), _default_rule(*row)) for index, row in enumerate(rows)]
+        return Sections([*default, *self._list("custom")], self._list("external"), resource_rules)
 
     def _list(self, key: str) -> list[tuple[str, yaml.Node]]:
         node = self.given.get(key)
@@ -219,10 +218,6 @@ def _locate(top: yaml.Node) -> tuple[str, Mapping[str, yaml.Node], yaml.Node | N
         rules = given.get("rules")
         return None if isinstance(rules, yaml.SequenceNode) else ("rules", given, rules)
     return None
-
-
-def _within(path: str, parent: str) -> bool:
-    return path == parent or not parent or path.startswith((f"{parent}.", f"{parent}["))
 
 
 def _entries(node: yaml.MappingNode) -> dict[str, yaml.Node]:

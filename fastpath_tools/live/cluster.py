@@ -16,7 +16,7 @@ from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
-from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
 from adapter.model.autoscaling import floor
@@ -35,11 +35,9 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import endpoints as doctor_endpoints
-from fastpath_tools.live import pod_start, reading
+from fastpath_tools.live import api_objects, reading
 from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
 from fastpath_tools.live.facts import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
-from fastpath_tools.live.leases import LeaseReader
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
@@ -73,7 +71,7 @@ class LiveCluster:
         self._client = client
         self._clock = clock
         self._service = service
-        self._leases = LeaseReader(client, service.namespace, lease_name, self._age)
+        self._leases = reading.LeaseReader(client, service.namespace, lease_name, self._age)
         self._metrics = MetricsAPI(client, clock, apiservices.HPA_READS["metrics.k8s.io"])
 
     async def _fetch(self, path: str, form: type[_T]) -> _T:
@@ -99,10 +97,9 @@ class LiveCluster:
     async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
         within = f"/namespaces/{namespace}" if namespace else ""
+        path = f"/apis/{API_VERSION}{within}/{PLURAL}"
         try:
-            return (
-                await self._fetch(f"/apis/{API_VERSION}{within}/{PLURAL}", ItemList[FastPathAutoscaler])
-            ).items
+            return (await self._fetch(path, ItemList[FastPathAutoscaler])).items
         except KubernetesError as error:
             return () if error.status == 404 else Unread(reading.why(error))
 
@@ -133,7 +130,7 @@ class LiveCluster:
             return target
         ready = [pod for pod in pods if pod.ready is not None]
         names = tuple(pod.metadata.name for pod in ready)
-        return target._replace(ready=names, starts=pod_start.starts_of(ready))
+        return target._replace(ready=names, starts=api_objects.measure_starts(ready))
 
     async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
         """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
@@ -143,7 +140,7 @@ class LiveCluster:
             events = (await self._fetch(path, ItemList[PodEvent])).items
         except KubernetesError:
             return None
-        return pod_start.pulls_of(events, frozenset(pods))
+        return api_objects.measure_pulls(events, frozenset(pods))
 
     async def _resource(self, kind: str, api_version: str) -> APIResource | None:
         group = api_version.rpartition("/")[0]
@@ -153,7 +150,7 @@ class LiveCluster:
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> AnswerFacts | Unread:
         """Ask for a metric as the HPA controller does."""
-        asked = self._clock.monotonic()
+        start = self._clock.monotonic()
         try:
             answer = await self._ask(namespace, metric, target)
         except ValueError as error:
@@ -162,15 +159,14 @@ class LiveCluster:
             answer = AnswerFacts(0, error=matchers.shorten(reading.why(error)), status=error.status)
         if isinstance(answer, Unread):
             return answer
-        return answer._replace(seconds=self._clock.monotonic() - asked)
+        return answer._replace(seconds=self._clock.monotonic() - start)
 
     async def _ask(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> AnswerFacts | Unread:
         if metric.external is not None:
             name, selector = _identified(metric.external.metric)
-            external = await self._metrics.external(namespace, name, selector)
-            return AnswerFacts(len(external), total=sum(float(each.value.approximate()) for each in external))
+            return _totaled(await self._metrics.external(namespace, name, selector))
         if metric.object is not None:
             described = metric.object.described_object
             resource = await self._resource(described.kind, described.api_version)
@@ -178,16 +174,15 @@ class LiveCluster:
                 return Unread(f"the cluster has no kind {described.kind}")
             name, selector = _identified(metric.object.metric)
             place = Described(str(resource.group_resource), namespace, described.name)
-            custom = await self._metrics.described(place, name, selector)
-            return AnswerFacts(len(custom), total=sum(float(each.value.approximate()) for each in custom))
+            return _totaled(await self._metrics.described(place, name, selector))
         if isinstance(target, Unread):
             return Unread(f"the pods of the target are not known: {target.why}")
         if metric.pods is not None:
             name, selector = _identified(metric.pods.metric)
             return AnswerFacts(len(await self._metrics.pods(namespace, name, target.selector, selector)))
         usages = await self._metrics.resource(namespace, target.selector)
-        windows = [each.window / SECOND for each in usages if each.window]
-        ages = [age for each in usages if (age := self._age(each.timestamp)) is not None]
+        windows = [usage.window / SECOND for usage in usages if usage.window]
+        ages = [age for usage in usages if (age := self._age(usage.timestamp)) is not None]
         age = statistics.median(ages) if ages else None
         return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
 
@@ -204,18 +199,24 @@ class LiveCluster:
     @reading.once
     async def serving(self, group: str) -> Serving | Unread:
         try:
-            found = await self._registration(group)
-            warning = await self._version_warning(group)
+            registration = await self._registration(group)
+            warning = ""
+            if group == "metrics.k8s.io":
+                stable, beta = [
+                    await registrations.fetch_registration(self._client, f"{version}.{group}")
+                    for version in ("v1", "v1beta1")
+                ]
+                warning = apiservices.describe_resource_versions(stable, beta, self._service)
         except KubernetesError as error:
             return Unread(reading.why(error))
-        if found is None:
+        if registration is None:
             return Serving(group, "")
         name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
-        judged = apiservices.judge(name, found, self._service)
+        judged = apiservices.judge(name, registration, self._service)
         ours = judged.owner is Owner.OURS
         fault = ""
-        if found.service is not None and found.available != "True":
-            fault = found.reason or "no condition Available yet"
+        if registration.service is not None and registration.available != "True":
+            fault = registration.reason or "no condition Available yet"
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
         return Serving(group, owner, ours, fault, warning)
 
@@ -223,37 +224,28 @@ class LiveCluster:
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
         for version in apiservices.HPA_READS[group]:
-            found = await registrations.fetch_registration(self._client, f"{version}.{group}")
-            if found is not None:
-                return found
+            registration = await registrations.fetch_registration(self._client, f"{version}.{group}")
+            if registration is not None:
+                return registration
         return None
-
-    async def _version_warning(self, group: str) -> str:
-        if group != "metrics.k8s.io":
-            return ""
-        stable, beta = [
-            await registrations.fetch_registration(self._client, f"{version}.{group}")
-            for version in ("v1", "v1beta1")
-        ]
-        return apiservices.describe_resource_versions(stable, beta, self._service)
 
     @reading.once
     async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
         """Return name and text of the rules files of the server behind an API."""
         try:
-            found = await self._registration(group)
-            if found is None or found.service is None:
+            registration = await self._registration(group)
+            if registration is None or registration.service is None:
                 return Unread(f"no Service serves {group}")
-            namespace = found.service.namespace
+            namespace = registration.service.namespace
             path = f"/api/v1/namespaces/{namespace}"
-            service = await self._fetch(f"{path}/services/{found.service.name}", Service)
+            service = await self._fetch(f"{path}/services/{registration.service.name}", Service)
             if not service.spec.selector:
-                return Unread(f"Service {found.service} selects no pods: give its rules with --config")
+                return Unread(f"Service {registration.service} selects no pods: give its rules with --config")
             selector = ",".join(f"{label}={value}" for label, value in service.spec.selector.items())
             pods = await self._fetch_pods(namespace, selector)
             places = {place for pod in pods for place in _rules_of(pod)}
             if not places:
-                missing = f"the pods of Service {found.service} reference no ConfigMap with rules"
+                missing = f"the pods of Service {registration.service} reference no ConfigMap with rules"
                 return Unread(f"{missing}: give them with --config")
             texts: list[tuple[str, str]] = []
             for name, wanted in sorted(places):
@@ -269,7 +261,7 @@ class LiveCluster:
 
     @reading.once
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
-        return await doctor_endpoints.find(self._client, config)
+        return await reading.find_endpoints(self._client, config)
 
     @reading.once
     async def period(self) -> Period:
@@ -280,8 +272,9 @@ class LiveCluster:
             pods = ()
         for pod in pods:
             for container in pod.spec.containers:
-                if text := option_of(container.words, _SYNC_PERIOD):
-                    return Period(parse_go_duration(text), f"{_SYNC_PERIOD[2:]} of Pod {pod.metadata.name}")
+                if texts := option_values(container.words, _SYNC_PERIOD):
+                    where = f"{_SYNC_PERIOD[2:]} of Pod {pod.metadata.name}"
+                    return Period(parse_go_duration(texts[-1]), where)
                 return Period(_DEFAULT_PERIOD, f"the default: Pod {pod.metadata.name} does not set it")
         return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
 
@@ -298,8 +291,8 @@ class LiveCluster:
     async def _entries(self) -> dict[str, Floor] | Unread:
         entries: dict[str, Floor] = {}
         try:
-            for each in await self._labelled(floor.LABEL):
-                entries |= floor.decode_floors(each.data)
+            for config_map in await self._labelled(floor.LABEL):
+                entries |= floor.decode_floors(config_map.data)
         except (KubernetesError, ValueError) as error:
             return Unread(reading.why(error))
         return entries
@@ -315,21 +308,21 @@ class LiveCluster:
     @reading.once
     async def _ledgers(self) -> dict[str, str]:
         try:
-            found = await self._labelled(ready_store.LABEL)
+            config_maps = await self._labelled(ready_store.LABEL)
         except KubernetesError:
             return {}
-        return {uid: text for each in found for uid, text in (each.data or {}).items()}
+        return {uid: text for config_map in config_maps for uid, text in (config_map.data or {}).items()}
 
     async def _labelled(self, label: str) -> tuple[ConfigMap, ...]:
         """Return the ConfigMaps of Fastpath with a label. KubernetesError."""
         leaders, selector = await self.leaders(), quote(f"{label}=true")
-        leases = () if isinstance(leaders, Unread) else [each.lease for each in leaders.found]
+        leases = () if isinstance(leaders, Unread) else [leader.lease for leader in leaders.found]
         places = {lease.partition("/")[0] for lease in leases} or {self._service.namespace}
-        found: list[ConfigMap] = []
+        config_maps: list[ConfigMap] = []
         for namespace in sorted(places):
             path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={selector}"
-            found += (await self._fetch(path, ItemList[ConfigMap])).items
-        return tuple(found)
+            config_maps += (await self._fetch(path, ItemList[ConfigMap])).items
+        return tuple(config_maps)
 
 
 def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unread) -> RunError:
@@ -345,26 +338,26 @@ def _identified(metric: MetricIdentifier) -> tuple[str, str]:
     return metric.name, str(api_selectors.compile_selector(metric.selector))
 
 
-def option_of(words: Sequence[str], name: str) -> str:
-    """Return the value of a flag in a command line, the last of several, "" if it is not there."""
-    return next(reversed(_options_of(words, name)), "")
+def _totaled(values: Sequence[TimedCustomValue] | Sequence[TimedExternalValue]) -> AnswerFacts:
+    return AnswerFacts(len(values), total=sum(float(value.value.approximate()) for value in values))
 
 
-def _options_of(words: Sequence[str], name: str) -> list[str]:
+def option_values(words: Sequence[str], name: str) -> list[str]:
+    """Return the values of a flag in a command line."""
     values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
     return values + [after for word, after in itertools.pairwise(words) if word == name]
 
 
 def _rules_of(pod: PodDocument) -> Iterator[tuple[str, str]]:
     """Yield ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
-    volumes = {each.name: each.config_map for each in pod.spec.volumes or () if each.config_map is not None}
+    config_maps = {volume.name: volume.config_map for volume in pod.spec.volumes or ()}
     for container in pod.spec.containers:
-        for path in _options_of(container.words, "--config"):
+        for path in option_values(container.words, "--config"):
             for mount in container.volume_mounts or ():
-                volume = volumes.get(mount.name)
+                config_map = config_maps.get(mount.name)
                 folder = mount.mount_path.rstrip("/")
-                if volume is None or not f"{path.rstrip('/')}/".startswith(f"{folder}/"):
+                if config_map is None or not f"{path.rstrip('/')}/".startswith(f"{folder}/"):
                     continue
                 below = mount.sub_path or path[len(folder) :].strip("/")
-                keys = {item.path: item.key for item in volume.items or ()}
-                yield volume.name, keys.get(below, below)
+                keys = {item.path: item.key for item in config_map.items or ()}
+                yield config_map.name, keys.get(below, below)

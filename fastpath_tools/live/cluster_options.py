@@ -88,8 +88,8 @@ class ServiceOptions(CommandOptions):
 
 
 def _known_groups(groups: tuple[str, ...]) -> str:
-    known = bool(groups) and all(group in apiservices.VERSIONS for group in groups)
-    return "" if known else f"expected one or more of {', '.join(apiservices.VERSIONS)}"
+    is_known = bool(groups) and apiservices.VERSIONS.keys() >= set(groups)
+    return "" if is_known else f"expected one or more of {', '.join(apiservices.VERSIONS)}"
 
 
 GROUPS = partial(option, FlagType.LIST, group="Service", metavar="groups", check=_known_groups)
@@ -152,7 +152,8 @@ class ScalerServiceOptions(KubeconfigOptions):
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
-        if self.server and not _is_server(self.server):
+        url = urlsplit(self.server) if checks.is_url(self.server) else None  # that a path can be added to
+        if self.server and (url is None or url.query or url.fragment):
             yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
 
     def name_faults(self) -> Iterator[Fault]:
@@ -160,11 +161,6 @@ class ScalerServiceOptions(KubeconfigOptions):
         written = " ".join(self.autoscalers)
         if len(self.autoscalers) != 1 or not _KEY.fullmatch(written):
             yield Fault("NAMESPACE/NAME", written, "expected namespace and name, such as shop/web")
-
-
-def _is_server(text: str) -> bool:
-    """Tell whether a text is a URL that a path can be added to."""
-    return checks.is_url(text) and not urlsplit(text).query and not urlsplit(text).fragment
 
 
 @asynccontextmanager

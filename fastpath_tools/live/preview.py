@@ -5,7 +5,7 @@ names.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import promql_parser as promql
@@ -83,9 +83,9 @@ class RulePreview(NamedTuple):
     def main(self) -> Example | None:
         """The most telling example: one that is not about namespaces, if there is one."""
         others = (
-            each
-            for each in self.examples
-            if each.resource is None or each.resource.group_resource != NAMESPACES
+            example
+            for example in self.examples
+            if example.resource is None or example.resource.group_resource != NAMESPACES
         )
         return next(others, next(iter(self.examples), None))
 
@@ -137,13 +137,9 @@ def named_series(series_query: str) -> str | None:
 def demanded_labels(series_query: str) -> frozenset[str]:
     """Return the labels that a series needs to match a selector; empty for a text that does not parse."""
     selector = _selector(series_query)
-    if selector is None:
-        return frozenset()
-    return frozenset(
-        matcher.name
-        for matcher in selector.matchers.matchers
-        if matcher.name != "__name__" and not _passes(matcher, "")  # a missing label counts as the empty text
-    )
+    known = () if selector is None else selector.matchers.matchers
+    # a missing label counts as the empty text
+    return frozenset(one.name for one in known if one.name != "__name__" and not _passes(one, ""))
 
 
 def may_name(series_query: str, name: str) -> bool:
@@ -178,8 +174,8 @@ def preview_rules(ruleset: Ruleset, lists: SeriesLists) -> list[RulePreview]:
     rules = [(rule, False) for rule in ruleset.custom] + [(rule, True) for rule in ruleset.external]
     previews = []
     for rule, external in rules:
-        answer = lists.get(rule.config.series_query)
-        known = None if isinstance(answer, PrometheusError) else answer
+        known = lists.get(rule.config.series_query)
+        known = None if isinstance(known, PrometheusError) else known
         previews.append(preview_rule(rule, known, external=external))
     return previews
 
@@ -191,24 +187,25 @@ def preview_rule(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bo
         series: tuple[str, ...] = (name,) if name and rule.namer.name(name) is not None else ()
         labels = frozenset(demanded_labels(rule.config.series_query) | rule.converter.by_label.keys())
     else:
-        taken = [each for each in known if rule.namer.name(each.name) is not None]
-        series = tuple(each.name for each in taken)
-        labels = frozenset().union(*(each.labels for each in taken))
+        taken = [one for one in known if rule.namer.name(one.name) is not None]
+        series = tuple(one.name for one in taken)
+        labels = frozenset().union(*(one.labels for one in taken))
     shown = series[-1] if series else SERIES
+    if external:
+        examples: tuple[Example, ...] = (_external_example(rule, shown),)
+    else:
+        kinds = sorted(rule.converter.resources_for(labels), key=lambda kind: str(kind.group_resource))
+        examples = tuple(_custom_example(rule, kind, shown) for kind in kinds)
+    metrics = {metric for name in series if (metric := rule.namer.name(name)) is not None}
     return RulePreview(
         rule,
         external,
         None if known is None else tuple(known),
         series,
         labels,
-        tuple(sorted({metric for name in series if (metric := rule.namer.name(name)) is not None})),
-        (_external_example(rule, shown),) if external else _custom_examples(rule, labels, shown),
+        tuple(sorted(metrics)),
+        examples,
     )
-
-
-def _custom_examples(rule: Rule, labels: Iterable[str], series: str) -> tuple[Example, ...]:
-    resources = sorted(rule.converter.resources_for(labels), key=lambda each: str(each.group_resource))
-    return tuple(_custom_example(rule, resource, series) for resource in resources)
 
 
 def _custom_example(rule: Rule, resource: APIResource, series: str) -> Example:
@@ -236,30 +233,28 @@ def _external_example(rule: Rule, series: str) -> Example:
 
 def preview_resource_rules(rules: ResourceRules) -> tuple[ResourcePreview, ...]:
     """Return what the four templates define: cpu before memory, containers before nodes."""
-    templates = (
-        (rules.containers.cpu, PODS),
-        (rules.nodes.cpu, NODES),
-        (rules.containers.memory, PODS),
-        (rules.nodes.memory, NODES),
-    )
+    containers, nodes = rules.containers, rules.nodes
+    queries = (containers.cpu, nodes.cpu, containers.memory, nodes.memory)
+    kinds = (PODS, NODES, PODS, NODES)
     return tuple(
-        ResourcePreview(query, rules.config, _resource_example(query, kind)) for query, kind in templates
+        ResourcePreview(query, rules.config, _resource_example(query, kind))
+        for query, kind in zip(queries, kinds, strict=True)
     )
 
 
 def _resource_example(query: ResourceQuery, kind: GroupResource) -> Example:
     resource = query.converter.catalogue.find(kind)
     try:
-        asked = query.metric_query(kind)
+        metric_query = query.metric_query(kind)
     except (NamingError, TemplateError) as error:
         return Example(resource, "", fault=str(error), fault_path="resources")
-    return _example(asked, resource, OBJECT, query.path.rpartition(".")[2])
+    return _example(metric_query, resource, OBJECT, query.path.rpartition(".")[2])
 
 
 def _example(query: MetricQuery, resource: APIResource | None, name: str, template: str) -> Example:
     """Return the queries for an object called `name`, and for all; `template` is the key of the template."""
     label = query.object_label
-    present = [matchers.present(each) for each in (query.namespace_label, label) if each]
+    present = [matchers.present(used) for used in (query.namespace_label, label) if used]
     try:
         one, everything = query.render(NAMESPACE, [name]), query.render_with(present)
     except TemplateError as error:

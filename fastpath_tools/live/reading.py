@@ -1,15 +1,33 @@
-"""How `fastpath doctor` reads from the API server: once, and with the server's words for a refusal."""
+"""How verbs read from the API server: once, and with the server's words for a refusal.
+
+What several objects tell together is put together here: the Leases of the scaler, which may run in another
+namespace than the server, and the endpoints that an external rule is scraped from.
+"""
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.cache import endpoint_slices, pod_codec
+from adapter.kubernetes.cache.endpoint_slices import WatchedSlice
+from adapter.kubernetes.cache.pod_codec import WatchedPod, WirePod
+from adapter.kubernetes.cache.pods import PODS
+from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.model.autoscaling import shards
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
+from adapter.scrape import endpoints
+from adapter.scrape.endpoints import FoundEndpoints
+from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedDocument
+from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self")
@@ -44,3 +62,112 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
 def why(error: Exception) -> str:
     """Return an error as the server worded it."""
     return (error.said if isinstance(error, KubernetesError) else "") or str(error)
+
+
+_NAMESPACES = 100
+"""In how many namespaces Leases are looked for if they may not be listed in all at once."""
+
+
+class LeaseReader:
+    """Finds Leases by name; `namespace` is that of Fastpath's Service."""
+
+    def __init__(
+        self, client: KubernetesClient, namespace: str, name: str, age: Callable[[int | None], float | None]
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._age = age
+
+    async def find(self, namespace: str) -> Leaders | Unread:
+        """Return the Leases of Fastpath's scaler in all namespaces.
+
+        If these may not be listed: in each of those that may be, `namespace` among them.
+        """
+        whole = await self._list("")
+        if not isinstance(whole, Unread):
+            return Leaders(whole)
+        places = dict.fromkeys((self._namespace, namespace, *await self._names()))
+        names = [*filter(None, places)]
+        read = await asyncio.gather(*map(self._list, names))
+        listed = {
+            name: leaders
+            for name, leaders in zip(names, read, strict=True)
+            if not isinstance(leaders, Unread)
+        }
+        if not listed:
+            return whole
+        return Leaders(tuple(itertools.chain.from_iterable(listed.values())), tuple(listed), whole.why)
+
+    @once
+    async def _names(self) -> tuple[str, ...]:
+        """Return the names of the first namespaces, none if they may not be listed."""
+        try:
+            namespaces = await fetch(
+                self._client, f"/api/v1/namespaces?limit={_NAMESPACES}", ItemList[NamedDocument]
+            )
+        except KubernetesError:
+            return ()
+        return tuple(namespace.metadata.name for namespace in namespaces.items)
+
+    @once
+    async def _list(self, namespace: str) -> tuple[Leader, ...] | Unread:
+        """Return the Leases of Fastpath's scaler in a namespace, in all with "". Those of nodes are many."""
+        within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        selector = quote("metadata.namespace!=kube-node-lease")
+        path = f"/apis/coordination.k8s.io/v1{within}/leases?fieldSelector={selector}"
+        try:
+            leases = (await fetch(self._client, path, ItemList[LeaseDocument])).items
+        except KubernetesError as error:
+            return Unread(why(error))
+        return tuple(
+            Leader(
+                f"{lease.metadata.namespace}/{lease.metadata.name}",
+                lease.spec.holder_identity or "",
+                self._age(lease.spec.renew_time),
+                float(lease.spec.lease_duration_seconds or 0),
+                shard,
+            )
+            for lease in leases
+            if (shard := _shard_of(lease.metadata.name, self._name)) is not None
+        )
+
+
+def _shard_of(lease: str, name: str) -> Shard | None:
+    """Return the shard whose Lease this is, None for a Lease of another program."""
+    if lease == name:
+        return WHOLE
+    try:
+        shard = shards.parse_shard(lease.removeprefix(f"{name}-").replace("-of-", "/"))
+    except ValueError:
+        return None
+    return shard if shard.lease_name(name) == lease else None
+
+
+async def find_endpoints(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:
+    """Return the endpoints of a rule with `source`, found as the scaler finds them."""
+    source, access = config.source, config.access
+    assert source is not None, "a rule about pods has no endpoints"
+    try:
+        if not source.service:
+            pods = await _list_pods(client, source.namespace, source.selector)
+            return endpoints.resolve_pods(source, access, pods)
+        slices: list[WatchedSlice] = []
+        named = Requirement(endpoint_slices.SERVICE_NAME, Operator.EQUALS, (source.service,))
+        kind = endpoint_slices.CODEC, endpoint_slices.ENDPOINT_SLICES
+        selector = LabelSelector((named,))
+        await client.list_objects(ListWatch(*kind, source.namespace, selector), slices.extend)
+        pods = await _list_pods(client, source.namespace, EVERYTHING)
+    except KubernetesError as error:
+        return Unread(str(error))
+    by_name, by_address = {pod.name: pod for pod in pods}, {pod.ip: pod for pod in pods}
+    return endpoints.resolve_service(source, access, slices, by_name.get, by_address.get)
+
+
+async def _list_pods(client: KubernetesClient, namespace: str, selector: LabelSelector) -> list[WatchedPod]:
+    pods: list[WirePod] = []
+    await client.list_objects(ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector), pods.extend)
+    return [
+        pod_codec.build(pod, namespace, pod.metadata.labels or {}, pod_codec.share(pod.spec, b""))
+        for pod in pods
+    ]

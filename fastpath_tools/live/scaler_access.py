@@ -138,9 +138,9 @@ async def _forwarded(options: ScalerServiceOptions, namespace: str, pod: str) ->
         assert process.stderr is not None
         async with asyncio.timeout(_SECONDS):
             line = await process.stdout.readline()
-            said = (line or await process.stderr.read()).decode(errors="replace").strip()
+            answer = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
-            raise RunError(f"{failure}: {said or 'kubectl has ended'}")
+            raise RunError(f"{failure}: {answer or 'kubectl has ended'}")
         port = int(line[len(_READY) :].split()[0])
         yield f"http://127.0.0.1:{port}"
     except TimeoutError as error:

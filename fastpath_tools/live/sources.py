@@ -24,7 +24,7 @@ from fastpath_tools.live import preview, reading
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
 from fastpath_tools.live.preview import SeriesLists
-from fastpath_tools.live.prometheus import PrometheusReader
+from fastpath_tools.live.servers import PrometheusReader
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 """The windows over which samples are counted; the longest that the series are old enough for."""
@@ -58,23 +58,23 @@ class SourceReader:
         if isinstance(known, Unread):
             return known
         pods = () if isinstance(target, Unread) else target.ready[:_PODS]
-        made = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
-        if isinstance(made, str):
-            return Unread(made)
-        rule, query = made.rule, made.promql
+        rule_query = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
+        if isinstance(rule_query, str):
+            return Unread(rule_query)
+        rule, query = rule_query.rule, rule_query.promql
         of_pods, scrape = metric.type == "Pods", rule.config.scrape
-        found = None
+        endpoints = None
         if scrape is not None and scrape.source is not None:
-            found = await self._cluster.endpoints(scrape)
+            endpoints = await self._cluster.endpoints(scrape)
         return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
             await self._series(query),
-            scrape if of_pods or found is not None else None,
+            scrape if of_pods or endpoints is not None else None,
             of_pods and _is_scrapable(rule),
             rule.config.ttl or 0.0,
-            found,
+            endpoints,
         )
 
     # -- rules -----------------------------------------------------------------------------------------------
@@ -89,14 +89,10 @@ class SourceReader:
             configs = [rules_file.parse_rules(text, source).config for source, text in texts]
             parsed = Parsed(rules_file.merge(configs)[0])
         ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
-        return registry.build(ruleset, await self._memory(ruleset), 1)
-
-    async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
-        """Return the series of the rules; where Prometheus does not say, those that the rules name."""
-        lists: SeriesLists = (
-            {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
-        )
-        return remember_series(ruleset, lists)
+        lists: SeriesLists = {}
+        if self._prometheus is not None:
+            lists = await self._prometheus.lists(ruleset.selectors())
+        return registry.build(ruleset, remember_series(ruleset, lists), 1)
 
     # -- Prometheus ------------------------------------------------------------------------------------------
 
@@ -119,18 +115,18 @@ class SourceReader:
         """
         if self._prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
-        found: list[SeriesFacts] = []
+        facts: list[SeriesFacts] = []
         try:
             for selector in selectors_of(query)[:_SELECTORS]:
                 newest = await self._one(f"max(timestamp({selector}))", self._clock.wall())
                 if newest is not None:
                     age = self._clock.wall() - newest
-                    found.append(SeriesFacts(True, await self._interval(selector), age))
+                    facts.append(SeriesFacts(True, await self._interval(selector), age))
         except PrometheusError as error:
             return Unread(f"cannot query Prometheus: {error}")
-        if not found:
+        if not facts:
             return SeriesFacts(False)
-        return max(found, key=lambda each: (each.interval or 0.0, each.age or 0.0))
+        return max(facts, key=lambda each: (each.interval or 0.0, each.age or 0.0))
 
     async def _interval(self, selector: str) -> float | None:
         for window, length in _WINDOWS:
@@ -149,30 +145,30 @@ class SourceReader:
 
 def selectors_of(query: str) -> list[str]:
     """Return the selectors of series in a query, without offsets, each once; none for what does not parse."""
-    found: dict[str, None] = {}
+    selectors: dict[str, None] = {}
 
     def look(node: object) -> bool:
         if isinstance(node, promql.VectorSelector):
             written = matchers.join(map(parsing.read_matcher, node.matchers.matchers))
-            found[f"{node.name or ''}{{{written}}}"] = None
+            selectors[f"{node.name or ''}{{{written}}}"] = None
         return True
 
     try:
         promql.walk(parsing.parse(query), look)
     except ValueError:
         return []
-    return list(found)
+    return list(selectors)
 
 
 def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemory:
     """Return the series of the rules; where Prometheus does not say, those that the rules name."""
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
-    for made in preview.preview_rules(ruleset, {}):
-        selector = made.rule.config.series_query
-        found = lists.get(selector)
-        if found is None or isinstance(found, PrometheusError):
-            found = tuple(SeriesInfo(name, made.labels, 0) for name in made.series)
-        memory = registry.remember(memory, selector, found)
+    for rule_preview in preview.preview_rules(ruleset, {}):
+        selector = rule_preview.rule.config.series_query
+        series = lists.get(selector)
+        if series is None or isinstance(series, PrometheusError):
+            series = tuple(SeriesInfo(name, rule_preview.labels, 0) for name in rule_preview.series)
+        memory = registry.remember(memory, selector, series)
     return memory
 
 

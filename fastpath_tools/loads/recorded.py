@@ -5,6 +5,7 @@ Each metric is read with the query of its rule (`metric_queries`), in chunks of 
 
 import asyncio
 import hashlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -12,23 +13,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+from msgspec import structs
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from adapter.compose.clock import SystemClock
+from adapter.config import rules_file
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
-from adapter.model import quantity, timestamps
+from adapter.model import timestamps
 from adapter.model.apiservices import ServiceReference
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.resources import Catalogue
-from adapter.model.timestamps import SECOND, Instant
+from adapter.model.timestamps import SECOND, Instant, parse_prometheus_duration
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
 from adapter.prometheus.series import SeriesLister
 from adapter.rules import compile as compiler
 from adapter.rules import registry
-from adapter.simulate import metrics
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric
 from adapter.simulate.recorded import history, metric_queries
@@ -37,16 +42,15 @@ from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options, rules_files
-from fastpath_tools.live.cluster import LiveCluster
-from fastpath_tools.live.prometheus import PrometheusReader
+from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
+from fastpath_tools.live.facts import Unread
+from fastpath_tools.live.servers import PrometheusReader
 from fastpath_tools.live.sources import remember_series
-from fastpath_tools.loads import autoscaler as autoscalers
-from fastpath_tools.loads.autoscaler import GivenAutoscaler
-from fastpath_tools.loads.history_cache import ChunkCache
-from fastpath_tools.loads.live import find_autoscaler, find_rules
+from fastpath_tools.loads import sources
 from fastpath_tools.loads.load_options import LoadOptions
-from fastpath_tools.loads.recorded_options import seconds_of
-from fastpath_tools.loads.sources import Recorded
+from fastpath_tools.loads.sources import GivenAutoscaler, Recorded
+
+_CHUNK = msgspec.json.Decoder(list[float | None])
 
 _SETTLED = 600
 """After how many seconds the history does not change any more."""
@@ -80,7 +84,8 @@ async def _read(options: LoadOptions) -> Recorded:
     until = timestamps.read_instant(options.until) / SECOND if options.until else now
     if until > now:
         raise InputError([Fault("--until", options.until, "expected a time in the past")])
-    grid = history.build_grid(until, seconds_of(options.last), int(seconds_of(options.step)))
+    step = int(parse_prometheus_duration(options.step))
+    grid = history.build_grid(until, parse_prometheus_duration(options.last), step)
     if grid.points > history.MOST_POINTS:
         expected = f"expected at most {history.MOST_POINTS:,} values in --last: give a longer step"
         raise InputError([Fault("--step", options.step, expected)])
@@ -92,7 +97,7 @@ async def _read(options: LoadOptions) -> Recorded:
             service = ServiceReference(cluster_options.NAMESPACE, cluster_options.SERVICE)
             live = LiveCluster(await stack.enter_async_context(connecting), clock, service, "")
         source = await _source(options, live)
-        found = _metrics(options, source)
+        simulated = source.given.simulated_metrics(options)
         client = await PrometheusClient.open(options, clock, monitoring, problems)
         stack.push_async_callback(client.close)
         lister = SeriesLister(client.origin, monitoring, problems)
@@ -100,8 +105,8 @@ async def _read(options: LoadOptions) -> Recorded:
         histories = HistoryReader(options, client, grid, settled=now - _SETTLED)
         loads: dict[str, Load] = {}
         notes: list[str] = []
-        with histories.progress(sum(1 + bool(each.least) for each in queries.values())):
-            for metric in found:
+        with histories.progress(sum(1 + bool(query.least) for query in queries.values())):
+            for metric in simulated:
                 loads[metric.name] = await histories.load(
                     metric, queries[metric.name], options.capacity_ratio
                 )
@@ -117,23 +122,42 @@ async def _source(options: LoadOptions, live: LiveCluster | None) -> Source:
             raise InputError([*parsed.fatal, *parsed.faults])
         given = parsed.config
     if live is None:
-        read = autoscalers.read_autoscaler(options.autoscaler)
-        namespace = options.namespace or read.autoscaler.metadata.namespace
-        return Source(read, namespace, given, rules_files.assumed_catalogue(given)[0])
-    named = await find_autoscaler(live, options.namespace, options.name)
-    autoscaler = autoscalers.prepared(named.autoscaler)
-    kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED
-    rules = given if options.config or not kinds else await find_rules(live, kinds)
-    named = named._replace(autoscaler=autoscaler)
-    return Source(named, options.namespace, rules, await live.catalogue())
+        autoscaler = sources.read_autoscaler(options.autoscaler)
+        namespace = options.namespace or autoscaler.autoscaler.metadata.namespace
+        return Source(autoscaler, namespace, given, rules_files.assumed_catalogue(given)[0])
+    autoscaler = await _find_autoscaler(live, options.namespace, options.name)
+    autoscaler = autoscaler._replace(autoscaler=sources.prepared(autoscaler.autoscaler))
+    kinds = {spec.type for spec in autoscaler.autoscaler.spec.metrics or ()} & _RULED
+    rules = given if options.config or not kinds else await _find_rules(live, kinds)
+    return Source(autoscaler, options.namespace, rules, await live.catalogue())
 
 
-def _metrics(options: LoadOptions, source: Source) -> tuple[SimulatedMetric, ...]:
-    request = quantity.read(options.request) if options.request else None
-    try:
-        return metrics.simulated_metrics(source.given.autoscaler.spec.metrics or (), request)
-    except InputError as error:
-        raise InputError([replace(fault, source=source.given.place) for fault in error.faults]) from None
+async def _find_autoscaler(cluster: LiveCluster, namespace: str, name: str) -> GivenAutoscaler:
+    """Return an autoscaler by its name. RunError if it does not exist."""
+    hpas, fpas = await asyncio.gather(cluster.hpas(namespace), cluster.fpas(namespace))
+    for hpa in hpas:
+        if hpa.metadata.name == name:
+            autoscaler = fastpath_autoscaler.from_hpa(hpa)
+            # the conversion drops those of boost, which say how long a raise is held
+            meta = structs.replace(autoscaler.metadata, annotations=hpa.metadata.annotations)
+            autoscaler = structs.replace(autoscaler, metadata=meta)
+            return GivenAutoscaler(autoscaler, HPA_KIND, f"{HPA_KIND} {namespace}/{name}")
+    for fpa in () if isinstance(fpas, Unread) else fpas:
+        if fpa.metadata.name == name:
+            return GivenAutoscaler(fpa, KIND, f"{KIND} {namespace}/{name}")
+    await cluster.check_namespace(namespace)
+    raise absent(namespace, name, fpas)
+
+
+async def _find_rules(cluster: LiveCluster, kinds: set[str]) -> RulesConfig:
+    """Return the rules of the servers that answer metrics of these types. RunError without rules."""
+    configs = []
+    for group in sorted({GROUPS[kind] for kind in kinds}):
+        texts = await cluster.rules(group)
+        if isinstance(texts, Unread):
+            raise RunError(f"{group}: {texts.why}")
+        configs += [rules_file.parse_rules(text, source).config for source, text in texts]
+    return rules_file.merge(configs)[0]
 
 
 async def _queries(
@@ -151,18 +175,18 @@ async def _queries(
     places = metric_queries.build_places(
         source.given.autoscaler, source.namespace, options.pods, options.ready_query
     )
-    made: dict[str, HistoryQueries] = {}
+    queries: dict[str, HistoryQueries] = {}
     wrong: list[Fault] = []
     for name, spec, path in metric_queries.name_metrics(source.given.autoscaler.spec.metrics or ()):
         try:
-            made[name] = metric_queries.build_queries(
+            queries[name] = metric_queries.build_queries(
                 spec, known, source.catalogue, ruleset, places, path, _ADVICE
             )
         except InputError as error:
             wrong += (replace(fault, source=source.given.place) for fault in error.faults)
     if wrong:
         raise InputError(wrong)
-    return made
+    return queries
 
 
 class HistoryReader:
@@ -176,7 +200,7 @@ class HistoryReader:
         self._cache = ChunkCache(Path(options.cache) if options.cache else None, _identify(origin))
         self._grid = grid
         self._settled = settled
-        self._advance: Callable[[int], object] = _pass
+        self._advance: Callable[[int], object] = lambda _: None
 
     @contextmanager
     def progress(self, queries: int) -> Iterator[None]:
@@ -241,10 +265,6 @@ class HistoryReader:
         raise InputError([Fault("--last", self._options.last, expected)])
 
 
-def _pass(_: int) -> None:
-    """Show no progress."""
-
-
 def _written(seconds: int) -> str:
     """Return a duration, rounded down, in the largest unit that keeps two digits."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
@@ -273,3 +293,56 @@ def _notes(name: str, queries: HistoryQueries, grid: Grid) -> Iterator[str]:
     yield f"{name} is rebuilt from {source}, one value every {grid.step} s: shorter bursts are not in it"
     if not queries.least:
         yield f"{name} is a total, which does not tell whether the pods were saturated"
+
+
+class ChunkCache:
+    """The chunks of one server, whose URL must hold no credentials. Without a folder nothing is kept.
+
+    Each chunk is a file, so that an interrupted read goes on where it ended. Its name is a digest of the
+    server, the query and the times.
+    """
+
+    def __init__(self, folder: Path | None, server: str) -> None:
+        """Raise InputError if the folder cannot be made."""
+        self._folder = folder
+        self._server = server
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise _unusable(folder, error) from error
+
+    def read(self, query: str, grid: Grid) -> Values | None:
+        """Return the values of a chunk, None if it is not there or cannot be used."""
+        if self._folder is None:
+            return None
+        try:
+            values = _CHUNK.decode(self._file(self._folder, query, grid).read_bytes())
+        except (OSError, ValueError):  # what cannot be read is asked for again
+            return None
+        times = range(grid.start, grid.end, grid.step)
+        if len(values) != len(times):
+            return None
+        return {at: value for at, value in zip(times, values, strict=True) if value is not None}
+
+    def write(self, query: str, grid: Grid, values: Values) -> None:
+        """Keep a chunk whose values will not change. InputError if it cannot be written."""
+        if self._folder is None:
+            return
+        listed = (values.get(at, math.nan) for at in range(grid.start, grid.end, grid.step))
+        content = msgspec.json.encode([None if math.isnan(value) else value for value in listed])
+        file = self._file(self._folder, query, grid)
+        part = file.with_suffix(".part")
+        try:
+            part.write_bytes(content)
+            part.replace(file)
+        except OSError as error:
+            raise _unusable(self._folder, error) from error
+
+    def _file(self, folder: Path, query: str, grid: Grid) -> Path:
+        identity = "\n".join((self._server, query, *map(str, grid)))
+        return folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+
+
+def _unusable(folder: Path, error: OSError) -> InputError:
+    return InputError([Fault("--cache", str(folder), f"expected a folder to write to: {error.strerror}")])

@@ -1,1 +1,0 @@
-"""The verb `schedule`: the windows of a schedule as instants."""

@@ -1,7 +1,7 @@
-"""Schedules as a calendar for people: the bounds with their local times, and the changes of the clock."""
+"""Schedules as a calendar: for people, with local times and changes of the clock, and as a calendar file."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -26,15 +26,42 @@ class _CalendarRow(NamedTuple):
 
 def render(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
     """Return the calendars of schedules from `start` to `end`, in seconds since 1970."""
-    return "\n".join(_calendar(each, start, end) for each in schedules)
+    return "\n".join(_calendar(schedule, start, end) for schedule in schedules)
+
+
+def render_ics(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
+    """Return a calendar file (RFC 5545): an event for each time in which the bounds stay the same, in UTC."""
+    from icalendar import Calendar, Event  # noqa: PLC0415 - only this output needs it
+
+    calendar = Calendar()
+    calendar.add("VERSION", "2.0")
+    calendar.add("PRODID", "-//fastpath//schedule//EN")
+    for schedule in (document.schedule for document in schedules):
+        for level in windows.levels(schedule, start, end):
+            event = Event()
+            event.add("UID", visible.escape(f"{level.begin}-{schedule.name}@fastpath.io"))
+            for key, instant in (("DTSTAMP", start), ("DTSTART", level.begin), ("DTEND", level.end)):
+                event.add(key, datetime.fromtimestamp(instant, UTC))
+            event.add("SUMMARY", visible.escape(f"{schedule.name}: {_bounds(level)}"))
+            event.add("DESCRIPTION", visible.escape(", ".join(level.windows)))
+            # the bounds of an autoscaler make no person busy
+            event.add("TRANSP", "TRANSPARENT")
+            calendar.add_component(event)
+    return str(calendar.to_ical(sorted=False), "utf-8")
+
+
+def _bounds(level: Level) -> str:
+    bounds = (("min", level.min), ("max", level.max))
+    return ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
 
 
 def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
     schedule = document.schedule
-    first, last = (_shown(instant, schedule.zone) for instant in (start, end))
+    ends = (local_time.local_at(instant, schedule.zone) for instant in (start, end))
+    first, last = (f"{_day(local)} {_clock(local)}" for local in ends)
     lines = [f"{schedule.name}, {schedule.zone.key}, from {first} to {last}"]
-    found = windows.levels(schedule, start, end)
-    if not found:
+    levels = windows.levels(schedule, start, end)
+    if not levels:
         return visible.join([f"{lines[0]}: no window is active"])
     starts_within, ends_within = _is_boundary(schedule, start), _is_boundary(schedule, end)
     rows = [
@@ -44,7 +71,7 @@ def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
             has_begin=level.begin > start or starts_within,
             has_end=level.end < end or ends_within,
         )
-        for level in found
+        for level in levels
     ]
     rows = sorted([*_changes(start, end, schedule.zone), *rows], key=lambda row: row.at)
     width = max(len(row.times) for row in rows)
@@ -53,7 +80,7 @@ def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
         day = "" if row.day == before else row.day
         lines.append(f"  {day:14}  {row.times:{width}}  {row.text}".rstrip())
         before = row.day
-    lines += [f"  Note: {note}." for note in _notes(document, found)]
+    lines += [f"  Note: {note}." for note in _notes(document, levels)]
     return visible.join(lines)
 
 
@@ -61,11 +88,11 @@ def _is_boundary(schedule: Schedule, instant: int) -> bool:
     return bool(windows.boundaries([schedule], instant, instant + 1))
 
 
-def _notes(document: FastPathSchedule, found: Sequence[Level]) -> Iterator[str]:
-    for one, other in sorted({level.conflict for level in found if level.conflict is not None}):
+def _notes(document: FastPathSchedule, levels: Sequence[Level]) -> Iterator[str]:
+    for one, other in sorted({level.conflict for level in levels if level.conflict is not None}):
         yield f"the floor of {one} is above the ceiling of {other}; the floor wins"
     hpas = [target.name for target in document.targets if target.kind == HPA_KIND]
-    if hpas and any(level.max is not None for level in found):
+    if hpas and any(level.max is not None for level in levels):
         yield f"a {HPA_KIND} gets no ceiling; here: {', '.join(hpas)}"
     if document.ready == BY_START:
         yield "floors begin earlier by the time that new pods need to be Ready, at most 10 minutes (ByStart)"
@@ -78,10 +105,7 @@ def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _
     times = f"{first} - {last}"
     if not has_begin or not has_end:
         times = f"from {first}" if has_begin else f"until {last}" if has_end else "all the time"
-    bounds = [
-        f"{name} {bound}" for name, bound in (("min", level.min), ("max", level.max)) if bound is not None
-    ]
-    text = f"{', '.join(bounds)}  ({', '.join(level.windows)})"
+    text = f"{_bounds(level)}  ({', '.join(level.windows)})"
     if has_begin and has_end and local_time.transitions(level.begin + 1, level.end, zone):
         text += f", lasts {tables.short_duration(level.end - level.begin, blank=' ')}"
     return _CalendarRow(level.begin, _day(begin), times, text)
@@ -131,8 +155,3 @@ def _day(local: datetime) -> str:
 
 def _clock(local: datetime) -> str:
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
-
-
-def _shown(instant: int, zone: ZoneInfo) -> str:
-    local = local_time.local_at(instant, zone)
-    return f"{_day(local)} {_clock(local)}"

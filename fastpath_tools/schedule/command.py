@@ -16,8 +16,8 @@ from adapter.config.option_fields import Command, CommandOptions, arguments, tex
 from adapter.errors import Fault, InputError
 from adapter.model import local_time, timestamps
 from adapter.model.timestamps import SECOND
+from fastpath_tools.manifests import read_schedules
 from fastpath_tools.schedule import calendar
-from fastpath_tools.schedule_files import read_schedules
 
 DEFAULT_DAYS = 30
 MOST_DAYS = 3660
@@ -66,15 +66,16 @@ kinds are left out.
 def main(options: ScheduleOptions) -> int:
     """Show the windows; exit status 2 if a document is refused."""
     start, end = _range(options)
-    schedules = read_schedules(command_line.given_files("schedule", options.files), left_out=_tell_left_out)
+    schedules = read_schedules(
+        command_line.given_files("schedule", options.files),
+        left_out=lambda what: command_line.tell("schedule", f"{what}: left out"),
+    )
     _check_size(schedules, start, end)
     if options.output == "json":
         command_line.show(command_line.to_json(show(schedules, start, end)))
     elif options.output == "ics":
         verbs.require("icalendar")
-        from fastpath_tools.schedule import ics  # noqa: PLC0415 - only this output needs icalendar
-
-        sys.stdout.write(ics.render(schedules, start, end))
+        sys.stdout.write(calendar.render_ics(schedules, start, end))
     else:
         command_line.show(calendar.render(schedules, start, end))
     return 0
@@ -95,31 +96,27 @@ def _range(options: ScheduleOptions) -> tuple[int, int]:
 def _check_size(schedules: Sequence[FastPathSchedule], start: int, end: int) -> None:
     """Raise InputError for more windows than can be shown: ten years of one a minute take a gigabyte."""
     begins = 0
-    for each in schedules:
-        begins += windows.spans_a_day(each.schedule) * -(-(end - start) // _DAY)
+    for schedule in (document.schedule for document in schedules):
+        begins += windows.spans_a_day(schedule) * -(-(end - start) // _DAY)
         if begins > MOST_TIMES:
-            expected = f"expected an earlier instant: up to {each.schedule.name} more than {MOST_TIMES}"
+            expected = f"expected an earlier instant: up to {schedule.name} more than {MOST_TIMES}"
             raise InputError([Fault("--until", write_instant(end), f"{expected} windows may begin")])
-
-
-def _tell_left_out(what: str) -> None:
-    command_line.tell("schedule", f"{what}: left out")
 
 
 def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
     """Return the boundaries and levels from `start` to `end`, in seconds since 1970."""
-    zones = {each.schedule.name: each.schedule.zone for each in schedules}
-    plain = [each.schedule for each in schedules]
+    plain = [document.schedule for document in schedules]
+    zones = {schedule.name: schedule.zone for schedule in plain}
     return {
         "boundaries": [
             {
-                "at": write_instant(each.at),
-                "local": write_local(each.at, zones[each.schedule]),
-                "schedule": each.schedule,
-                "window": each.window,
-                "edge": each.edge,
+                "at": write_instant(boundary.at),
+                "local": write_local(boundary.at, zones[boundary.schedule]),
+                "schedule": boundary.schedule,
+                "window": boundary.window,
+                "edge": boundary.edge,
             }
-            for each in windows.boundaries(plain, start, end)
+            for boundary in windows.boundaries(plain, start, end)
         ],
         "levels": [
             {
@@ -131,8 +128,12 @@ def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[st
                 "windows": list(level.windows),
             }
             for level, name in sorted(
-                ((level, each.name) for each in plain for level in windows.levels(each, start, end)),
-                key=lambda found: (found[0].begin, found[1]),
+                (
+                    (level, schedule.name)
+                    for schedule in plain
+                    for level in windows.levels(schedule, start, end)
+                ),
+                key=lambda pair: (pair[0].begin, pair[1]),
             )
         ],
     }

@@ -13,12 +13,11 @@ from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
-from fastpath_tools.simulate import budget, inputs, picture, recorded_replay, report, running, suggestions
+from fastpath_tools.simulate import inputs, picture, recorded_replay, report, results, running, suggest
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
 from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.report import SimulationReport
-from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.simulate.running import Played
 
 OVER_BUDGET = 3
@@ -37,23 +36,23 @@ def main(options: SimulateOptions) -> int:
         verbs.require("numpy")
     given = inputs.read_inputs(options)
     if options.suggest:
-        command_line.show(suggestions.render(given, options.output))
+        command_line.show(suggest.render(given, options.output))
         return 0
-    limits = budget.read_budget(options.budget) if options.budget else ()
+    limits = results.read_budget(options.budget) if options.budget else ()
     if limits and len(given.variants) < 2:
-        raise InputError([Fault(budget.FLAG, options.budget, "expected at least two policies to compare")])
+        raise InputError([Fault(results.FLAG, options.budget, "expected at least two policies to compare")])
     scenario = given.scenario
     played = running.run_all(scenario, given.variants, picture.COLUMNS if options.output == SVG else 0)
-    figures = [each.figures for each in played]
-    verdicts = budget.judge(limits, figures[0], figures[-1]) if limits else ()
+    figures = [run.figures for run in played]
+    verdicts = results.judge_budget(limits, figures[0], figures[-1]) if limits else ()
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
-    rolled = {each.figures.policy: each.rolled.verdicts for each in played if each.rolled is not None}
-    made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
+    rolled = {run.figures.policy: run.rolled.verdicts for run in played if run.rolled is not None}
+    summary = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
     if options.output == SVG:
-        command_line.show(_draw(made, scenario, given.variants, played))
+        command_line.show(_draw(summary, scenario, given.variants, played))
     else:
         render = {JSON: report.to_json, MARKDOWN: report.to_markdown}.get(options.output, report.to_text)
-        command_line.show(render(made))
+        command_line.show(render(summary))
     broken = [verdict for verdict in verdicts if not verdict.is_kept]
     for verdict in broken:
         command_line.tell("simulate", f"budget not kept: {verdict.sentence}")
@@ -61,38 +60,32 @@ def main(options: SimulateOptions) -> int:
 
 
 def _draw(
-    made: SimulationReport, scenario: Scenario, variants: Sequence[PolicyVariant], played: Sequence[Played]
+    summary: SimulationReport, scenario: Scenario, variants: Sequence[PolicyVariant], played: Sequence[Played]
 ) -> str:
     panels = []
-    for variant, each in zip(variants, played, strict=True):
-        assert each.recording is not None
-        caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
-        forecast = None if each.rolled is None else each.rolled.minimums
+    for variant, run in zip(variants, played, strict=True):
+        assert run.recording is not None
+        need, shortage, pods = map(run.figures.mean, ("needPodSeconds", "shortagePodSeconds", "podSeconds"))
+        caption = (
+            f"shortage {tables.share(shortage, need)} of need, pods {tables.share(pods, need)} of need, "
+            f"{run.figures.mean('changes'):,.0f} changes"
+        )
+        forecast = None if run.rolled is None else run.rolled.minimums
         schedule = simulation.build_schedule(replace(scenario, forecast=forecast), variant.policy)
-        bounds = schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads))
         panels.append(
             Panel(
-                each.figures.policy,
+                run.figures.policy,
                 caption,
-                each.recording,
-                each.changes,
-                is_boosted,
-                bounds,
-                has_forecast=each.rolled is not None,
+                run.recording,
+                run.changes,
+                variant.policy.name == BOOST,
+                schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads)),
+                has_forecast=run.rolled is not None,
             )
         )
-    subtitles = (wording.describe_loads(made.loads), made.setting)
-    saturated = [span for load in made.loads.values() for span in load.saturated]
-    return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)
-
-
-def _caption(outcome: PolicyFigures) -> str:
-    need = outcome.mean("needPodSeconds")
-    shortage, pods = outcome.mean("shortagePodSeconds"), outcome.mean("podSeconds")
-    return (
-        f"shortage {tables.share(shortage, need)} of need, pods {tables.share(pods, need)} of need, "
-        f"{outcome.mean('changes'):,.0f} changes"
-    )
+    subtitles = (wording.describe_loads(summary.loads), summary.setting)
+    saturated = [span for load in summary.loads.values() for span in load.saturated]
+    return picture.draw(f"What {summary.name} would have done", subtitles, panels, saturated)
 
 
 def _setting(options: SimulateOptions, scenario: Scenario) -> str:

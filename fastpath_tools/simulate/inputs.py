@@ -1,28 +1,30 @@
 """What a simulation runs with, from the command line: the scenario and the policies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from adapter.bounds.schedule import windows
+from adapter.bounds.timeline import MOST_LEAD
 from adapter.cli import command_line
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
-from adapter.model import quantity
+from adapter.model import timestamps
 from adapter.model.autoscaling import documents as autoscaler_documents
-from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, SimulatedPolicy, read_policy
+from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, NATIVE, SimulatedPolicy, read_policy
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.loads import forecasts
-from fastpath_tools.loads.autoscaler import NAMESPACE
-from fastpath_tools.loads.sources import Recorded, read_recorded, read_schedules
-from fastpath_tools.loads.start_ups import read_start_ups
-from fastpath_tools.simulate import schedules, suggest
+from fastpath_tools import tables
+from fastpath_tools.loads import sources, wording
+from fastpath_tools.loads.sources import NAMESPACE, Recorded
 from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
+
+SUGGESTED = (NATIVE, BOOST, FAST)
+"""The policies that `--suggest` tries."""
 
 
 class PolicyVariant(NamedTuple):
@@ -45,23 +47,23 @@ class Inputs(NamedTuple):
 
 def read_inputs(options: SimulateOptions) -> Inputs:
     """Return what the command line asks for. InputError with what is wrong in it and in the files."""
-    recorded = read_recorded(options)
-    listed, epoch = read_schedules(options, recorded)
+    recorded = sources.read_recorded(options)
+    schedules, epoch = sources.read_schedules(options, recorded)
     scenario = Scenario(
         recorded.given.autoscaler,
         recorded.loads,
-        read_start_ups(options.pod_start),
-        quantity.read(options.request) if options.request else None,
+        sources.read_start_ups(options.pod_start),
+        options.requested,
         options.capacity_ratio,
         options.backlog == CARRY,
         options.phases,
         options.seed,
-        listed,
-        forecasts.start_of(recorded.start) * SECOND if options.forecast else epoch,
+        schedules,
+        recorded.begin * SECOND if options.forecast else epoch,
     )
     variants = [_variant(text, scenario) for text in options.policy or DEFAULT_POLICIES]
-    modes = suggest.MODES if options.suggest else [variant.policy.name for variant in variants]
-    notes = [*recorded.notes, *schedules.notes(scenario, modes)]
+    modes = SUGGESTED if options.suggest else [variant.policy.name for variant in variants]
+    notes = [*recorded.notes, *_schedule_notes(scenario, modes)]
     if options.forecast:
         variants = _with_forecasts(variants, recorded, notes)
     return Inputs(scenario, variants, notes)
@@ -71,20 +73,46 @@ def _with_forecasts(
     variants: Sequence[PolicyVariant], recorded: Recorded, notes: list[str]
 ) -> list[PolicyVariant]:
     """Return the variants, each that can have floors also with a forecast; `notes` grow."""
-    spec = forecasts.asked_of(recorded.given.autoscaler) or ForecastSpec()
-    asked = forecast_spec.settings_of(spec)
-    settings = forecasts.dated(asked, recorded.start)
-    if settings != asked:
-        notes.append(forecasts.UNDATED)
-    found: list[PolicyVariant] = []
+    spec = sources.forecast_wish(recorded.given.autoscaler) or ForecastSpec()
+    settings = sources.forecast_settings(spec, recorded.start, notes)
+    every: list[PolicyVariant] = []
     for variant in variants:
-        found.append(variant)
+        every.append(variant)
         if variant.policy.name in {FAST, BOOST}:
-            found.append(variant._replace(forecast=settings))
-    if len(found) == len(variants):
+            every.append(variant._replace(forecast=settings))
+    if len(every) == len(variants):
         expected = f"expected a policy that can have a floor: {FAST} or {BOOST}"
         raise InputError([Fault("--forecast", "", expected)])
-    return found
+    return every
+
+
+def _schedule_notes(scenario: Scenario, policies: Collection[str]) -> Iterator[str]:
+    """Yield what figures do not show of schedules; each is a sentence without the final stop.
+
+    `policies` are the names of those that are simulated.
+    """
+    if not scenario.schedules:
+        return
+    start, highest = scenario.epoch // SECOND, scenario.autoscaler.spec.max_replicas
+    yield f"the load begins at {timestamps.write_instant(scenario.epoch)}"
+    for schedule in scenario.schedules:
+        levels = windows.levels(schedule, start, start + wording.seconds_of(scenario.loads))
+        if not levels:
+            yield f"schedule {schedule.name}: no window is active in the time of the load"
+            continue
+        if schedule.by_start:
+            lead = min(simulation.learned_start_up(scenario.start_ups), MOST_LEAD)
+            yield f"schedule {schedule.name}: floors begin {tables.duration(lead)} before their windows"
+        if (least := max(level.min or 0 for level in levels)) > highest:
+            floor = f"a floor of {least} is above maxReplicas: it counts as {highest}"
+            yield f"schedule {schedule.name}: {floor}"
+    without = [name for name in (NATIVE, FIXED) if name in policies]
+    if without:
+        why = ": an HPA follows one only with boost" if NATIVE in without else ""
+        yield f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no schedule{why}"
+    bounds = [window.max for schedule in scenario.schedules for window in schedule.windows]
+    if BOOST in policies and any(bound is not None for bound in bounds):
+        yield f"{BOOST} has the floors of schedules and not the ceilings: boost never lowers a count"
 
 
 # -- policies ------------------------------------------------------------------------------------------------
@@ -125,37 +153,28 @@ def read_behavior(file: str, autoscaler: FastPathAutoscaler) -> HorizontalPodAut
     document = read[0]
     if isinstance(document, InputError):
         raise document
-    tree, place = document.value, "behavior"
+    tree, place = document.value, ""
     if isinstance(tree, dict) and set(tree) == {"behavior"}:
         tree, place = tree["behavior"], "behavior."
     if not isinstance(tree, dict):
         expected = "expected a behavior with scaleUp and scaleDown"
         raise InputError([Fault("", autoscaler_documents.shown(tree), expected, source.name, 1)])
-    try:
-        whole = autoscaler_documents.read_document(_with_behavior(tree, autoscaler), NAMESPACE)
-    except InputError as error:
-        raise InputError(list(_below(error, place, document, source.name))) from None
-    assert whole.spec.behavior is not None
-    return whole.spec.behavior
-
-
-def _with_behavior(behavior: Mapping[str, Any], autoscaler: FastPathAutoscaler) -> dict[str, Any]:
-    """Return the document of a valid autoscaler with a behavior."""
-    reference = autoscaler.spec.scale_target_ref
-    return {
+    # it is checked as a part of a valid autoscaler
+    name = autoscaler.spec.scale_target_ref.name
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    whole = {
         "apiVersion": HPA_API_VERSION,
         "kind": HPA_KIND,
         "metadata": {"name": "behavior"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": reference.name},
-            "maxReplicas": 1,
-            "behavior": dict(behavior),
-        },
+        "spec": {"scaleTargetRef": target, "maxReplicas": 1, "behavior": dict(tree)},
     }
-
-
-def _below(error: InputError, place: str, document: documents.YAMLDocument, source: str) -> Iterator[Fault]:
-    for fault in error.faults:
-        path = fault.path.removeprefix("spec.behavior").removeprefix(".")
-        path = f"{place}{path}" if place.endswith(".") else path
-        yield replace(fault, path=path, source=source, line=document.line_of(path))
+    try:
+        behavior = autoscaler_documents.read_document(whole, NAMESPACE).spec.behavior
+    except InputError as error:
+        faults = []
+        for fault in error.faults:
+            path = place + fault.path.removeprefix("spec.behavior").removeprefix(".")
+            faults.append(replace(fault, path=path, source=source.name, line=document.line_of(path)))
+        raise InputError(faults) from None
+    assert behavior is not None
+    return behavior

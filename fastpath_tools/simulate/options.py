@@ -11,7 +11,7 @@ from adapter.config.option_fields import Command, list_option, option, switch, t
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from fastpath_tools.loads.load_options import LoadOptions
-from fastpath_tools.simulate import budget as budgets
+from fastpath_tools.simulate import results
 
 DEFAULT_POLICIES = ("native", "fast", "boost")
 
@@ -19,15 +19,9 @@ CARRY, DROP = "carry", "drop"
 
 TEXT, JSON, MARKDOWN, SVG = "text", "json", "markdown", "svg"
 
-_MOST_PHASES = 1000
-
 _policy = partial(option, group="Policies")
 _policy_switch = partial(switch, group="Policies")
 _policy_list = partial(list_option, group="Policies")
-
-
-def _phases(count: int) -> str:
-    return "" if 1 <= count <= _MOST_PHASES else f"expected 1 to {_MOST_PHASES}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +47,7 @@ class SimulateOptions(LoadOptions):
         "8",
         "How many times each policy runs, each time with other seconds of scrapes and syncs. The figures are "
         "means.",
-        check=_phases,
+        check=lambda count: "" if 1 <= count <= 1000 else "expected 1 to 1000",
     )
     seed: int = _policy(
         FlagType.INT, "0", "Seed of the drawn phases and start-up times. The same seed gives the same output."
@@ -71,7 +65,7 @@ class SimulateOptions(LoadOptions):
         "of its shortage and 110 % of its pod seconds. The exit status is 3 if it needs more.",
         group="Output",
         metavar="limits",
-        check=budgets.check_budget,
+        check=results.check_budget,
     )
     output: str = command_line.output(
         TEXT,
@@ -96,12 +90,10 @@ class SimulateOptions(LoadOptions):
         yield from super().faults(given)
         if self.replay:
             return
-        if self.suggest and self.output == SVG:
-            yield Fault("--suggest", "", "cannot be combined with -o svg")
-        if self.suggest and self.forecast:
-            yield Fault("--suggest", "", "cannot be combined with --forecast")
-        if self.suggest and self.budget:
-            yield Fault("--suggest", "", "cannot be combined with --budget")
+        others = {"-o svg": self.output == SVG, "--forecast": self.forecast, "--budget": bool(self.budget)}
+        for other, is_given in others.items():
+            if self.suggest and is_given:
+                yield Fault("--suggest", "", f"cannot be combined with {other}")
 
 
 COMMAND = Command(

@@ -71,7 +71,7 @@ class Panel(NamedTuple):
 
     @property
     def highest(self) -> float:
-        tracks = (track for each in self.recording.columns for track in (each.need, each.replicas))
+        tracks = (track for column in self.recording.columns for track in (column.need, column.replicas))
         return max((track.high for track in tracks if track is not None), default=1.0)
 
 
@@ -91,9 +91,11 @@ def draw(
     seconds = panels[0].recording.seconds
     for panel in panels:
         sheet.y += 30
+        name = panel.policy
+        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
         sheet.parts += [
             f'<g class="panel"><title>{charts.escaped(panel.policy)}</title>',
-            charts.text(charts.MARGIN, sheet.y, _short(panel.policy), "head"),
+            charts.text(charts.MARGIN, sheet.y, name, "head"),
             charts.text(charts.RIGHT, sheet.y, panel.caption, anchor="end"),
             *_panel(panel, Frame(sheet.y + 12, 150, 0, seconds, pods), saturated),
             "</g>",
@@ -103,6 +105,7 @@ def draw(
     sheet.parts += Frame(0, 0, 0, seconds).times(
         sheet.y, {at: tables.short_duration(at) for at in charts.ticks(seconds)}
     )
+    # the ribbon's legend names only what some panel has
     columns = [column for panel in panels for column in panel.recording.columns]
     shown = {column.restraint.name.lower() for column in columns}
     shown |= {"gap"} if any(column.need is None for column in columns) else set()
@@ -116,16 +119,20 @@ def _panel(panel: Panel, frame: Frame, saturated: Sequence[LoadSpan]) -> Iterato
     seconds, columns = panel.recording.seconds, panel.recording.columns
     yield frame.uprights("rule", charts.ticks(seconds)[1:])
     yield from frame.axis()
-    yield frame.spans("gap", ((each.start, each.end) for each in columns if each.need is None))
-    yield frame.area("demand", (TrackStep(each.start, each.end, each.need or ()) for each in columns))
+    yield frame.spans("gap", ((column.start, column.end) for column in columns if column.need is None))
+    yield frame.area("demand", (TrackStep(column.start, column.end, column.need or ()) for column in columns))
     yield frame.spans("saturated", ((span.start, span.end) for span in saturated))
-    yield frame.boxes("shortage", ((each.start, each.end, *each.worst) for each in columns if each.worst))
-    yield frame.line("asked", (TrackStep(each.start, each.end, each.replicas or ()) for each in columns))
-    yield frame.line("ready", (TrackStep(each.start, each.end, each.ready or ()) for each in columns))
+    yield frame.boxes(
+        "shortage", ((column.start, column.end, *column.worst) for column in columns if column.worst)
+    )
+    yield frame.line(
+        "asked", (TrackStep(column.start, column.end, column.replicas or ()) for column in columns)
+    )
+    yield frame.line("ready", (TrackStep(column.start, column.end, column.ready or ()) for column in columns))
     bounds = (
-        [TrackStep(each.start, each.end, [bound])]
-        for each in panel.scheduled
-        for bound in (each.min, each.max)
+        [TrackStep(column.start, column.end, [bound])]
+        for column in panel.scheduled
+        for bound in (column.min, column.max)
         if bound is not None and bound <= frame.pods
     )
     yield frame.line("bounds", *bounds)
@@ -133,7 +140,7 @@ def _panel(panel: Panel, frame: Frame, saturated: Sequence[LoadSpan]) -> Iterato
     ribbon = Frame(frame.bottom + 12, 9, 0, seconds)
     yield ribbon.spans("empty", [(0, seconds)])
     for restraint in _RESTRAINTS:
-        held = ((each.start, each.end) for each in columns if each.restraint is restraint)
+        held = ((column.start, column.end) for column in columns if column.restraint is restraint)
         yield ribbon.spans(restraint.name.lower(), held)
 
 
@@ -151,7 +158,3 @@ def _changes(panel: Panel, frame: Frame) -> Iterator[str]:
     for (kind, x), tips in marks.items():
         y = frame.bottom + (7 if kind == "lowered" else 3)
         yield charts.rect(kind, x - 0.75, y, 1.5, 4, "; ".join(tips) if is_described else "")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"

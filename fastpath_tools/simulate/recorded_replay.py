@@ -4,6 +4,7 @@ The source is what `fastpath explain -o json` prints of a scaler with `--journal
 gives the same counts; another one may not, and then the first step in which the two differ says why.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -95,12 +96,12 @@ def replay(text: str, source: str) -> Replayed:
     """Make the decisions of an export again. Raises InputError for another text."""
     decisions = without = differences = 0
     first: Difference | None = None
-    for made in _decisions(text, source):
-        if made is None:
+    for decision in _decisions(text, source):
+        if decision is None:
             without += 1
             continue
         decisions += 1
-        difference = _compare(made)
+        difference = _compare(decision)
         if difference is not None:
             differences += 1
             first = first or difference
@@ -109,21 +110,14 @@ def replay(text: str, source: str) -> Replayed:
     return Replayed(decisions, without, differences, first)
 
 
-def _compare(made: RecordedDecision) -> Difference | None:
-    again = made.made_again
-    if (made.replicas, made.rescale) == (again.replicas, again.rescale):
+def _compare(decision: RecordedDecision) -> Difference | None:
+    again = decision.made_again
+    if (decision.replicas, decision.rescale) == (again.replicas, again.rescale):
         return None
     steps = tuple(step.text() for step in again.trace)
-    place = next(
-        (
-            place
-            for place in range(max(len(made.trace), len(steps)))
-            if made.trace[place : place + 1] != steps[place : place + 1]
-        ),
-        0,
-    )
-    recorded, now = "".join(made.trace[place : place + 1]), "".join(steps[place : place + 1])
-    return Difference(made.label, made.current, made.replicas, again.replicas, recorded, now)
+    pairs = itertools.zip_longest(decision.trace, steps, fillvalue="")
+    recorded, now = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    return Difference(decision.label, decision.current, decision.replicas, again.replicas, recorded, now)
 
 
 def _decisions(text: str, source: str) -> Iterator[RecordedDecision | None]:
@@ -145,11 +139,13 @@ def _entry(entry: object, place: str, source: str) -> RecordedDecision | None:
     if entry.get("record") is None:
         return None
     try:
-        made = record.convert(entry["record"])
-        again = record.decide_again(made.inputs)
+        recorded = record.convert(entry["record"])
+        again = record.decide_again(recorded.inputs)
     except (ValueError, ArithmeticError, LookupError, AssertionError) as error:
         expected = f"expected the record of a decision of this version: {str(error) or type(error).__name__}"
         raise InputError([Fault(f"{place}.record", "", expected, source)]) from error
     trace = tuple(map(str, entry.get("trace") or ()))
-    seen = made.inputs.observation.replicas
-    return RecordedDecision(str(entry.get("time") or place), seen, made.replicas, made.rescale, trace, again)
+    seen = recorded.inputs.observation.replicas
+    return RecordedDecision(
+        str(entry.get("time") or place), seen, recorded.replicas, recorded.rescale, trace, again
+    )

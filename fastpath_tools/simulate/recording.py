@@ -33,28 +33,32 @@ class Restraint(enum.Enum):
 _BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
 
 
-def restraint_of(made: Decision, own: ReplicaLimits) -> Restraint:
+def restraint_of(decision: Decision, own: ReplicaLimits) -> Restraint:
     """Return what kept the count of a decision where it is; `own` are the limits of the spec."""
-    facts = {step.name: step.facts for step in made.trace}
-    found, bounds = _restraint_of(made, facts), facts.get("schedule")
-    if bounds is not None and found is Restraint.LOWEST and bounds["min"] > own.lowest:
+    facts = {step.name: step.facts for step in decision.trace}
+    restraint, bounds = _restraint_of(decision, facts), facts.get("schedule")
+    if bounds is not None and restraint is Restraint.LOWEST and bounds["min"] > own.lowest:
         return Restraint.FORECAST if bounds.get("forecast") == bounds["min"] else Restraint.SCHEDULED
-    if bounds is not None and found is Restraint.HIGHEST and bounds["max"] < own.highest:
+    if bounds is not None and restraint is Restraint.HIGHEST and bounds["max"] < own.highest:
         return Restraint.SCHEDULED
-    return found
+    return restraint
 
 
-def _restraint_of(made: Decision, facts: Mapping[str, Mapping[str, Any]]) -> Restraint:
+def _restraint_of(decision: Decision, facts: Mapping[str, Mapping[str, Any]]) -> Restraint:
     if "bounds" in facts:
         return _BOUNDS[f"the {facts['bounds']['what']}"]
     stabilized, limited = facts.get("stabilized"), facts.get("limited")
     is_held = stabilized is not None and stabilized["replicas"] != stabilized["desired"]
     if limited is not None:
         # Past recommendations may ask for more than is allowed, when the metrics no longer do.
-        if is_held and stabilized is not None and stabilized["desired"] <= made.replicas < limited["from"]:
+        if (
+            is_held
+            and stabilized is not None
+            and stabilized["desired"] <= decision.replicas < limited["from"]
+        ):
             return Restraint.HELD
         return _BOUNDS.get(limited["by"], Restraint.LIMITED)
-    if made.absent:
+    if decision.absent:
         return Restraint.ABSENT
     return Restraint.HELD if is_held else Restraint.FOLLOWS
 

@@ -11,8 +11,7 @@ from adapter.cli import command_line
 from adapter.model import visible
 from adapter.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
-from fastpath_tools.simulate.budget import BudgetVerdict
-from fastpath_tools.simulate.results import PolicyFigures, RolledVerdict, describe_verdicts
+from fastpath_tools.simulate.results import BudgetVerdict, PolicyFigures, RolledVerdict, describe_verdicts
 from fastpath_tools.tables import duration, page, share
 
 
@@ -37,7 +36,7 @@ def to_json(report: SimulationReport) -> str:
     document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
     if report.forecasts:
         document["forecasts"] = [
-            {"policy": policy, "verdicts": [each.document() for each in verdicts]}
+            {"policy": policy, "verdicts": [verdict._asdict() for verdict in verdicts]}
             for policy, verdicts in report.forecasts.items()
         ]
     return command_line.to_json(document)
@@ -82,15 +81,15 @@ def _notes(report: SimulationReport) -> list[str]:
     notes = [*report.notes, *load_notes(report.loads)]
     notes += [f"{policy}: {describe_verdicts(verdicts)}" for policy, verdicts in report.forecasts.items()]
     outcomes = report.outcomes
-    at_max = [(each.policy, each.mean("secondsAtMax")) for each in outcomes]
+    at_max = [(outcome.policy, outcome.mean("secondsAtMax")) for outcome in outcomes]
     if any(seconds for _, seconds in at_max):
         listed = ", ".join(f"{policy} for {duration(seconds)}" for policy, seconds in at_max if seconds)
         notes.append(f"at maxReplicas: {listed}; shortage then may be due to the limit, not to the reaction")
-    backlogs = [(each.policy, each.mean("backlogMax")) for each in outcomes]
+    backlogs = [(outcome.policy, outcome.mean("backlogMax")) for outcome in outcomes]
     if any(backlog for _, backlog in backlogs):
         listed = ", ".join(f"{backlog:,.6g} with {policy}" for policy, backlog in backlogs)
         notes.append(f"the most load that waits at once: {listed}")
-    spreads = [(each.policy, *each.spread("shortagePodSeconds")) for each in outcomes]
+    spreads = [(outcome.policy, *outcome.spread("shortagePodSeconds")) for outcome in outcomes]
     if any(least < most for _, least, most in spreads):
         listed = ", ".join(
             f"{least:,.0f} to {most:,.0f} with {policy}" for policy, least, most in spreads if least < most

@@ -1,7 +1,8 @@
-"""What a policy came to: its figures over the phases, and the verdicts on its forecasts, one a day."""
+"""What a policy came to: its figures over the phases, the verdicts on its forecasts, and on `--budget`."""
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -62,14 +63,13 @@ class RolledVerdict(NamedTuple):
     candidate: str
     missing: str
 
-    def document(self) -> dict[str, object]:
-        return {"second": self.second, "candidate": self.candidate, "missing": self.missing}
-
 
 def describe_verdicts(verdicts: Sequence[RolledVerdict]) -> str:
     """Return which candidate acted on which days, as words; the first day of a load is day 1."""
     days = [(1, "no verdict")]  # a first verdict is made after a day
-    days += [(each.second // DAY + 1, _word(each)) for each in verdicts]
+    for verdict in verdicts:
+        word = "no verdict" if verdict.missing else verdict.candidate or "no forecast"
+        days.append((verdict.second // DAY + 1, word))
     parts = []
     for word, group in itertools.groupby(days, key=lambda day: day[1]):
         numbers = [number for number, _ in group]
@@ -78,5 +78,71 @@ def describe_verdicts(verdicts: Sequence[RolledVerdict]) -> str:
     return ", ".join(parts)
 
 
-def _word(each: RolledVerdict) -> str:
-    return "no verdict" if each.missing else each.candidate or "no forecast"
+# -- the budget ----------------------------------------------------------------------------------------------
+
+FLAG = "--budget"
+
+_BUDGETS = {"shortage": ("shortagePodSeconds", "shortage"), "pods": ("podSeconds", "pod seconds")}
+"""By the key of a limit: the figure, and its words."""
+
+_LIMIT = re.compile(r"\s*([^\s<=]*)\s*<=\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_EXAMPLE = "such as shortage<=5%,pods<=110%"
+
+
+class Limit(NamedTuple):
+    """`key` of the last policy may be at most `percent` of that of the first."""
+
+    key: str
+    percent: float
+
+
+def read_budget(text: str) -> tuple[Limit, ...]:
+    """Return the limits of a text such as ``shortage<=5%,pods<=110%``. ValueError with what was expected."""
+    limits: dict[str, Limit] = {}
+    for part in text.split(","):
+        match = _LIMIT.fullmatch(part)
+        if match is None:
+            raise ValueError(f"expected KEY<=PERCENT%, {_EXAMPLE}")
+        key, percent = match.groups()
+        if key not in _BUDGETS:
+            raise ValueError(f"expected {' or '.join(_BUDGETS)} before <=, {_EXAMPLE}")
+        if key in limits:
+            raise ValueError(f"expected {key} once")
+        limits[key] = Limit(key, float(percent))
+    return tuple(limits.values())
+
+
+def check_budget(text: str) -> str:
+    """Return what is wrong with the text of a budget, "" for nothing."""
+    try:
+        if text:
+            read_budget(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+class BudgetVerdict(NamedTuple):
+    """Whether one limit is kept, and the sentence that says so, without the final stop."""
+
+    is_kept: bool
+    sentence: str
+
+
+def judge_budget(
+    limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures
+) -> tuple[BudgetVerdict, ...]:
+    return tuple(_judge(limit, first, last) for limit in limits)
+
+
+def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> BudgetVerdict:
+    figure, words = _BUDGETS[limit.key]
+    before, after = first.mean(figure), last.mean(figure)
+    # A figure of 0 stays within any limit only as 0.
+    is_kept = after <= before * limit.percent / 100
+    finding = f"{after:g} pod seconds, and 0 of {first.policy}"
+    if before or not after:
+        share = 100 * after / before if before else 0.0
+        finding = f"{share:.1f} % of the {words} of {first.policy}"
+    sentence = f"{words} of {last.policy}: {finding}; the budget is {limit.percent:g} %"
+    return BudgetVerdict(is_kept, sentence)

@@ -3,26 +3,35 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
 
+from adapter.model.autoscaling.forecast import DAY, ForecastSettings
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
 from adapter.simulate.engine import CountChange
-from adapter.simulate.simulation import Scenario, simulate
+from adapter.simulate.schedules import ForecastMinimums
+from adapter.simulate.simulation import Scenario
+from fastpath_tools.loads.sources import whole_hours
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.recording import Recording
-from fastpath_tools.simulate.results import PolicyFigures
-
-if TYPE_CHECKING:
-    from fastpath_tools.simulate.rolled import Rolled
+from fastpath_tools.simulate.results import PolicyFigures, RolledVerdict
 
 _WORTH = 250_000
 """From so many simulated seconds on, of all policies and phases, processes are started."""
+
+
+class Rolled(NamedTuple):
+    """The verdicts on the forecasts of a load, one a day, and the minimums that follow them."""
+
+    verdicts: Sequence[RolledVerdict]
+    minimums: ForecastMinimums
 
 
 class Played(NamedTuple):
@@ -31,45 +40,66 @@ class Played(NamedTuple):
     figures: PolicyFigures
     changes: Sequence[CountChange]
     recording: Recording | None
-    rolled: "Rolled | None" = None
+    rolled: Rolled | None = None
 
 
 def run_all(scenario: Scenario, variants: Sequence[PolicyVariant], columns: int = 0) -> list[Played]:
     """Run policies and return what they came to, in their order.
 
-    With `columns` the first phase of each is recorded.
+    With `columns` the first phase of each is recorded. A terminal shows how many are done.
     """
     seconds = min(load.seconds for load in scenario.loads.values())
     processes = min(os.cpu_count() or 1, len(variants))
     run = partial(_run, scenario, columns, seconds)
-    if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
-        return list(_shown(map(run, variants), len(variants)))
-    # A new interpreter for each process: a copy of this one would share its locks.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt) as pool:
-        done = pool.map(run, variants)
-        return list(_shown(done, len(variants)))
-
-
-def _end_on_interrupt() -> None:
-    """Let Ctrl-C end this process without a traceback; the first process says what happened."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _shown(done: Iterator[Played], count: int) -> Iterable[Played]:
-    """Show on a terminal how many of the policies are done."""
     console = Console(stderr=True)
-    return track(done, "simulating", count, console=console, transient=True, disable=not console.is_terminal)
+    shown = partial(
+        track,
+        description="simulating",
+        total=len(variants),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
+        return list(shown(map(run, variants)))
+    # A new interpreter for each process: a copy of this one would share its locks. Ctrl-C ends it without a
+    # traceback; the first process says what happened.
+    context = multiprocessing.get_context("spawn")
+    interrupt = (signal.SIGINT, signal.SIG_DFL)
+    with ProcessPoolExecutor(processes, context, initializer=signal.signal, initargs=interrupt) as pool:
+        return list(shown(pool.map(run, variants)))
 
 
 def _run(scenario: Scenario, columns: int, seconds: int, variant: PolicyVariant) -> Played:
-    policy, behavior, settings = variant
     rolled = None
-    if settings is not None:
-        from fastpath_tools.simulate import rolled as rolling  # noqa: PLC0415 - needs numpy, which is an extra
-
-        rolled = rolling.roll(scenario, variant, settings)
+    if variant.forecast is not None:
+        rolled = roll(scenario, variant, variant.forecast)
         scenario = replace(scenario, forecast=rolled.minimums)
     recording = Recording(seconds, columns) if columns else None
-    result = simulate(scenario, policy, behavior, observer=recording)
+    result = simulation.simulate(scenario, variant.policy, variant.behavior, observer=recording)
     return Played(PolicyFigures(variant.name, result.runs), result.changes, recording, rolled)
+
+
+def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings) -> Rolled:
+    """Return what forecasts would have done over the loads of a scenario for a policy, day by day.
+
+    The verdict of each day comes from the time before it, as that of a running scaler. It takes long.
+    """
+    from adapter.forecast import planner  # noqa: PLC0415 - needs numpy, which is an extra
+    from adapter.forecast.judge import Case  # noqa: PLC0415
+
+    # What a policy changes in the autoscaler holds for the judge too. With another target it decides by that,
+    # and what a pod serves stays.
+    plain = replace(variant.policy, target=None)
+    autoscaler = simulation.overridden(scenario.autoscaler, plain, variant.behavior)
+    epoch = scenario.epoch // SECOND
+    loads, start = whole_hours(scenario.loads, epoch)
+    if not min(load.seconds for load in loads.values()):
+        return Rolled((), ForecastMinimums(start, DAY, ()))
+    judged = replace(scenario, autoscaler=autoscaler, loads=loads, epoch=start * SECOND, phases=1)
+    days = list(planner.roll(Case(judged, variant.policy, settings)))
+    verdicts = [
+        RolledVerdict(verdict.at - epoch, verdict.chosen, verdict.missing)
+        for verdict in (day.verdict for day in days)
+    ]
+    return Rolled(verdicts, planner.join_minimums(days, start))

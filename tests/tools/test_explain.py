@@ -12,7 +12,6 @@ from aiohttp import web
 from adapter.autoscaler import debug
 from adapter.autoscaler.debug import encode, show
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.interfaces import Key
 from adapter.cli import main
 from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
@@ -58,34 +57,36 @@ async def test_a_journal_in_words() -> None:
     assert "  external metric queue(nil): 7 (age unknown)" in lines
 
 
-async def without_value(**spec: Any) -> str:
-    """Return what is shown of an autoscaler that never had a value."""
-    bench = Bench()
-    bench.sources.readings["queue"] = Unavailable("NoMetrics", "no metrics")
-    bench.put(fpa(QUEUE, **spec), replicas=2)
+async def text_of(bench: Bench) -> str:
+    """Return what is shown of the autoscaler after one step."""
     await bench.step()
     answer = show(bench.controller, "default", "web", "")
     bench.controller.close()
     return "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
 
 
-async def test_a_decision_without_a_count_names_none() -> None:
-    text = await without_value()
-    assert ": no decision: no metric has a value; stays 2\n" in text
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, ": no decision: no metric has a value; stays 2\n"),
+        ({"mode": "Paused"}, ": no decision: nothing is written: scaling is paused by spec.mode; stays 2\n"),
+    ],
+)
+async def test_a_decision_without_a_count_names_none(spec: dict[str, Any], said: str) -> None:
+    bench = Bench()
+    bench.sources.readings["queue"] = Unavailable("NoMetrics", "no metrics")
+    bench.put(fpa(QUEUE, **spec), replicas=2)
+    text = await text_of(bench)
+    assert said in text
     assert "would have scaled" not in text
-    paused = await without_value(mode="Paused")
-    assert ": no decision: nothing is written: scaling is paused by spec.mode; stays 2\n" in paused
 
 
 async def test_without_a_scale_no_count_is_known() -> None:
     bench = Bench()
     bench.put(fpa(QUEUE))
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
-    await bench.step()
-    answer = show(bench.controller, "default", "web", "")
-    bench.controller.close()
-    text = "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
-    assert 'no decision: the scale could not be read: deployments.apps "web" not found\n' in text
+    said = 'no decision: the scale could not be read: deployments.apps "web" not found\n'
+    assert said in await text_of(bench)
 
 
 async def test_a_count_that_could_not_be_written_is_named() -> None:
@@ -93,11 +94,7 @@ async def test_a_count_that_could_not_be_written_is_named() -> None:
     bench.sources.readings["queue"] = ExternalReading([7000])
     bench.server.fail = "forbidden"
     bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-    answer = show(bench.controller, "default", "web", "")
-    bench.controller.close()
-    text = "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
-    assert "could not scale from 4 to 7" in text
+    assert "could not scale from 4 to 7" in await text_of(bench)
 
 
 async def test_how_long_pods_take_to_be_ready() -> None:
@@ -385,10 +382,6 @@ async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
         await ask(f"http://127.0.0.1:{runner.addresses[0][1]}")
     await runner.cleanup()
     assert scaler.asked == []
-
-
-def test_the_key_is_namespace_and_name() -> None:
-    assert str(Key("shop", "web")) == "shop/web"
 
 
 # --- the leader

@@ -1,14 +1,13 @@
-import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from adapter.cli import main
 from fastpath_sandbox.apiserver import patches
 from tests.support.kubectl import Kubectl
+from tests.support.simulation import Printed
 
 HPA = """\
 # who shops
@@ -57,15 +56,13 @@ spec:
 """
 
 
-def _given(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+Run = Callable[..., Printed]
 
 
-def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_manifest(tmp_path: Path, cli: Run) -> None:
     path = tmp_path / "web.yaml"
     path.write_text(f"{SERVICE}---\n{HPA}")
-    assert main.main(["boost", str(path)]) == 0
-    assert capsys.readouterr() == (f"{SERVICE}---\n{BOOSTED}", "")
+    assert cli("boost", str(path)) == (0, f"{SERVICE}---\n{BOOSTED}", "")
     assert path.read_text() == f"{SERVICE}---\n{HPA}"
 
 
@@ -82,80 +79,55 @@ def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--remove"], BOOSTED.replace('"shop"', FORECAST), HPA.replace('"shop"', FORECAST)),
     ],
 )
-def test_standard_input(
-    flags: list[str],
-    given: str,
-    printed: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _given(monkeypatch, given.encode())
-    assert main.main(["boost", "-", *flags]) == 0
-    assert capsys.readouterr() == (printed, "")
+def test_standard_input(flags: list[str], given: str, printed: str, cli: Run) -> None:
+    assert cli("boost", "-", *flags, stdin=given) == (0, printed, "")
 
 
-def test_the_other_handshake(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    _given(monkeypatch, BOOSTED.encode())
-    assert main.main(["boost", "--handshake=object", "-"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert yaml.safe_load(out)["spec"]["metrics"][1:] == [
-        {
-            "type": "Object",
-            "object": {
-                "metric": {"name": "fastpath_replicas"},
-                "describedObject": {
-                    "apiVersion": "autoscaling/v2",
-                    "kind": "HorizontalPodAutoscaler",
-                    "name": "web",
-                },
-                "target": {"type": "AverageValue", "averageValue": "1"},
-            },
-        }
-    ]
+def test_the_other_handshake(cli: Run) -> None:
+    status, out, err = cli("boost", "--handshake=object", "-", stdin=BOOSTED)
+    assert (status, err) == (0, "")
+    described = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"}
+    source = {
+        "metric": {"name": "fastpath_replicas"},
+        "describedObject": described,
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
+    assert yaml.safe_load(out)["spec"]["metrics"][1:] == [{"type": "Object", "object": source}]
     assert out.startswith(BOOSTED.partition("  - type: External")[0])
 
 
-def test_what_people_may_not_expect_is_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_people_may_not_expect_is_said(cli: Run) -> None:
     name = "w" * 64
-    _given(monkeypatch, OLD.replace("name: web\nspec", f"name: {name}\nspec").encode())
-    assert main.main(["boost", "-", "--handshake", "external"]) == 0
-    out, err = capsys.readouterr()
+    text = OLD.replace("name: web\nspec", f"name: {name}\nspec")
+    status, out, err = cli("boost", "-", "--handshake", "external", stdin=text)
     start = f"fastpath boost: standard input:1: HorizontalPodAutoscaler {name}: "
-    assert err.splitlines() == [
-        f"{start}converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric",
-        (f"{start}its name has more than 63 characters, so the floor is added as an Object metric"),
-        f"{start}it has no metrics, so the API's default is written out: cpu at 80 %",
-    ]
-    made = yaml.safe_load(out)
-    assert [each["type"] for each in made["spec"]["metrics"]] == ["Resource", "Object"]
-    assert made["apiVersion"] == "autoscaling/v2"
+    assert (status, err.splitlines()) == (
+        0,
+        [
+            f"{start}converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric",
+            f"{start}its name has more than 63 characters, so the floor is added as an Object metric",
+            f"{start}it has no metrics, so the API's default is written out: cpu at 80 %",
+        ],
+    )
+    changed = yaml.safe_load(out)
+    assert [metric["type"] for metric in changed["spec"]["metrics"]] == ["Resource", "Object"]
+    assert changed["apiVersion"] == "autoscaling/v2"
 
 
-def test_a_patch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    _given(monkeypatch, f"{SERVICE}---\n{HPA}".encode())
-    assert main.main(["boost", "-o", "patch", "-"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def test_a_patch(cli: Run) -> None:
+    status, out, err = cli("boost", "-o", "patch", "-", stdin=f"{SERVICE}---\n{HPA}")
+    assert (status, err) == (0, "")
     patch = json.loads(out)
     assert patch[0] == {"op": "add", "path": "/metadata/annotations/fastpath.io~1mode", "value": "boost"}
     assert (patch[1]["op"], patch[1]["path"], len(patch)) == ("add", "/spec/metrics/-", 2)
     assert patches.json_patch(yaml.safe_load(HPA), patch) == yaml.safe_load(BOOSTED)
-    _given(monkeypatch, BOOSTED.encode())
-    assert main.main(["boost", "--output=patch", "-"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(cli("boost", "--output=patch", "-", stdin=BOOSTED).out) == []
 
 
-def test_a_patch_leaves_other_annotations_of_the_object(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_patch_leaves_other_annotations_of_the_object(cli: Run) -> None:
     """Of a file with nothing but the mode: what kubectl apply and others have added is not in it."""
     boosted = BOOSTED.replace('owner: "shop", ', "")
-    _given(monkeypatch, boosted.encode())
-    assert main.main(["boost", "--remove", "-o", "patch", "-"]) == 0
-    patch = json.loads(capsys.readouterr().out)
+    patch = json.loads(cli("boost", "--remove", "-o", "patch", "-", stdin=boosted).out)
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     live = yaml.safe_load(boosted)
     live["metadata"]["annotations"][applied] = "{}"
@@ -169,18 +141,16 @@ def test_a_patch_leaves_other_annotations_of_the_object(
     [([], HPA), ([], OLD.replace("/v1\nkind: Hor", "/v2\nkind: Hor")), (["--remove"], BOOSTED)],
 )
 async def test_kubectl_makes_the_same_of_the_patch(
-    flags: list[str], given: str, kubectl: Kubectl, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], given: str, kubectl: Kubectl, tmp_path: Path, cli: Run
 ) -> None:
     hpa, patch = tmp_path / "hpa.yaml", tmp_path / "patch.json"
     hpa.write_text(given)
-    assert main.main(["boost", str(hpa), *flags, "-o", "patch"]) == 0
-    patch.write_text(capsys.readouterr().out)
-    assert main.main(["boost", str(hpa), *flags]) == 0
-    made = capsys.readouterr().out
+    patch.write_text(cli("boost", str(hpa), *flags, "-o", "patch").out)
+    changed = cli("boost", str(hpa), *flags).out
     local = ("patch", "--local", "-f", str(hpa), "--type", "json", "--patch-file", str(patch), "-o", "yaml")
     finished = await kubectl.run("http://127.0.0.1:1", *local)
     assert finished.status == 0, finished.stderr
-    assert yaml.safe_load(finished.stdout) == yaml.safe_load(made)
+    assert yaml.safe_load(finished.stdout) == yaml.safe_load(changed)
 
 
 @pytest.mark.parametrize(
@@ -217,18 +187,10 @@ async def test_kubectl_makes_the_same_of_the_patch(
         ),
     ],
 )
-def test_what_is_wrong(
-    flags: list[str],
-    text: bytes,
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _given(monkeypatch, text)
-    assert main.main(["boost", "-", *flags]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"fastpath boost: {said}")
+def test_what_is_wrong(flags: list[str], text: bytes, said: str, cli: Run) -> None:
+    printed = cli("boost", "-", *flags, stdin=text)
+    assert (printed.status, printed.out) == (2, "")
+    assert printed.err.startswith(f"fastpath boost: {said}")
 
 
 @pytest.mark.parametrize(
@@ -239,14 +201,8 @@ def test_what_is_wrong(
         (["-", "--handshake", "pods"], '--handshake: "pods": expected object or external'),
         (["-", "--handshak=external"], "--handshak: unknown flag, did you mean --handshake?"),
         (["-", "-"], 'FILE: "- -": expected one file, or - for standard input'),
+        (["/x.yaml"], "/x.yaml: expected a readable file: No such file or directory"),
     ],
 )
-def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["boost", *arguments]) == 2
-    assert capsys.readouterr().err == f"fastpath boost: {said}\n"
-
-
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main.main(["boost", str(tmp_path / "x.yaml")]) == 2
-    said = f"fastpath boost: {tmp_path}/x.yaml: expected a readable file: No such file or directory\n"
-    assert capsys.readouterr().err == said
+def test_a_wrong_command_line(arguments: list[str], said: str, cli: Run) -> None:
+    assert cli("boost", *arguments) == (2, "", f"fastpath boost: {said}\n")

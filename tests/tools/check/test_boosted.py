@@ -13,7 +13,8 @@ from adapter.cli import main
 from adapter.model.autoscaling import boost, documents
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost.boost_patch import Wish
-from fastpath_tools.check import boosted
+from fastpath_tools.check import autoscalers
+from fastpath_tools.check.autoscalers import Autoscalers
 
 RULES = """\
 rules:
@@ -156,9 +157,11 @@ def test_a_file_without_a_fault_is_what_the_scaler_boosts(
     read = documents.read_document(tree, floor_metric=True)
     metrics = boost.without_handshake(read.spec.metrics) or ()
     scaler = boost.read_annotations(annotations, metrics)
-    found = list(boosted.faults_of(read, tree))
+    manifests = Autoscalers()
+    assert autoscalers.read(json.dumps(tree), "web.json", manifests)
+    faults = list(autoscalers.faults_of(manifests.given[0], ()))
     is_refused = bool(scaler.faults) or (scaler.mode == "Boost" and not shaken)
-    assert bool(found) is is_refused
+    assert bool(faults) is is_refused
     planned = boost_patch.plan(tree, Wish("boost")).notes
     assert [note for note in planned if "annotation" in note] == [
         fault for fault in scaler.faults if "fastpath.io/mode" not in fault

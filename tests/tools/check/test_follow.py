@@ -6,7 +6,7 @@ from adapter.errors import PrometheusError
 from adapter.prometheus.series import SeriesLister
 from fastpath_tools.check.follow import Explanation, Inquiry, NoValueError
 from fastpath_tools.live.preview import SeriesLists
-from fastpath_tools.live.prometheus import PrometheusReader
+from fastpath_tools.live.servers import PrometheusReader
 from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, series, vector
 
 

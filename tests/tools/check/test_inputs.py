@@ -3,13 +3,13 @@ import pytest
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.model.resources import BUILTIN
-from fastpath_tools.check import inputs
+from fastpath_tools.check import command
 
 
 def places(text: str) -> list[tuple[int, str]]:
     return [
         (fault.line, fault.path)
-        for fault in inputs.collect_faults(rules_file.parse_rules(text, "rules.yaml"), BUILTIN)
+        for fault in command.collect_faults(rules_file.parse_rules(text, "rules.yaml"), BUILTIN)
     ]
 
 
@@ -60,7 +60,7 @@ def test_files_stay_in_their_order() -> None:
         (*one.faults, *two.faults),
         readable=rules_file.merge([one.readable, two.readable])[0],
     )
-    assert [(fault.source, fault.path) for fault in inputs.collect_faults(both, BUILTIN)] == [
+    assert [(fault.source, fault.path) for fault in command.collect_faults(both, BUILTIN)] == [
         ("one.yaml", "rules[0].ttl"),
         ("two.yaml", "rules[0].ttl"),
         ("two.yaml", "rules[0].name.matches"),
@@ -69,5 +69,5 @@ def test_files_stay_in_their_order() -> None:
 
 def test_a_manifest_is_one_fault() -> None:
     manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {}\nunknown: 1\nother: 2\n"
-    found = inputs.collect_faults(rules_file.parse_rules(manifest, "a.yaml"), BUILTIN)
+    found = command.collect_faults(rules_file.parse_rules(manifest, "a.yaml"), BUILTIN)
     assert [fault.path for fault in found] == ["apiVersion", "unknown", "other"]

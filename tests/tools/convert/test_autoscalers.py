@@ -1,14 +1,13 @@
-import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from adapter.cli import main
 from adapter.model.autoscaling import documents
 from tests.support import crd, structural
+from tests.support.simulation import Printed
 
 HPA = """\
 apiVersion: v1
@@ -74,48 +73,38 @@ spec:
 """
 
 
-def _given(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+Run = Callable[..., Printed]
 
 
-def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "web.yaml"
-    path.write_text(HPA)
-    assert main.main(["convert", str(path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == FPA
-    assert err == f"fastpath convert: {path}:1: Service web: left out\n"
-
-
-def test_what_is_printed_is_taken_by_the_cluster_and_wants_the_same(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _given(monkeypatch, HPA.encode())
-    assert main.main(["convert"]) == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
+def test_what_is_printed_is_taken_by_the_cluster_and_wants_the_same(cli: Run) -> None:
+    assert cli("convert", stdin=HPA) == (
+        0,
+        FPA,
+        "fastpath convert: standard input:1: Service web: left out\n",
+    )
+    printed = yaml.safe_load(FPA)
     schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert structural.verdict(printed, schema) == []
     given = list(yaml.safe_load_all(HPA))[1]
     assert documents.read_document(printed, "x").spec == documents.read_document(given, "x").spec
 
 
-def test_lists_and_several_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_and_several_files(tmp_path: Path, cli: Run) -> None:
     hpa = list(yaml.safe_load_all(HPA))[1]
     listed = {"apiVersion": "v1", "kind": "List", "items": [hpa, {"kind": "Pod"}, 3]}
     path = tmp_path / "list.json"
     path.write_text(json.dumps(listed))
     hpa["metadata"]["namespace"] = "shop"
-    _given(monkeypatch, json.dumps(hpa).encode())
-    assert main.main(["convert", str(path), "-"]) == 0
-    out, err = capsys.readouterr()
+    status, out, err = cli("convert", str(path), "-", stdin=json.dumps(hpa))
     first, second = yaml.safe_load_all(out)
     assert ("namespace" in first["metadata"], second["metadata"]["namespace"]) == (False, "shop")
-    assert err.splitlines() == [
-        f"fastpath convert: {path}:1: Pod: left out",
-        f"fastpath convert: {path}:1: not an object: left out",
-    ]
+    assert (status, err.splitlines()) == (
+        0,
+        [
+            f"fastpath convert: {path}:1: Pod: left out",
+            f"fastpath convert: {path}:1: not an object: left out",
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,27 +127,16 @@ def test_lists_and_several_files(
             HPA.replace("minReplicas", "minreplicas").encode(),
             "standard input:14: spec.minreplicas: 2: unknown field, did",
         ),
+        (
+            f"{HPA}---\n{HPA.replace('maxReplicas: 20', 'maxReplicas: many')}".encode(),
+            'standard input:38: spec.maxReplicas: "many": expected an integer, got text',
+        ),
     ],
 )
-def test_what_is_wrong(
-    text: bytes, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _given(monkeypatch, text)
-    assert main.main(["convert"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"fastpath convert: {said}" in err
-
-
-def test_one_wrong_among_several_prints_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, bad = HPA, HPA.replace("maxReplicas: 20", "maxReplicas: many")
-    _given(monkeypatch, f"{good}---\n{bad}".encode())
-    assert main.main(["convert"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert 'spec.maxReplicas: "many": expected an integer, got text' in err
+def test_what_is_wrong(text: bytes, said: str, cli: Run) -> None:
+    printed = cli("convert", stdin=text)
+    assert (printed.status, printed.out) == (2, "")
+    assert f"fastpath convert: {said}" in printed.err
 
 
 BOOSTED = HPA.replace(
@@ -173,28 +151,21 @@ BOOSTED = HPA.replace(
 ).replace("annotations: {", "annotations: {fastpath.io/mode: boost, ")
 
 
-def test_what_boost_added_is_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "web.yaml"
-    path.write_text(BOOSTED)
-    assert main.main(["convert", str(path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == FPA
+def test_what_boost_added_is_left_out_and_named(cli: Run) -> None:
+    status, out, err = cli("convert", stdin=BOOSTED)
+    assert (status, out) == (0, FPA)
+    place = "fastpath convert: standard input:5: HorizontalPodAutoscaler web: left out"
     assert err.splitlines()[1:] == [
-        (
-            f"fastpath convert: {path}:5: HorizontalPodAutoscaler web: "
-            "left out, only a boosted HorizontalPodAutoscaler has it: metric fastpath_replicas"
-        ),
-        f"fastpath convert: {path}:5: HorizontalPodAutoscaler web: left out: annotation fastpath.io/mode",
+        f"{place}, only a boosted HorizontalPodAutoscaler has it: metric fastpath_replicas",
+        f"{place}: annotation fastpath.io/mode",
     ]
 
 
-def test_there_and_back(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_and_back(cli: Run) -> None:
     text = FPA.replace("spec:\n", "spec:\n  syncPeriod: 500ms\n  mode: Paused\n")
-    _given(monkeypatch, f"{text}---\n{HPA}".encode())
-    assert main.main(["convert", "--back"]) == 0
-    out, err = capsys.readouterr()
+    status, out, err = cli("convert", "--back", stdin=f"{text}---\n{HPA}")
     hpa = yaml.safe_load(out)
-    assert (hpa["apiVersion"], hpa["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
+    assert (status, hpa["apiVersion"], hpa["kind"]) == (0, "autoscaling/v2", "HorizontalPodAutoscaler")
     assert hpa["spec"] == yaml.safe_load(FPA)["spec"]
     assert hpa["metadata"] == yaml.safe_load(FPA)["metadata"]
     before = "fastpath convert: standard input"
@@ -212,17 +183,14 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     ]
 
 
-def test_back_needs_an_autoscaler_of_ours(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _given(monkeypatch, HPA.encode())
-    assert main.main(["convert", "--back"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.endswith("fastpath convert: expected a FastPathAutoscaler; the files have no such object\n")
-
-
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 2
-    said = f"fastpath convert: {tmp_path}/x.yaml: expected a readable file: No such file or directory\n"
-    assert capsys.readouterr().err == said
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--back"], "expected a FastPathAutoscaler; the files have no such object"),
+        (["/x.yaml"], "/x.yaml: expected a readable file: No such file or directory"),
+    ],
+)
+def test_a_command_line_that_finds_nothing(arguments: list[str], said: str, cli: Run) -> None:
+    printed = cli("convert", *arguments, stdin=HPA)
+    assert (printed.status, printed.out) == (2, "")
+    assert printed.err.endswith(f"fastpath convert: {said}\n")

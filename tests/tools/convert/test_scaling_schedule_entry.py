@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapter.bounds.schedule.windows import ActiveSpan
 from adapter.model import local_time
 from fastpath_tools.convert.differences import Compared, sentences, spans_of_windows
-from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, go_date, single_window
+from fastpath_tools.convert.scaling_schedules import RepeatingEntry, go_date, single_window
 from tests.support.schedules import schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -16,9 +16,9 @@ from adapter.cli import main
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
-from fastpath_tools.forecast import case
+from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
-from fastpath_tools.loads import forecasts
+from fastpath_tools.loads import sources
 from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA, Printed
 
@@ -58,8 +58,8 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "load.csv").write_text(weekly_load(15))
     given = ["--autoscaler", str(folder / "web.yaml"), "--load", str(folder / "load.csv")]
     options = COMMAND.parse([*given, "--pod-start=90s", f"--start={START}", "--max-extra=50%"])[0]
-    made = case.read(options)
-    return {"name": made.name, "card": case.make_card(made.case)}
+    made = command.read(options)
+    return {"name": made.name, "card": command.make_card(made.case)}
 
 
 @pytest.mark.timeout(120)
@@ -81,7 +81,7 @@ def test_each_format_shows_the_same_card(
     run: Run, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = document["card"]
-    monkeypatch.setattr(case, "make_card", lambda _: made)
+    monkeypatch.setattr(command, "make_card", lambda _: made)
     text = run("--start", START)
     assert (text.status, text.err) == (0, "")
     assert text.out.startswith(f"web: {made.verdict.chosen} would act: ")
@@ -147,9 +147,9 @@ def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
 # -- what a case is made of ----------------------------------------------------------------------------------
 
 
-def _case(folder: Path, *arguments: str) -> case.Given:
+def _case(folder: Path, *arguments: str) -> command.Given:
     given = ["--load=load.csv", "--pod-start=90s", *arguments]
-    return case.read(COMMAND.parse(given)[0])
+    return command.read(COMMAND.parse(given)[0])
 
 
 def test_the_kind_of_the_autoscaler_says_how_it_runs(folder: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_schedule_is_part_of_the_case(folder: Path) -> None:
 )
 def test_whole_hours(start: int, seconds: int, begin: int, kept: int) -> None:
     loads: dict[str, Load] = {"a": of_points([(0, 1.0)], seconds), "b": of_points([(0, 1.0)], seconds + 900)}
-    found, at = forecasts.whole_hours(loads, start)
+    found, at = sources.whole_hours(loads, start)
     assert at == begin
     assert {load.seconds for load in found.values()} == {kept}
 

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from adapter.bounds.forecast.minimum import ABSENT, BUDGET, COVERAGE, UNKNOWN
 from adapter.bounds.forecast.verdict import AHEAD, POINT, CandidateFigures, CardPoint, ReplayFigures
 from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
-from fastpath_tools.forecast import chart, picture, wording
+from fastpath_tools.forecast import picture, wording
 from fastpath_tools.simulate import results
 from fastpath_tools.simulate.results import RolledVerdict
-from tests.support import cards
 from tests.support.cards import AT, candidate, card
 
 WEEK = candidate("week")
@@ -95,9 +94,9 @@ def test_what_holds_now(mode: str, floor: int, withheld: str, said: str) -> None
 
 
 def test_the_chart_has_the_past_day_and_the_next_hours() -> None:
-    lines = chart.draw(card(WEEK, chosen="week"))
-    assert len(lines) == chart.ROWS + 3
-    top, *_, bottom = lines[: chart.ROWS]
+    lines = picture.draw_signs(card(WEEK, chosen="week"))
+    assert len(lines) == picture.ROWS + 3
+    top, *_, bottom = lines[: picture.ROWS]
     assert top.startswith("40 │")
     assert bottom.startswith(" 0 │")
     cells = bottom.removeprefix(" 0 │")
@@ -107,20 +106,20 @@ def test_the_chart_has_the_past_day_and_the_next_hours() -> None:
     assert cells[gap : gap + 2] == "  "  # the demand is not known there
     assert cells[gap + 2 : 48] == "█" * 10
     assert cells[48:] == "░" * 24
-    assert "╌" in "".join(lines[: chart.ROWS])
+    assert "╌" in "".join(lines[: picture.ROWS])
     assert lines[-2].split() == ["-24h", "-18h", "-12h", "-6h", "now", "+6h"]
     assert lines[-2].index("now") == 4 + 48
     assert lines[-1] == "pods: █ demand, ░ forecast of week, ╌ upper bound"
 
 
 def test_the_chart_without_unicode() -> None:
-    assert "\n".join(chart.draw(card(WEEK, chosen="week"), chart.ASCII)).isascii()
+    assert "\n".join(picture.draw_signs(card(WEEK, chosen="week"), picture.ASCII)).isascii()
 
 
 def test_the_chart_of_nothing() -> None:
-    assert chart.draw(card(missing="no value of the metrics")) == []
+    assert picture.draw_signs(card(missing="no value of the metrics")) == []
     unknown = tuple(CardPoint(at) for at in range(AT - DAY, AT + AHEAD, POINT))
-    assert chart.draw(replace(card(WEEK, chosen="week"), points=unknown)) == []
+    assert picture.draw_signs(replace(card(WEEK, chosen="week"), points=unknown)) == []
 
 
 # -- the picture of a browser --------------------------------------------------------------------------------
@@ -177,12 +176,3 @@ def test_days_with_the_same_verdict_are_one() -> None:
         == "no verdict on days 1 to 7, week on days 8 to 9, no forecast on day 10"
     )
     assert results.describe_verdicts([]) == "no verdict on day 1"
-
-
-def test_a_verdict_is_a_document() -> None:
-    assert RolledVerdict(DAY, "week", "").document() == {"second": DAY, "candidate": "week", "missing": ""}
-
-
-def test_the_support_has_a_day_and_a_half_of_points() -> None:
-    assert len(cards.points()) == (DAY + AHEAD) // POINT
-    assert card(WEEK, chosen="week").now == AT

@@ -9,12 +9,17 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
+from fastpath_tools.doctor.autoscaler_hops import advise, may_pull, pods_hop
 from fastpath_tools.doctor.diagnosis import examine_fast
 from fastpath_tools.doctor.hops import Improvement, State, Took
-from fastpath_tools.doctor.pod_start import advise, may_pull, pods_hop
-from fastpath_tools.live.api_objects import InvolvedObject, PodDocument, PodEvent
+from fastpath_tools.live.api_objects import (
+    InvolvedObject,
+    PodDocument,
+    PodEvent,
+    measure_pulls,
+    measure_starts,
+)
 from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, Unread
-from fastpath_tools.live.pod_start import pulls_of, starts_of
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
@@ -73,19 +78,19 @@ def times(
 
 
 def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
-    found = starts_of(
+    found = measure_starts(
         [pod(None, None, 10), pod(None, None, 30), pod(None, None, 12), pod(0, 1, 600, restarts=1)]
     )
 
     assert found is not None
     assert (found.times.count, found.times.total) == (3, Percentiles(12, 30))
     assert found.times.scheduled is None
-    assert starts_of([pod(0, 1, 600, restarts=1)]) is None
-    assert starts_of([]) is None
+    assert measure_starts([pod(0, 1, 600, restarts=1)]) is None
+    assert measure_starts([]) is None
 
 
 def test_the_parts_of_a_start() -> None:
-    found = starts_of([pod(1, 3, 14), pod(1, 4, 14)])
+    found = measure_starts([pod(1, 3, 14), pod(1, 4, 14)])
 
     assert found is not None
     assert found.times.scheduled == Percentiles(1, 1)
@@ -98,7 +103,7 @@ def test_the_newest_pods_weigh_most() -> None:
     slow = [pod(None, None, 60, created=number) for number in range(10)]
     quick = [pod(None, None, 20, created=100 + number) for number in range(10)]
 
-    found = starts_of([*quick, *slow])
+    found = measure_starts([*quick, *slow])
 
     assert found is not None
     assert found.times.total == Percentiles(20, 60)
@@ -130,7 +135,7 @@ def test_the_newest_pods_weigh_most() -> None:
 def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float, float] | None) -> None:
     """It is that of the newest pod."""
     older = pod(0, 1, 14, containers=[{"name": "former", "readinessProbe": {"periodSeconds": 60}}])
-    found = starts_of([pod(0, 1, 14, created=10, containers=containers), older])
+    found = measure_starts([pod(0, 1, 14, created=10, containers=containers), older])
 
     assert found is not None
     assert found.probe == (None if probe is None else Probe(*probe))
@@ -160,7 +165,7 @@ def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float,
 def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: Pulls | None) -> None:
     events = [PodEvent(InvolvedObject(name), message) for name, message in messages]
 
-    assert pulls_of(events, {"a", "b", "c"}) == pulls
+    assert measure_pulls(events, {"a", "b", "c"}) == pulls
 
 
 @pytest.mark.parametrize(("started", "looks"), [(None, False), (1, False), (2, True), (40, True)])

@@ -15,7 +15,7 @@ from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
 from adapter.prometheus.range_query import RangeReader
 from adapter.simulate.load import Load
-from fastpath_tools.loads import recorded, recorded_options
+from fastpath_tools.loads import load_options, recorded
 from fastpath_tools.loads.sources import Recorded
 from fastpath_tools.simulate.options import COMMAND
 from tests.support import schedules
@@ -313,4 +313,4 @@ async def test_wrong_credentials_name_the_flags(run: Run, scripted: Scripted) ->
 
 
 def test_a_pattern_that_nests_too_deeply_is_a_fault() -> None:
-    assert "expected a regular expression" in recorded_options._pattern("(" * 5_000 + "a" + ")" * 5_000)
+    assert "expected a regular expression" in load_options._check_pattern("(" * 5_000 + "a" + ")" * 5_000)

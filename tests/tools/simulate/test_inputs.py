@@ -5,8 +5,7 @@ import pytest
 
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost
-from fastpath_tools.loads import autoscaler as autoscalers
-from fastpath_tools.loads import sources, start_ups
+from fastpath_tools.loads import sources
 from tests.support.simulation import HPA, Printed
 
 Run = Callable[..., Printed]
@@ -29,7 +28,7 @@ def _fault(read: Callable[[], object]) -> str:
 
 def test_other_objects_of_the_file_are_skipped(folder: Path) -> None:
     (folder / "all.yaml").write_text(f"kind: ConfigMap\napiVersion: v1\n---\n{HPA}")
-    given = autoscalers.read_autoscaler("all.yaml")
+    given = sources.read_autoscaler("all.yaml")
     found = given.autoscaler.metadata.name, given.kind, given.place
     assert found == ("web", "HorizontalPodAutoscaler", "all.yaml")
 
@@ -52,7 +51,7 @@ def test_other_objects_of_the_file_are_skipped(folder: Path) -> None:
 def test_a_file_has_one_valid_autoscaler(folder: Path, text: str, message: str) -> None:
     (folder / "web.yaml").write_text(text)
     with pytest.raises(InputError) as caught:
-        autoscalers.read_autoscaler("web.yaml")
+        sources.read_autoscaler("web.yaml")
     assert str(caught.value.faults[0]).startswith(message)
 
 
@@ -71,7 +70,7 @@ def test_the_metric_of_boost_is_left_out(folder: Path) -> None:
     source = f"{{metric: {{name: {boost.METRIC}}}, target: {{type: Value, value: 1}}}}"
     floor = f"  - type: External\n    external: {source}\n"
     (folder / "web.yaml").write_text(HPA + floor)
-    autoscaler = autoscalers.read_autoscaler("web.yaml").autoscaler
+    autoscaler = sources.read_autoscaler("web.yaml").autoscaler
     assert [metric.type for metric in autoscaler.spec.metrics or ()] == ["Pods"]
 
 
@@ -132,9 +131,9 @@ def test_a_bad_row_is_named(simulated: Run, folder: Path, rows: str, message: st
 
 def test_start_up_times_are_rounded_up_to_seconds(folder: Path) -> None:
     (folder / "starts").write_text("20s\n\n1.2s\n1m\n0s\n")
-    assert start_ups.read_start_ups("1m30s") == [90]
-    assert start_ups.read_start_ups("200ms") == [1]
-    assert start_ups.read_start_ups("starts") == [20, 2, 60, 0]
+    assert sources.read_start_ups("1m30s") == [90]
+    assert sources.read_start_ups("200ms") == [1]
+    assert sources.read_start_ups("starts") == [20, 2, 60, 0]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_start_up_times_are_rounded_up_to_seconds(folder: Path) -> None:
 )
 def test_a_file_of_start_up_times_has_durations(folder: Path, text: str, message: str) -> None:
     (folder / "starts").write_text(text)
-    assert _fault(lambda: start_ups.read_start_ups("starts")) == message
+    assert _fault(lambda: sources.read_start_ups("starts")) == message
 
 
 # -- policies

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
 from adapter.simulate.policies import read_policy
 from fastpath_tools.simulate import suggest
+from fastpath_tools.simulate.inputs import SUGGESTED
 from tests.support.simulation import HPA, PODS, Printed, autoscaler
 
 Run = Callable[..., Printed]
-PACES = {name: read_policy(name) for name in suggest.MODES}
+PACES = {name: read_policy(name) for name in SUGGESTED}
 CPU = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
