@@ -5,7 +5,6 @@ Each metric is read with the query of its rule (`metric_queries`), in chunks of 
 
 import asyncio
 import hashlib
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -329,8 +328,7 @@ class ChunkCache:
         """Keep a chunk whose values will not change. InputError if it cannot be written."""
         if self._folder is None:
             return
-        listed = (values.get(at, math.nan) for at in range(grid.start, grid.end, grid.step))
-        content = msgspec.json.encode([None if math.isnan(value) else value for value in listed])
+        content = msgspec.json.encode([values.get(at) for at in range(grid.start, grid.end, grid.step)])
         file = self._file(self._folder, query, grid)
         part = file.with_suffix(".part")
         try:

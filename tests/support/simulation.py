@@ -1,5 +1,6 @@
 """Autoscalers and loads for tests of simulations."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,3 +63,8 @@ class Printed(NamedTuple):
     status: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON that it printed."""
+        return json.loads(self.out)

@@ -129,7 +129,7 @@ def test_lists_and_several_files(tmp_path: Path, cli: Run) -> None:
         ),
         (
             f"{HPA}---\n{HPA.replace('maxReplicas: 20', 'maxReplicas: many')}".encode(),
-            'standard input:38: spec.maxReplicas: "many": expected an integer, got text',
+            'standard input:40: spec.maxReplicas: "many": expected an integer, got text',
         ),
     ],
 )

@@ -1,36 +1,14 @@
 """What `fastpath convert` does not keep: all of it is named on standard error."""
 
-import io
 import json
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.cli import main
-
 SERVED = "; a metric without a value blocks every scale-down"
-
-
-class _Result:
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out = status, out
-        self.documents = [each for each in yaml.safe_load_all(out) if each]
-        self.report = [line.split(": ", 3)[-1] for line in err.splitlines()]
-
-
-@pytest.fixture
-def convert(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    def run(*trees: dict[str, Any], verb: tuple[str, ...] = ("convert",)) -> _Result:
-        text = "---\n".join(f"{json.dumps(tree)}\n" for tree in trees)
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
-        return _Result(main.main([*verb]), *capsys.readouterr())
-
-    return run
 
 
 def _hpa(*metrics: dict[str, Any], spec: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:

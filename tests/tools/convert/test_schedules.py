@@ -1,16 +1,13 @@
 """`fastpath convert` with the documents of KEDA and of kube-metrics-adapter."""
 
-import io
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
-from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from fastpath_tools.convert import keda
 from tests.support import crd_schedules, structural
@@ -72,28 +69,9 @@ def _repeating(value: int, duration: int = 0, **period: Any) -> dict[str, Any]:
     return {"type": "Repeating", "value": value, "durationMinutes": duration, "period": full}
 
 
-class _Result:
-    """What a run printed; `schedules` are the FastPathSchedules, `report` the lines "
-    "without place and object."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-        self.documents = [each for each in yaml.safe_load_all(out) if each]
-        self.schedules = [each for each in self.documents if each.get("kind") == "FastPathSchedule"]
-        self.report = [line.split(": ", 3)[-1] for line in err.splitlines()]
-
-
-@pytest.fixture
-def convert(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "wall", lambda _: float(NOW))
-
-    def run(*trees: dict[str, Any] | str, verb: tuple[str, ...] = ("convert",)) -> _Result:
-        text = "---\n".join(tree if isinstance(tree, str) else f"{json.dumps(tree)}\n" for tree in trees)
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
-        status = main.main([*verb])
-        return _Result(status, *capsys.readouterr())
-
-    return run
 
 
 def test_a_trigger_that_both_read_the_same(convert: Any) -> None:

@@ -1,22 +1,21 @@
 """`fastpath schedule`: what it prints, to the letter, and what it refuses. The right times: tests/model."""
 
-import io
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import icalendar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.cli import main
 from tests.support.schedules import EXAMPLE, document
+from tests.support.simulation import Printed
 
 DAILY = {"from": "08:00", "to": "18:00"}
 NIGHT = document(
@@ -26,31 +25,12 @@ NIGHT = document(
 )
 
 
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-class Runner:
-    """Runs the command in this process; text that it is given is its standard input."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capsys, self._monkeypatch = capsys, monkeypatch
-
-    def __call__(self, *arguments: str, text: str = "") -> Result:
-        self._monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
-        status = main.main(["schedule", *arguments])
-        return Result(status, *self._capsys.readouterr())
+Runner = Callable[..., Printed]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runner:
-    return Runner(capsys, monkeypatch)
+def run(cli: Runner) -> Runner:
+    return lambda *arguments, text="": cli("schedule", *arguments, stdin=text)
 
 
 def span(start: str, end: str) -> tuple[str, str]:
@@ -333,7 +313,7 @@ def test_a_calendar_without_icalendar_says_what_to_install(
     monkeypatch.setitem(sys.modules, "icalendar", None)
     range_ = span("2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z")
     assert run(*range_, "-o", "text", text=json.dumps(document(DAILY))).status == 0
-    assert run(*range_, "-o", "ics", text=json.dumps(document(DAILY))) == Result(
+    assert run(*range_, "-o", "ics", text=json.dumps(document(DAILY))) == Printed(
         1,
         "",
         "fastpath schedule: needs icalendar, which is not installed: pip install 'fastpath-adapter[tools]'\n",
