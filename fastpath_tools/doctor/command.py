@@ -63,7 +63,8 @@ def main(options: DoctorOptions) -> int:
     if examined.unread:
         command_line.tell("doctor", f"{KIND}s cannot be read: {examined.unread}")
     command_line.show(_render(options, examined))
-    return 1 if any(one.state is State.FAULT for one in [*examined.hpas, *examined.fpas]) else 0
+    states = {one.state for one in examined.hpas} | {one.state for one in examined.fpas}
+    return 1 if State.FAULT in states else 0
 
 
 def _render(options: DoctorOptions, examined: Found) -> str:
