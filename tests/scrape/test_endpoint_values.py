@@ -136,6 +136,17 @@ async def test_a_lost_endpoint_never_makes_the_sum_smaller_unnoticed() -> None:
         assert (values(found), found.overdue) == ([8], "")
 
 
+async def test_a_sum_is_as_old_as_its_oldest_endpoint_also_where_that_has_no_such_series() -> None:
+    async with scraping(A, B) as here:
+        here.reader.bodies[B.address] = "other 1"
+        await here.scrape()
+        here.clock.advance(1)
+        for key in list(here.scraped._targets):
+            if key[1].startswith("gateway/a:"):
+                await here.scraped._scrape(key)
+        assert (values(read(here)), read(here).time) == ([3], WALL)
+
+
 async def test_an_endpoint_that_is_late_makes_the_value_overdue() -> None:
     async with scraping(A) as here:
         await here.scrape()
