@@ -201,7 +201,7 @@ class AnswerStore(Generic[KeyT, AnswerT]):
 
     def open(self, key: KeyT) -> asyncio.Future[AnswerT]:
         """Return a new future, which `inflight` holds until it is done; drop expired answers."""
-        self.expire()
+        self._kept.expire()
         future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         weight = INFLIGHT_BYTES + self._weigh(key)
         self.inflight[key] = future
