@@ -28,8 +28,8 @@ import msgspec
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.interfaces import Forecasts, Key
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.bounds.forecast.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
@@ -47,6 +47,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common, tick
 from benchmarks.common import Goal, Report
+from tests.support.controller import NoForecasts
 
 _METRIC = {
     "type": "Pods",
@@ -128,7 +129,7 @@ def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, coun
         world,  # type: ignore[arg-type]  # all that a round calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
-        forecasts=forecasts,
+        forecasts,
     )
     controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     is_forecast = not isinstance(forecasts, NoForecasts)
@@ -154,7 +155,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
         clock.seconds += seconds
         world.set_value(value)
         for each in controllers:
-            await each.tick()
+            await each.loop.tick()
 
     await tick_all(0.0)
     await book.look(forecasting)
@@ -178,7 +179,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
         first = number % len(controllers)
         for each in controllers[first:] + controllers[:first]:
             start = time.process_time()
-            await each.tick()
+            await each.loop.tick()
             times[each].append(time.process_time() - start)
     acting = sum(_has_floor(forecasting, key) for key in forecasting.names())
     assert acting == count, f"{acting} of {count} have a floor"

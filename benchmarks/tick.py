@@ -22,8 +22,8 @@ import msgspec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
@@ -44,6 +44,7 @@ from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
+from tests.support.controller import NoForecasts
 
 _START = 1_790_000_000.0
 _SAMPLE_AGE = 0.5
@@ -285,23 +286,24 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
         world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
+        NoForecasts(),
     )
     controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     for number in range(count):
         controller.put(
             msgspec.convert(autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
         )
-    await controller.tick()
+    await controller.loop.tick()
     gc.collect()
     gc.freeze()
     seconds = 0.0
     for _ in range(ticks):
         clock.seconds += 1.0
         start = time.process_time()
-        await controller.tick()
+        await controller.loop.tick()
         seconds += time.process_time() - start
     decided = sum(
-        state.last is not None and state.last.at == controller.now()
+        state.last is not None and state.last.at == controller.loop.now()
         for key in controller.names()
         if (state := controller.find(key))
     )

@@ -4,7 +4,6 @@ A Scale is written at once; statuses and events are queued. An autoscaler that i
 status nor events: its important events are logged.
 """
 
-import functools
 import logging
 from collections.abc import Mapping
 
@@ -61,13 +60,18 @@ class ClusterActuator(ScaleWriter):
         if autoscaler.kind != KIND:
             return
         status = statuses.without_hpa(status)
-        meta = autoscaler.metadata
+
+        def render() -> Mapping[str, object]:
+            metrics = fastpath_autoscaler.with_defaults(autoscaler).spec.metrics or ()
+            targets = statuses.describe_targets(metrics, status.current_metrics or ())
+            full = fastpath_autoscaler.full_status(status, changes, targets, credited)
+            return fastpath_autoscaler.status_to_plain(full)
+
+        meta, seen = autoscaler.metadata, autoscaler.status
         path = f"/apis/{API_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
-        document = functools.partial(_render_status, autoscaler, status, changes, credited)
         update = StatusUpdate(
-            meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
+            meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, render
         )
-        seen = autoscaler.status
         self._statuses.submit(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
@@ -81,36 +85,16 @@ class ClusterActuator(ScaleWriter):
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 
 
-def _render_status(
-    autoscaler: FastPathAutoscaler,
-    status: HorizontalPodAutoscalerStatus,
-    changes: tuple[PastChange, ...],
-    credited: tuple[BacklogCredit, ...],
-) -> Mapping[str, object]:
-    metrics = fastpath_autoscaler.with_defaults(autoscaler).spec.metrics or ()
-    targets = statuses.describe_targets(metrics, status.current_metrics or ())
-    full = fastpath_autoscaler.full_status(status, changes, targets, credited)
-    return fastpath_autoscaler.status_to_plain(full)
-
-
 class FileActuator(ScaleWriter):
     """Applies decisions about autoscalers in files: Scales only."""
 
-    def status(
-        self,
-        autoscaler: FastPathAutoscaler,
-        status: HorizontalPodAutoscalerStatus,
-        changes: tuple[PastChange, ...],
-        credited: tuple[BacklogCredit, ...] = (),
-    ) -> None:
+    def status(self, *_: object) -> None:
         """Do nothing: a file has no status."""
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Log an important event."""
         if event.reason in _LOGGED:
             name = f"{autoscaler.metadata.namespace}/{autoscaler.metadata.name}"
-            told = facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message)
-            _log.info("event", extra=told)
+            _log.info("event", extra=facts(autoscaler=name, **event._asdict()))
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Do nothing: nothing is queued."""

@@ -24,7 +24,7 @@ from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.boost.publisher import FloorWriter
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError, KubernetesError, NotLeadingError
-from adapter.kubernetes.cache.autoscalers import AutoscalerCache, BoostRequest, HPACache, WatchedHPA
+from adapter.kubernetes.cache.autoscalers import AutoscalerCache, HPACache, WatchedHPA
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling import documents as autoscalerdocuments
@@ -91,7 +91,7 @@ class AutoscalerFiles:
             faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
             return None
         suffixes = rule_source.SUFFIXES
-        return sorted(each for each in entries if each.suffix in suffixes and not each.name.startswith("."))
+        return sorted(path for path in entries if path.suffix in suffixes and not path.name.startswith("."))
 
     def _signature(self) -> object:
         files = self._files([])
@@ -164,7 +164,6 @@ class AutoscalerSource(abc.ABC):
         """Return the keys of the autoscalers that `find` returns."""
 
     async def put_all(self) -> None:
-        """Put all autoscalers into the registry, in steps."""
         for _ in in_steps(tuple(self._keys()), self._put, self._problems.defects):
             await asyncio.sleep(0)
 
@@ -195,27 +194,24 @@ class AutoscalerObjectSource(AutoscalerSource):
         return self._objects.synced
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
-        """Return an autoscaler, None if it does not exist or cannot be read."""
-        found = self._objects.find(key.namespace, key.name)
-        return None if found is None else found.autoscaler
+        watched = self._objects.find(key.namespace, key.name)
+        return None if watched is None else watched.autoscaler
 
     def _keys(self) -> Iterable[Key]:
-        return (Key(each.namespace, each.name) for each in self._objects if each.autoscaler is not None)
+        return (Key(one.namespace, one.name) for one in self._objects if one.autoscaler is not None)
 
     def _changed(self, namespace: str, name: str) -> None:
         """Follow a change; an object that cannot be read stays as it was."""
-        found = self._objects.find(namespace, name)
-        subject = f"{namespace}/{name}"
-        if found is not None and found.faults:
-            self._problems.report(
-                "autoscaler", "an autoscaler cannot be read", str(found.faults[0]), subject=subject
-            )
+        watched, subject = self._objects.find(namespace, name), f"{namespace}/{name}"
+        if watched is not None and watched.faults:
+            message = "an autoscaler cannot be read"
+            self._problems.report("autoscaler", message, str(watched.faults[0]), subject=subject)
             return
         self._problems.resolve("autoscaler", subject=subject)
-        if found is None or found.autoscaler is None:
+        if watched is None or watched.autoscaler is None:
             self._registry.remove(Key(namespace, name))
         else:
-            self._registry.put(found.autoscaler)
+            self._registry.put(watched.autoscaler)
 
 
 class AutoscalerFileSource(AutoscalerSource):
@@ -232,7 +228,7 @@ class AutoscalerFileSource(AutoscalerSource):
         super().__init__(registry, problems)
         self._files = files
         self._namespaces = namespaces
-        self._found: dict[Key, FastPathAutoscaler] = {}
+        self._autoscalers: dict[Key, FastPathAutoscaler] = {}
         self._left_out: set[Key] = set()
         self._adopt(read)
 
@@ -248,33 +244,32 @@ class AutoscalerFileSource(AutoscalerSource):
         return True  # files are read before anything runs
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
-        return self._found.get(key)
+        return self._autoscalers.get(key)
 
     def _keys(self) -> Iterable[Key]:
-        return self._found
+        return self._autoscalers
 
     def _adopt(self, read: FileContents) -> None:
-        """Put the autoscalers of the files into the registry."""
         if read.faults:
             text = "; ".join(map(str, read.faults))
             self._problems.report("autoscaler-files", "a file of autoscalers cannot be used", text)
         else:
             self._problems.resolve("autoscaler-files")
-        found = {Key(each.metadata.namespace, each.metadata.name): each for each in read.autoscalers}
-        strange = {key for key in found if key.namespace not in self._namespaces}
+        autoscalers = {Key(one.metadata.namespace, one.metadata.name): one for one in read.autoscalers}
+        strange = {key for key in autoscalers if key.namespace not in self._namespaces}
         for key in strange:
             text = f"{key} is in a namespace that is not watched; restart Fastpath to watch it"
             self._problems.report("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
-            del found[key]
+            del autoscalers[key]
         for key in self._left_out - strange:
             self._problems.resolve("autoscaler-files", subject=str(key))
         self._left_out = strange
-        for key in self._found.keys() - found.keys():
+        for key in self._autoscalers.keys() - autoscalers.keys():
             self._registry.remove(key)
-        self._found = found
-        for _ in in_steps(found, self._put, self._problems.defects):
+        self._autoscalers = autoscalers
+        for _ in in_steps(autoscalers, self._put, self._problems.defects):
             pass
-        _log.info("autoscalers in files", extra=facts(count=len(found)))
+        _log.info("autoscalers in files", extra=facts(count=len(autoscalers)))
 
 
 # -- boosted HPAs --------------------------------------------------------------------------------------------
@@ -315,14 +310,14 @@ class BoostedHPAs:
                 break
         self._problems.resolve("floors")
         self._adopted = True
-        asking = [each for each in self._hpas if each.asked is not None or each.faults]
-        for _ in in_steps(asking, self._look, self._problems.defects):
+        asking = [(hpa.namespace, hpa.name) for hpa in self._hpas if hpa.asked is not None or hpa.faults]
+
+        def follow(name: tuple[str, str]) -> None:
+            self.changed(self._hpas.find(*name), *name)
+
+        for _ in in_steps(asking, follow, self._problems.defects):
             await asyncio.sleep(0)
         self._drop_orphans(floors)
-
-    def _look(self, listed: WatchedHPA) -> None:
-        found = self._hpas.find(listed.namespace, listed.name)
-        self.changed(found, listed.namespace, listed.name)
 
     def _drop_orphans(self, floors: FloorWriter) -> None:
         """Remove floors that are over, and those of HPAs that no longer ask for boosting.
@@ -332,11 +327,11 @@ class BoostedHPAs:
         now = round(self._clock.wall() * SECOND)
         for uid, floor in list(self._published.items()):
             with self._problems.defects.contain("unexpected error about a published floor", uid):
-                found = self._hpas.find(floor.namespace, floor.name)
+                hpa = self._hpas.find(floor.namespace, floor.name)
                 is_orphan = (
-                    found is not None
-                    and (found.uid != uid or (found.asked is None and not found.unreadable))
-                    and not is_newer(floor.seen, found.resource_version)
+                    hpa is not None
+                    and (hpa.uid != uid or (hpa.asked is None and not hpa.unreadable))
+                    and not is_newer(floor.seen, hpa.resource_version)
                 )
                 if is_over(floor, now) or is_orphan:
                     del self._published[uid]
@@ -346,30 +341,27 @@ class BoostedHPAs:
         """Note that the term is over: the next one has to take over the floors again."""
         self._adopted, self._published = False, {}
 
-    def changed(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
-        """Follow a change of an HPA; `found` is None if it is gone."""
+    def changed(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
+        """Follow a change of an HPA; `hpa` is None if it is gone."""
         subject = f"{namespace}/{name}"
-        if found is not None and found.faults:
-            message = f"a HorizontalPodAutoscaler is {'unreadable' if found.unreadable else 'ignored'}"
-            self._problems.report("annotation", message, "; ".join(found.faults), subject=subject)
+        if hpa is not None and hpa.faults:
+            message = f"a HorizontalPodAutoscaler is {'unreadable' if hpa.unreadable else 'ignored'}"
+            self._problems.report("annotation", message, "; ".join(hpa.faults), subject=subject)
         else:
             self._problems.resolve("annotation", subject=subject)
-        if found is None or found.asked is None:
+        if hpa is None or (request := hpa.asked) is None:
             self._registry.remove(Key(namespace, name, is_native=True))
-        else:
-            self._put(found.asked)
-
-    def _put(self, asked: BoostRequest) -> None:
-        boosted = asked.boosted
+            return
+        boosted = request.boosted
         controller = self._registry.note(boosted.autoscaler)
         if controller is None or not self._adopted:
             return
         boost = Boost(
             mode=boosted.annotations.mode,
-            fault=asked.fault,
+            fault=request.fault,
             hold=boosted.annotations.hold,
-            shown=asked.shown,
-            ambiguous=asked.ambiguous,
+            shown=request.shown,
+            ambiguous=request.ambiguous,
             digest=boosted.digest,
             period=self._period,
         )

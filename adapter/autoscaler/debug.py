@@ -11,7 +11,7 @@ from adapter.autoscaler.decide.history import Recommendation, RecommendationQueu
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
 from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
 from adapter.autoscaler.state import AutoscalerState
@@ -24,8 +24,6 @@ from adapter.model.timestamps import SECOND, write_instant
 
 
 class DebugResponse(NamedTuple):
-    """An HTTP status and a document."""
-
     status: int
     document: dict[str, Any]
 
@@ -62,7 +60,7 @@ def encode(document: dict[str, Any]) -> bytes:
 
 
 def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
-    memory, last, now = state.memory, state.last, controller.now()
+    memory, last, now = state.memory, state.last, controller.loop.now()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
     assert isinstance(recommendations, RecommendationQueues)  # the only kind that the scaler keeps
     shown: dict[str, Any] = {
@@ -91,13 +89,13 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
     }
     if state.boost is not None:
         shown["boost"] = _boost(memory.boost, state.boost, now)
-    if (forecast := state.forecast_document()) is not None:
+    if (forecast := controller.context.forecasts.document_of(state.key)) is not None:
         shown["forecast"] = forecast
     if last is not None:
         inputs = () if last.snapshot is None else last.snapshot.inputs
         shown["last"] = {
             "time": moment(last.at),
-            "inputs": [_show_input(each, last.at) for each in inputs],
+            "inputs": [_show_input(metric, last.at) for metric in inputs],
             "trace": [step.text() for step in last.decision.trace],
             "error": last.decision.error,
         }
@@ -105,7 +103,7 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
 
 
 def _recommendations(entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
-    return [{"replicas": each.replicas, "time": moment(each.at)} for each in entries]
+    return [{"replicas": entry.replicas, "time": moment(entry.at)} for entry in entries]
 
 
 def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
@@ -129,25 +127,25 @@ def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
 
 
 def _target(state: AutoscalerState) -> dict[str, Any]:
-    reference, found = state.object.spec.scale_target_ref, state.find_target()
+    reference, target = state.object.spec.scale_target_ref, state.subscriptions.find_target()
     shown: dict[str, Any] = {"kind": reference.kind, "name": reference.name}
-    if isinstance(found, Unfound):
-        return shown | {"error": found.message}
+    if isinstance(target, Unfound):
+        return shown | {"error": target.message}
     return shown | {
-        "replicas": found.replicas,
-        "statusReplicas": found.status_replicas,
-        "selector": found.selector,
-        "manager": found.manager,
+        "replicas": target.replicas,
+        "statusReplicas": target.status_replicas,
+        "selector": target.selector,
+        "manager": target.manager,
     }
 
 
 def _ready_times(state: AutoscalerState) -> dict[str, Any]:
     """Return how long the last pods took to be Ready, in seconds, and how many pods are not in that."""
-    times, left_out, starting = state.ready_times, state.ledger.left_out(), state.starting()
+    times, left_out, starting = state.ready_times, state.ledger.left_out(), state.subscriptions.starting()
     shown: dict[str, Any] = {"pods": 0 if times is None else times.count}
     if times is not None:
         parts = {part: getattr(times, part) for part in (*PARTS, TOTAL)}
-        shown["seconds"] = {part: each._asdict() for part, each in parts.items() if each is not None}
+        shown["seconds"] = {part: seconds._asdict() for part, seconds in parts.items() if seconds is not None}
         shown["unschedulable"] = times.unschedulable
         shown["pullFailed"] = times.pull_failed
     shown["leftOut"] = left_out._asdict()
@@ -166,7 +164,6 @@ def _ready_times(state: AutoscalerState) -> dict[str, Any]:
 
 
 def show_entry(entry: JournalEntry) -> dict[str, Any]:
-    """Return an entry as JSON, its steps as text."""
     shown: dict[str, Any] = {
         "time": moment(entry.at),
         "currentReplicas": entry.current,
@@ -175,11 +172,9 @@ def show_entry(entry: JournalEntry) -> dict[str, Any]:
         "reason": entry.reason,
         "error": entry.error,
         "pods": entry.pods,
-        "inputs": [_show_input(each, entry.at) for each in entry.inputs],
+        "inputs": [_show_input(metric, entry.at) for metric in entry.inputs],
         "trace": [step.text() for step in entry.steps],
-        "events": [
-            {"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events
-        ],
+        "events": [event._asdict() for event in entry.events],
     }
     if entry.change is not None:
         by, count = entry.change.by, entry.change.replicas

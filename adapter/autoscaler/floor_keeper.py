@@ -14,7 +14,6 @@ import msgspec
 from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.boost.publisher import FloorWriter
@@ -37,16 +36,10 @@ class FloorKeeper:
     def __init__(self, floors: FloorWriter | None) -> None:
         self._floors = floors
 
-    def adopt(self, state: AutoscalerState, published: Floor, now: int) -> None:
-        """Take over what the previous leader has published."""
-        state.note_published(published)
-        state.set_boosting(boosting.adopt(published, now))
-
     def follow(self, state: AutoscalerState, now: int) -> None:
         """Update the floor by the time and by what the HPA shows, and publish the change."""
-        if state.boost is not None:
-            state.follow_floor(now)
-            self.show(state, now)
+        state.follow_floor(now)
+        self.show(state, now)
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
@@ -56,15 +49,15 @@ class FloorKeeper:
             self._floors.want(state.object.metadata.uid, None)
 
     async def publish(
-        self, state: AutoscalerState, snapshot: Snapshot, made: Decision, now: int
+        self, state: AutoscalerState, snapshot: Snapshot, replicas: int, now: int
     ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
         assert state.boost is not None
         if self._floors is None:
             return None, "this process publishes no floors"
-        spans = [each.span for each in snapshot.inputs]
+        spans = [metric.span for metric in snapshot.inputs]
         before = snapshot.observation.replicas
-        raised = boosting.begin(state.memory.boost, before, made.replicas, state.boost, spans, now)
+        raised = boosting.begin(state.memory.boost, before, replicas, state.boost, spans, now)
         assert raised.floor is not None
         longest, _ = state.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
@@ -78,7 +71,7 @@ class FloorKeeper:
                 self._floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor cannot be published: {error.said or error}"
         if not state.is_closed:
-            state.note_published(published)
+            state.published = published
         return floor, ""
 
     def settle(
@@ -117,7 +110,7 @@ class FloorKeeper:
             return
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return
-        state.note_published(floor)
+        state.published = floor
         self._floors.want(state.object.metadata.uid, floor)
 
 

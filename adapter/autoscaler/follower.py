@@ -91,8 +91,8 @@ class TargetFollower:
         self._text, self.selector, self.pods = "", None, None
 
     def _target_changed(self) -> None:
-        found = self.find()
-        if isinstance(found, Unfound) and found.known:
+        target = self.find()
+        if isinstance(target, Unfound) and target.known:
             self._close_pods()  # a target that does not exist has no pods, and shares none with another
         self._changed()
 

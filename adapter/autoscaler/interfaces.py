@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
-from adapter.bounds.timeline import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
@@ -32,40 +32,19 @@ class Key(NamedTuple):
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
 
 
-class BoundsUntil(NamedTuple):
-    """The bounds of an autoscaler, and until when they hold (ns; None: no end)."""
-
-    bounds: Bounds = NO_BOUNDS
-    until: int | None = None
-
-
-NO_WINDOWS = BoundsUntil()
-
-
 class Schedules(Protocol):
-    """The schedules of the cluster."""
-
     @property
     def synced(self) -> bool:
         """Whether all schedules are known."""
         ...
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
-        """Return the bounds of an autoscaler at `now` (ns).
+    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
+        """Return the bounds of an autoscaler at `now`, and until when they hold (ns; None: no end).
 
         `lead` is by how many seconds a minimum begins early if its schedule asks for that. NotSyncedError
         while the bounds are being computed; the autoscaler is touched when they are known.
         """
         ...
-
-
-class NoSchedules:
-    """What a scaler without schedules has."""
-
-    synced = True
-
-    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:  # noqa: ARG002 - the protocol's
-        return NO_WINDOWS
 
 
 class ForecastBound(NamedTuple):
@@ -84,8 +63,6 @@ UNKNOWN_FORECAST = ForecastBound()
 
 
 class Forecasts(Protocol):
-    """The forecasts of the autoscalers."""
-
     def changed(self, key: Key) -> None:
         """Follow an autoscaler that is new, has another spec, or is gone."""
         ...
@@ -99,22 +76,6 @@ class Forecasts(Protocol):
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
         ...
-
-
-class NoForecasts:
-    """What a scaler without forecasts has."""
-
-    def changed(self, key: Key) -> None:
-        """Do nothing."""
-
-    def clock_set(self) -> None:
-        """Do nothing."""
-
-    def bound_of(self, key: Key) -> ForecastBound:  # noqa: ARG002 - the protocol's
-        return UNKNOWN_FORECAST
-
-    def document_of(self, key: Key) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        return None
 
 
 class Actuator(Protocol):
@@ -137,7 +98,8 @@ class Actuator(Protocol):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
-        credited: tuple[BacklogCredit, ...] = (),
+        credited: tuple[BacklogCredit, ...],
+        /,
     ) -> None:
         """Queue a status with what the next leader needs: the changes that policies count, and credits."""
         ...

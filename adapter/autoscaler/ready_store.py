@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.registry import Controller
 from adapter.boost.config_map import OwnConfigMap
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.shards import Shard
@@ -80,7 +80,6 @@ class ReadyTimesStore:
             self._problems.resolve(PROBLEM)
 
     async def load(self, controller: Controller) -> None:
-        """Read the ledgers of the previous leader."""
         try:
             texts = await self._config_map.read()
         except errors.KubernetesError as error:
@@ -105,7 +104,6 @@ class ReadyTimesStore:
         self._stored = texts
 
     async def save(self, controller: Controller) -> None:
-        """Store the ledgers as they are now, if they have changed."""
         if self._stored is None:
             return
         self._saves += 1
@@ -128,8 +126,14 @@ class ReadyTimesStore:
         while True:
             texts = await self._encode_newest(controller, self._most)
             if sum(map(len, texts)) + sum(map(len, texts.values())) <= LIMIT or self._most == LEAST_PODS:
-                return _cut(texts)
+                break
             self._most = max(LEAST_PODS, self._most // 2)
+        room, kept = LIMIT, {}
+        for uid, text in texts.items():
+            room -= len(uid) + len(text)
+            if room >= 0:
+                kept[uid] = text
+        return kept
 
     async def _encode_newest(self, controller: Controller, most: int) -> dict[str, str]:
         texts: dict[str, str] = {}
@@ -144,15 +148,5 @@ class ReadyTimesStore:
                 self._encoded[uid] = known
                 texts[uid] = known.text
         if self._saves <= KEPT_PERIODS and self._stored is not None:
-            return {uid: text for uid, text in self._stored.items() if controller.is_awaited(uid)} | texts
+            return {uid: text for uid, text in self._stored.items() if uid in controller.inherited} | texts
         return texts
-
-
-def _cut(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the entries that have room."""
-    room, kept = LIMIT, {}
-    for uid, text in texts.items():
-        room -= len(uid) + len(text)
-        if room >= 0:
-            kept[uid] = text
-    return kept

@@ -18,6 +18,7 @@ is taken for ours.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,7 +35,6 @@ from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
 from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
-from adapter.autoscaler.scheduler import DecisionClock
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
@@ -75,8 +75,6 @@ class PendingScale(NamedTuple):
 
 @dataclass(slots=True)
 class _Write:
-    """A write in progress."""
-
     pending: PendingScale
     """The newest decision."""
     epoch: int
@@ -91,37 +89,37 @@ class _Write:
     """Whether one of these may have been applied although no response said so."""
 
 
+@dataclass(slots=True, eq=False)
 class Reconciler:
     """Decides and writes autoscalers, each by itself."""
 
-    def __init__(
-        self,
-        actuator: Actuator,
-        floors: FloorKeeper,
-        reporter: Reporter,
-        clock: Clock,
-        decision_clock: DecisionClock,
-    ) -> None:
-        self._actuator = actuator
-        self._floors = floors
-        self._reporter = reporter
-        self._clock = clock
-        self._decision_clock = decision_clock
+    actuator: Actuator
+    floors: FloorKeeper
+    reporter: Reporter
+    clock: Clock
+    now: Callable[[], int]
+    """Returns the time of decisions, in nanoseconds."""
 
     # -- deciding --------------------------------------------------------------------------------------------
 
     def decide(self, state: AutoscalerState) -> PendingScale | None:
         """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
-        now = self._decision_clock.now()
+        now = self.now()
         if not state.follow_bounds(now):
             return None
-        self._floors.follow(state, now)
+        if state.boost is not None:
+            self.floors.follow(state, now)
         if state.violations:
             self._conclude(state, guarded.refuse(state.memory, str(state.violations[0]), now), now)
             return None
-        target = state.find_target()
+        target = state.subscriptions.find_target()
         if isinstance(target, Unfound):
-            self._report_unfound(state, target, now)
+            if target.known:  # one that is not in the cache yet is not reported
+                memory, why = state.memory, target.message
+                refusal = decision.without_scale(state.prepared, memory.status, why, memory.history, now)
+                if state.boost is not None:  # the HPA controller writes this event itself
+                    refusal = msgspec.structs.replace(refusal, events=())
+                self._conclude(state, refusal, now)
             return None
         constraints = state.constraints()
         if constraints is None:
@@ -130,7 +128,7 @@ class Reconciler:
         pending = self._decide_on(state, target, constraints, now)
         if pending is None or pending.decision.rescale:
             return pending
-        state.note_success()
+        state.failures = 0
         self._commit_unwritten(state, pending, pending.decision, now)
         return None
 
@@ -146,17 +144,17 @@ class Reconciler:
     ) -> PendingScale | None:
         """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
         change = self._observe_scale(state, target, now) or change
-        snapshot = state.observe(target, constraints, now, self._clock.monotonic())
+        snapshot = state.observe(target, constraints, now, self.clock.monotonic())
         if isinstance(snapshot, Unfound):
             return None
         prepared, observation, memory = state.prepared, snapshot.observation, state.memory
         last = None if state.last is None else state.last.decision
-        made = guarded.decide(prepared, observation, memory, now, constraints, last)
-        cap = most if most is not None and made.replicas > most else None
+        choice = guarded.decide(prepared, observation, memory, now, constraints, last)
+        cap = most if most is not None and choice.replicas > most else None
         if cap is not None:
-            made = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)
+            choice = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)
         return PendingScale(
-            snapshot, made, now, prepared, state.clock_shift, change, state.object, memory, cap
+            snapshot, choice, now, prepared, state.clock_shift, change, state.object, memory, cap
         )
 
     def _observe_scale(self, state: AutoscalerState, target: ScaleTarget, now: int) -> ForeignChange | None:
@@ -165,71 +163,68 @@ class Reconciler:
         if change is None:
             return None
         if change.by != conflicts.OWN:
-            told = facts(autoscaler=str(state.key), replicas=target.replicas, manager=change.by)
-            _log.info("another client has scaled the target", extra=told)
+            scale = facts(autoscaler=str(state.key), replicas=target.replicas, manager=change.by)
+            _log.info("another client has scaled the target", extra=scale)
         if event := guarded.change_event(state.memory, change, target.replicas, state.boost):
-            self._actuator.event(state.object, event)
+            self.actuator.event(state.object, event)
         if state.boost is not None and not state.is_writing:  # else the end of the write settles the floor
-            self._floors.show(state, now)
+            self.floors.show(state, now)
         return change
 
-    def _report_unfound(self, state: AutoscalerState, why: Unfound, now: int) -> None:
-        """Report a target that cannot be read; one that is not in the cache yet is not reported."""
-        if why.known:
-            memory = state.memory
-            made = decision.without_scale(state.prepared, memory.status, why.message, memory.history, now)
-            if state.boost is not None:
-                made = msgspec.structs.replace(made, events=())  # the HPA controller writes this event itself
-            self._conclude(state, made, now)
-
-    def _conclude(self, state: AutoscalerState, made: Decision, now: int) -> None:
-        """Remember and report a decision that looked at nothing."""
-        state.conclude(made, now)
-        self._reporter.report(state, made, None, made.events, None, now, "none")
+    def _conclude(self, state: AutoscalerState, refusal: Decision, now: int) -> None:
+        state.conclude(refusal, now)
+        self.reporter.report(state, refusal, None, refusal.events, None, now, "none")
 
     def _commit_unwritten(
-        self, state: AutoscalerState, pending: PendingScale, made: Decision, now: int
+        self, state: AutoscalerState, pending: PendingScale, choice: Decision, now: int
     ) -> None:
         """Remember and report a decision that writes nothing.
 
         One that failed only because the first value of a metric is still being fetched is not reported.
         """
-        if pending.change is not None or not (made.error and pending.snapshot.is_waiting):
-            self._commit(state, pending, made, now, "none")
+        if pending.change is not None or not (choice.error and pending.snapshot.is_waiting):
+            self._commit(state, pending, choice, now, "none")
 
     def _commit(
-        self, state: AutoscalerState, pending: PendingScale, made: Decision, now: int, outcome: str
+        self, state: AutoscalerState, pending: PendingScale, choice: Decision, now: int, outcome: str
     ) -> None:
-        """Remember and report a decision that was carried out."""
-        events = state.commit(made, pending.snapshot, now)
-        inputs = _inputs_of(pending) if self._reporter.keeps_inputs else None
-        self._reporter.report(state, made, pending.snapshot, events, pending.change, now, outcome, inputs)
+        snapshot, inputs = pending.snapshot, None
+        events = state.commit(choice, snapshot, now)
+        if self.reporter.journal.keeps_inputs:
+            inputs = DecisionInputs(
+                pending.autoscaler,
+                pending.spec.settings,
+                pending.at,
+                snapshot.observation,
+                pending.memory,
+                snapshot.constraints,
+                pending.most,
+            )
+        self.reporter.report(state, choice, snapshot, events, pending.change, now, outcome, inputs)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     async def write(self, state: AutoscalerState, pending: PendingScale) -> None:
         """Write a decision. An unexpected exception passes on, with the state settled."""
-        write = _Write(pending, state.epoch, state.clock_shift, self._clock.monotonic())
+        write = _Write(pending, state.epoch, state.clock_shift, self.clock.monotonic())
+        failure = ""
         try:
-            outcome = None if state.boost is None else await self._publish_floor(state, write)
-            outcome = outcome or await self._write_scale(state, write)
+            if state.boost is not None:
+                write.most = pending.decision.replicas
+                write.floor, failure = await self.floors.publish(
+                    state, pending.snapshot, write.most, pending.at
+                )
+            outcome = FloorOutcome(error=failure) if failure else await self._write_scale(state, write)
             if not _is_void(state, write):
                 self._settle_floor(state, write, outcome, pending)
                 self._finish(state, write, outcome)
         except NotLeadingError:
             pass  # the leader decides again; that may be this process in its next term
         except Exception:
-            state.note_unconfirmed(write.pending.decision.replicas)
+            state.subscriptions.attempted = write.pending.decision.replicas
             if state.epoch == write.epoch:
                 self._settle_floor(state, write, FloorOutcome(unknown=True), pending)
             raise
-
-    async def _publish_floor(self, state: AutoscalerState, write: _Write) -> FloorOutcome | None:
-        """Publish the floor of a boosted raise; return the outcome of the write if that fails."""
-        snapshot, made, at = write.pending.snapshot, write.pending.decision, write.pending.at
-        write.floor, failure = await self._floors.publish(state, snapshot, made, at)
-        write.most = made.replicas
-        return FloorOutcome(error=failure) if failure else None
 
     async def _write_scale(self, state: AutoscalerState, write: _Write) -> FloorOutcome:
         """Wait for a write slot, observe, decide, PUT; after a conflict read the scale and start over."""
@@ -239,21 +234,21 @@ class Reconciler:
         for _ in range(ATTEMPTS):
             if superseded is not None or not target.resource_version:
                 try:
-                    scale = await self._actuator.get_scale(target)
+                    scale = await self.actuator.get_scale(target)
                 except KubernetesError as error:
                     return _failed(reset or error)
-                looked = self._take_scale(state, write, scale, target)
-                if looked is None:
+                current = self._take_scale(state, write, scale, target)
+                if current is None:
                     return FloorOutcome()
-                target = looked
-            await self._actuator.acquire(target)
+                target = current
+            await self.actuator.acquire(target)
             pending = self._decide_again(state, write, target)
             if pending is None:
                 return FloorOutcome()
             target, replicas = pending.snapshot.target, pending.decision.replicas
             write.sent.append(replicas)
             try:
-                return FloorOutcome(await self._actuator.put_scale(target, replicas))
+                return FloorOutcome(await self.actuator.put_scale(target, replicas))
             except KubernetesError as error:
                 if not is_superseded(error):
                     return _failed(error)
@@ -272,7 +267,7 @@ class Reconciler:
         tried = write.pending.decision.replicas if write.is_unconfirmed else None
         target = state.take_scale(scale, before, tried)
         if target is not None:
-            change = self._observe_scale(state, target, self._decision_clock.now())
+            change = self._observe_scale(state, target, self.now())
             write.pending = write.pending._replace(change=change or write.pending.change)
         return target
 
@@ -287,25 +282,26 @@ class Reconciler:
         """
         if _is_void(state, write) or state.violations:
             return None
-        found = state.find_target()
-        if isinstance(found, Unfound):
+        cached = state.subscriptions.find_target()
+        if isinstance(cached, Unfound):
             return None
-        if found.resource_version:  # else the cache cannot tell what is newer than what was read
-            target = found
+        if cached.resource_version:  # else the cache cannot tell what is newer than what was read
+            target = cached
         if not state.recognize(target.uid):
             return None
-        now, pending = self._decision_clock.now(), write.pending
+        now, pending, former = self.now(), write.pending, write.pending.snapshot
         state.follow_bounds(now)
-        constraints = state.constraints() or pending.snapshot.constraints
-        if _is_fresh(state, pending, target, constraints, now):
+        constraints = state.constraints() or former.constraints
+        is_recent = abs(now - pending.at) < _FRESH and state.clock_shift == pending.clock_shift
+        is_same = pending.spec is state.prepared and former.constraints == constraints
+        if is_recent and is_same and former.target == target:
             return pending
         again = self._decide_on(state, target, constraints, now, change=pending.change, most=write.most)
         if again is None:
             return None
         write.pending = again
-        made = again.decision
-        is_covered = write.most is None or made.replicas <= write.most
-        return again if made.rescale and is_covered else None
+        is_covered = write.most is None or again.decision.replicas <= write.most
+        return again if again.decision.rescale and is_covered else None
 
     def _settle_floor(
         self, state: AutoscalerState, write: _Write, outcome: FloorOutcome, first: PendingScale
@@ -315,62 +311,41 @@ class Reconciler:
         replicas = max(sent) if outcome.unknown else write.pending.decision.replicas
         if not (outcome.resource_version or outcome.unknown):
             # An earlier PUT of this write, without a response, may have been applied.
-            applied = state.find_applied(first.snapshot.target, sent)
+            applied = state.subscriptions.find_applied(first.snapshot.target, sent)
             if applied is not None:
                 replicas, outcome = applied.replicas, FloorOutcome(applied.resource_version)
-        by, now = state.clock_shift - write.clock_shift, self._decision_clock.now()
-        self._floors.settle(state, write.floor, by, replicas, outcome, now)
+        by, now = state.clock_shift - write.clock_shift, self.now()
+        self.floors.settle(state, write.floor, by, replicas, outcome, now)
 
     def _finish(self, state: AutoscalerState, write: _Write, outcome: FloorOutcome) -> None:
-        """Remember and report what became of a write."""
         pending = write.pending
-        snapshot, made, now = pending.snapshot, pending.decision, pending.at
+        snapshot, choice, now = pending.snapshot, pending.decision, pending.at
         if by := state.clock_shift - pending.clock_shift:
-            made = msgspec.structs.replace(made, history=histories.shifted(made.history, by))
+            choice = msgspec.structs.replace(choice, history=histories.shifted(choice.history, by))
             now += by
-        state.note_unconfirmed(made.replicas if outcome.unknown else None)
+        state.subscriptions.attempted = choice.replicas if outcome.unknown else None
         if outcome.error:
-            state.note_failure()
+            state.failures += 1
             seen, memory, why = snapshot.observation, state.memory, outcome.error
-            made = guarded.failed(pending.spec, seen, memory, now, snapshot.constraints, why)
+            failure = guarded.failed(pending.spec, seen, memory, now, snapshot.constraints, why)
             seen = msgspec.structs.replace(seen, write_error=why)
-            again = pending._replace(snapshot=snapshot._replace(observation=seen), memory=memory, at=now)
-            self._commit(state, again._replace(most=None), made, now, "failed")
+            again = pending._replace(
+                snapshot=snapshot._replace(observation=seen), memory=memory, at=now, most=None
+            )
+            self._commit(state, again, failure, now, "failed")
             return
-        state.note_success()
-        if not made.rescale:
-            self._commit_unwritten(state, pending, made, now)
+        state.failures = 0
+        if not choice.rescale:
+            self._commit_unwritten(state, pending, choice, now)
         elif outcome.resource_version:
-            state.note_written(snapshot.target, made.replicas, outcome.resource_version)
-            self._reporter.observe_stages(state, snapshot, now, self._clock.monotonic() - write.started)
-            self._commit(state, pending, made, now, "written")
+            state.subscriptions.note_written(snapshot.target, choice.replicas, outcome.resource_version)
+            self.reporter.observe_stages(state, snapshot, now, self.clock.monotonic() - write.started)
+            self._commit(state, pending, choice, now, "written")
 
 
 def _is_void(state: AutoscalerState, write: _Write) -> bool:
     """Tell whether the autoscaler has gone, or scales another target, since the write began."""
     return state.is_closed or state.epoch != write.epoch
-
-
-def _is_fresh(
-    state: AutoscalerState, pending: PendingScale, target: ScaleTarget, constraints: Constraints, now: int
-) -> bool:
-    """Tell whether a decision would be the same if it were made at `now`."""
-    is_recent = abs(now - pending.at) < _FRESH and state.clock_shift == pending.clock_shift
-    is_same = pending.spec is state.prepared and pending.snapshot.constraints == constraints
-    return is_recent and is_same and pending.snapshot.target == target
-
-
-def _inputs_of(pending: PendingScale) -> DecisionInputs:
-    snapshot = pending.snapshot
-    return DecisionInputs(
-        pending.autoscaler,
-        pending.spec.settings,
-        pending.at,
-        snapshot.observation,
-        pending.memory,
-        snapshot.constraints,
-        pending.most,
-    )
 
 
 def _failed(error: KubernetesError) -> FloorOutcome:

@@ -1,143 +1,165 @@
-"""Which autoscalers exist, which of them share a target, and whose pods are scraped.
+"""Which autoscalers there are: all of them, and those that this process decides while it leads.
 
-The registry lives as long as the process; a `Controller` lives for one term of leadership. Autoscalers of
-other shards are registered as well, but not decided.
-
-Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at
-once. A target and its pods are followed only while a metric of the autoscaler is scraped.
+The `AutoscalerRegistry` lives as long as the process. Autoscalers of other shards are registered as well, but
+not decided. A `Controller` lives for one term of leadership: it
+holds the state of each autoscaler that is decided, and its `loop` says when that is.
 """
 
-import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
-from adapter.autoscaler.follower import TargetFollower, TargetFollowers
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
-from adapter.errors import NotSyncedError
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.history import Events
+from adapter.autoscaler.floor_keeper import FloorKeeper
+from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.loop import UNEXPECTED, DecisionClock, DecisionLoop
+from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.reconcile import Reconciler
+from adapter.autoscaler.reporter import Journal, Reporter
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.autoscaler.state import AutoscalerState
+from adapter.boost.publisher import FloorWriter
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
-from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.cache.store import in_steps
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.shards import Shard
-from adapter.scrape.cache import ScrapedValues
+from adapter.model.clock import Clock
+from adapter.model.ready_times import ReadyLedger
+from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 
 _MOST_RIVALS = 20
 """The most autoscalers of a target that are decided at once when another one comes or goes."""
 
+_METRICS_DELAYED = Event(
+    "Warning",
+    "MetricsDelayed",
+    "metrics are queried less often than their period: the queries of this namespace exceed its share of "
+    "--prometheus-max-queries-per-second; a late value may scale up but not down",
+)
 
-class ScrapeSubscriptions:
-    """The autoscalers whose pods or endpoints are scraped. `run` follows changes of the rules."""
+
+class Controller:
+    """The autoscalers that this process decides."""
 
     def __init__(
         self,
-        scraped: ScrapedValues,
-        followers: TargetFollowers,
-        defects: Defects,
-        endpoints: EndpointSubscriptions | None = None,
+        context: AutoscalerContext,
+        actuator: Actuator,
+        clock: Clock,
+        monitoring: Monitoring,
+        journal: Journal,
+        *,
+        random: Callable[[], float],
+        floors: FloorWriter | None = None,
     ) -> None:
-        """`endpoints` has those of external metrics; None if no rule names any."""
-        self._endpoints = endpoints
-        self._defects = defects
-        self.scraped = scraped
-        self.followers = followers
-        self._subscriptions: dict[Key, _Subscription] = {}
-        self.rules_changed = asyncio.Event()
-        """Set when metrics may have started or stopped being scraped."""
+        """`random` returns numbers in [0, 1), which spread the first decisions over a period.
 
-    def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
-        if self._endpoints is not None:
-            self._endpoints.put(autoscaler)
-        key, spec = Key.of(autoscaler), autoscaler.spec
-        metrics = frozenset(each.pods.metric.name for each in spec.metrics or () if each.pods is not None)
-        known = self._subscriptions.get(key)
-        if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
-            return
-        self._remove(key)
-        if metrics:
-            subscription = _Subscription(self, key, spec.scale_target_ref, metrics)
-            self._subscriptions[key] = subscription
-            subscription.settle()
+        Without `floors` no HorizontalPodAutoscaler is boosted.
+        """
+        self.context = context
+        self.actuator = actuator
+        self.journal = journal
+        self.inherited: dict[str, ReadyLedger] = {}
+        """The ready-time ledgers of the previous leader, by the uid of an autoscaler that is not here yet."""
+        self._monitoring = monitoring
+        self._defects = Defects(monitoring)
+        self._random = random
+        self._states: dict[Key, AutoscalerState] = {}
+        self._floors = FloorKeeper(floors)
+        self._reporter = Reporter(actuator, monitoring, journal)
+        decision_clock = DecisionClock(clock)
+        reconciler = Reconciler(actuator, self._floors, self._reporter, clock, decision_clock.now)
+        self.loop = DecisionLoop(
+            self._states, reconciler, context.forecasts, clock, decision_clock, monitoring
+        )
+
+    def put(
+        self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: Floor | None = None
+    ) -> None:
+        """Add or update an autoscaler.
+
+        `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous
+        leader.
+        """
+        key = Key.of(autoscaler)
+        events: tuple[Events, Events] | None = None
+        state = self._states.get(key)
+        if state is not None and state.object.metadata.uid != autoscaler.metadata.uid:
+            # A new object of the same name starts without a past, but the policies still count recent
+            # changes of the same target.
+            if state.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
+                events = state.memory.history.ups, state.memory.history.downs
+            self.remove(key)
+            state = None
+        if state is None:
+            now = self.loop.now()
+            state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), now, events)
+            state.inherited = self.inherited.pop(autoscaler.metadata.uid, None)
+            self._states[key] = state
+            self._monitoring.scaler_autoscalers.set(len(self._states))
+            self.loop.begin(key, self._random() * min(1.0, state.period))
+            if published is not None:
+                state.published = published
+                state.set_boosting(boosting.adopt(published, now))
+            self.context.forecasts.changed(key)
+        elif state.adopt(autoscaler):
+            self.context.forecasts.changed(key)
+            self.loop.touch(key)
+        if boost is not None:
+            before, state.boost = state.boost, boost
+            is_known = before is not None and (before.mode, before.fault) == (boost.mode, boost.fault)
+            if boost.mode == BOOST and boost.fault and not is_known:
+                self.actuator.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
+            if before is not None and before.shown != boost.shown:
+                self.loop.touch(key)  # the status may show the floor
+
+    def report_delay(self, key: Key) -> None:
+        if (state := self._states.get(key)) is not None:
+            with self._defects.contain(UNEXPECTED, key):
+                self.actuator.event(state.object, _METRICS_DELAYED)
+
+    def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
+        """Take the ready-time ledgers of the previous leader, by the uid of the autoscaler."""
+        self.inherited = dict(ledgers)
+        for state in self._states.values():
+            if (ledger := self.inherited.pop(state.object.metadata.uid, None)) is not None:
+                state.inherited = ledger
+
+    def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
+        """Yield the ledgers for the next leader that are not empty, each with the uid of its autoscaler."""
+        for state in self._states.values():
+            ledger = state.inherited or state.ledger  # that of before while the target is not known yet
+            if not ledger.is_empty:
+                yield state.object.metadata.uid, ledger
 
     def remove(self, key: Key) -> None:
-        if self._endpoints is not None:
-            self._endpoints.remove(key)
-        self._remove(key)
-
-    def _remove(self, key: Key) -> None:
-        gone = self._subscriptions.pop(key, None)
-        if gone is not None:
-            gone.close()
-
-    async def run(self) -> None:
-        """Follow the rules until cancelled."""
-        while True:
-            await self.rules_changed.wait()
-            self.rules_changed.clear()
-            for _ in in_steps(list(self._subscriptions.items()), self._settle, self._defects):
-                await asyncio.sleep(0)
-
-    def _settle(self, known: tuple[Key, "_Subscription"]) -> None:
-        key, subscription = known
-        if self._subscriptions.get(key) is subscription:
-            subscription.settle()
-
-
-class _Subscription:
-    """One autoscaler: its target, and with that its pods."""
-
-    def __init__(
-        self,
-        parent: ScrapeSubscriptions,
-        key: Key,
-        reference: CrossVersionObjectReference,
-        metrics: frozenset[str],
-    ) -> None:
-        self.reference = reference
-        self.metrics = metrics
-        self._parent = parent
-        self._key = key
-        self._follower: TargetFollower | None = None
-        self._selector = ""
-
-    def settle(self) -> None:
-        """Follow the target if one of the metrics is scraped."""
-        if not any(map(self._parent.scraped.entry_of, self.metrics)):
-            self.close()
+        state = self._states.pop(key, None)
+        if state is None:
             return
-        if self._follower is None:
-            self._follower = self._parent.followers.join(self._key, self.reference, self._look)
-        self._look()
+        self.loop.remove(key)
+        state.close()
+        self._floors.forget(state)
+        self.actuator.forget(state.object)
+        self._reporter.forget(key)
+        self.context.forecasts.changed(key)
+        self._monitoring.scaler_autoscalers.set(len(self._states))
+
+    def find(self, key: Key) -> AutoscalerState | None:
+        return self._states.get(key)
+
+    def names(self) -> Iterable[Key]:
+        return self._states.keys()
 
     def close(self) -> None:
-        if self._follower is not None:
-            self._follower.leave(self._look)
-            self._follower = None
-            self._parent.scraped.forget(self._key)
-
-    def _look(self) -> None:
-        """Have the pods of the target as it is now scraped; a target that does not exist has none."""
-        if self._follower is None:
-            return
-        found = self._follower.find()
-        # A decision may have selected by a newer scale than the cache has: only a change in the cache counts.
-        if isinstance(found, ScaleTarget) and (
-            found.selector != self._selector or self._follower.pods is None
-        ):
-            self._selector = found.selector
-            self._follower.select(found.selector)
-        following = self._follower.pods
-        if following is None:
-            self._parent.scraped.forget(self._key)
-            return
-        try:
-            pods = following.pods
-        except NotSyncedError:
-            return
-        self._parent.scraped.want(self._key, self._key.namespace, self.metrics, pods)
+        """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
+        for key, state in self._states.items():
+            with self._defects.contain(UNEXPECTED, key):
+                state.close()
+                self._reporter.hide(key)
+        self._states.clear()
+        self._monitoring.scaler_autoscalers.set(0)
 
 
 class AutoscalerRegistry:
@@ -152,8 +174,6 @@ class AutoscalerRegistry:
         self._scrapes = scrapes
         self._shard = shard
         self._answers = answers
-        self._by_target: dict[TargetKey, set[Key]] = {}
-        self._targets: dict[Key, TargetKey] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         controller = self.note(autoscaler)
@@ -163,12 +183,6 @@ class AutoscalerRegistry:
     def note(self, autoscaler: FastPathAutoscaler) -> Controller | None:
         """Register an autoscaler; return the controller that decides it, None if this process does not."""
         key = Key.of(autoscaler)
-        target = TargetKey.of(key.namespace, autoscaler.spec.scale_target_ref)
-        before = self._targets.get(key)
-        if before != target:
-            self._unregister(key)
-            self._targets[key] = target
-            self._by_target.setdefault(target, set()).add(key)
         if not key.is_native:
             self._rivals.put(autoscaler)
         is_owned = self._shard.owns(key.namespace, key.name)
@@ -178,38 +192,29 @@ class AutoscalerRegistry:
         return self.controller if is_owned else None
 
     def remove(self, key: Key) -> None:
-        self._unregister(key)
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)
         self._scrapes.remove(key)
         if self.controller is not None:
             self.controller.remove(key)
 
-    def _unregister(self, key: Key) -> None:
-        target = self._targets.pop(key, None)
-        if target is not None:
-            self._by_target[target].discard(key)
-            if not self._by_target[target]:
-                del self._by_target[target]
-
     def rivals_changed(self, target: TargetKey) -> None:
-        """Note that the autoscalers of a target have changed."""
-        keys = self._by_target.get(target, ())
+        owners = self._rivals.owners(target)
         # where there are many, each has others with and without this change, and sees it at its next decision
-        if self.controller is not None and len(keys) <= _MOST_RIVALS:
-            self.controller.touch_all(tuple(keys))
+        if len(owners) <= _MOST_RIVALS:
+            self.answered([Key(namespace, name, kind == HPA_KIND) for kind, namespace, name in owners])
 
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that metrics of these autoscalers were fetched, or could not be."""
         if self.controller is not None:
-            self.controller.touch_all(keys)
+            self.controller.loop.touch_all(keys)
 
-    def delayed(self, keys: Iterable[Key]) -> None:
-        """Note that metrics of these autoscalers wait for the query budget."""
+    def delayed(self, key: Key) -> None:
+        """Note that metrics of an autoscaler wait for the query budget."""
         if self.controller is not None:
-            self.controller.report_delays(keys)
+            self.controller.report_delay(key)
 
     def scraped(self, owner: Hashable) -> None:
         """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""
         if self.controller is not None and isinstance(owner, Key):
-            self.controller.touch(owner)
+            self.controller.loop.touch(owner)

@@ -65,8 +65,8 @@ class JournalEntry(NamedTuple):
     @property
     def weight(self) -> int:
         """Its estimated size in bytes."""
-        read = (each.reading for each in self.inputs)
-        values = sum(len(each.values) for each in read if isinstance(each, PodsReading | ExternalReading))
+        readings = (metric.reading for metric in self.inputs)
+        values = sum(len(read.values) for read in readings if isinstance(read, PodsReading | ExternalReading))
         inputs = 0 if self.record is None else self.record.inputs.weight + _VALUE_BYTES * values
         return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values + inputs
 
@@ -124,7 +124,6 @@ class Journal:
         self._marks.pop(key, None)
 
     def of(self, key: Key) -> Sequence[JournalEntry]:
-        """Return the entries of one autoscaler, oldest first."""
         return tuple(self._own.get(key, ()))
 
     def _count(self, entry: JournalEntry, by: int) -> None:
@@ -151,12 +150,6 @@ class Journal:
                 self._marks.pop(entry.key, None)
 
 
-def mark_of(made: Decision) -> tuple[object, ...]:
-    """Return what must change for a decision to be news: all but the values of metrics."""
-    conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
-    return made.replicas, made.desired, conditions, bool(made.error), bool(made.covered)
-
-
 # -- reports -------------------------------------------------------------------------------------------------
 
 _REPEAT = 15 * SECOND
@@ -165,8 +158,6 @@ _REPEAT = 15 * SECOND
 
 @dataclass(slots=True)
 class _Reported:
-    """What was reported of one autoscaler."""
-
     series: AutoscalerSeries
     warned: dict[tuple[str, str], int] = field(default_factory=dict)
     """When each warning, by reason and message, was last reported."""
@@ -177,23 +168,22 @@ class _Reported:
         last = self.warned.get(warning)
         if last is not None and 0 <= now - last < _REPEAT:
             return False
-        self.warned = {each: at for each, at in self.warned.items() if 0 <= now - at < _REPEAT}
+        self.warned = {other: at for other, at in self.warned.items() if 0 <= now - at < _REPEAT}
         self.warned[warning] = now
         return True
 
 
 class Reporter:
-    """Reports decisions."""
-
     def __init__(self, actuator: Actuator, monitoring: Monitoring, journal: Journal) -> None:
         self._actuator = actuator
         self._monitoring = monitoring
-        self._journal = journal
+        self.journal = journal
         self._reported: dict[Key, _Reported] = {}
-        self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
+        kinds = "up", "down", "none"
+        self._decisions = {kind: monitoring.scaler_decisions.labels(kind) for kind in kinds}
 
     def forget(self, key: Key) -> None:
-        self._journal.forget(key)
+        self.journal.forget(key)
         self.hide(key)
 
     def hide(self, key: Key) -> None:
@@ -205,7 +195,7 @@ class Reporter:
     def report(
         self,
         state: AutoscalerState,
-        made: Decision,
+        choice: Decision,
         snapshot: Snapshot | None,
         events: tuple[Event, ...],
         change: ForeignChange | None,
@@ -218,20 +208,51 @@ class Reporter:
         For the journal: the `outcome` of its write, and what it was made from, None if that is not kept.
         """
         reported = self._reported_of(state.key)
-        if made.status_changed:
+        if choice.status_changed:
             self._actuator.status(
                 state.object, state.memory.status, state.recent_changes(now), state.backlog_credits
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
-        reported.series.show(state, made, snapshot, now)
-        self._note(state, made, snapshot, events, change, now, outcome, inputs)
-
-    @property
-    def keeps_inputs(self) -> bool:
-        """Whether the journal keeps what decisions are made from."""
-        return self._journal.keeps_inputs
+        reported.series.show(state, choice, snapshot, now)
+        desired, current = choice.desired, choice.status.current_replicas
+        kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
+        self._decisions[kind].inc()
+        is_limited = statuses.holds(choice.status.conditions, SCALING_LIMITED)
+        if is_limited:
+            self._monitoring.scaler_limited.inc()
+        is_eventful = choice.rescale or choice.error or is_limited or choice.covered
+        if not (is_eventful or change or events or desired != current):
+            self.journal.quiet(state.key)
+            return
+        # An autoscaler that is held back repeats itself each second. Only the first of equal entries is news,
+        # or it would push all others out of the journal. The values of metrics make no news.
+        conditions = tuple((one.type, one.status, one.reason) for one in choice.status.conditions or ())
+        mark = choice.replicas, desired, conditions, bool(choice.error), bool(choice.covered)
+        if outcome == "none" and change is None and not self.journal.is_news(state.key, mark):
+            return
+        metrics = () if snapshot is None else snapshot.inputs
+        if sampled := [metric.sampled for metric in metrics if metric.sampled is not None]:
+            self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
+        self.journal.note(
+            JournalEntry(
+                key=state.key,
+                at=now,
+                current=None if snapshot is None else current,
+                replicas=desired,
+                outcome=outcome,
+                reason=undecided(choice.trace) if desired is None else choice.reason,
+                error=choice.error,
+                pods=0 if snapshot is None else len(snapshot.observation.pods),
+                inputs=metrics,
+                steps=choice.trace,
+                events=events,
+                change=change,
+                mark=mark,
+                record=None if inputs is None else record(inputs, choice),
+            )
+        )
 
     def _reported_of(self, key: Key) -> _Reported:
         reported = self._reported.get(key)
@@ -239,61 +260,13 @@ class Reporter:
             reported = self._reported[key] = _Reported(AutoscalerSeries(self._monitoring, key))
         return reported
 
-    def _note(
-        self,
-        state: AutoscalerState,
-        made: Decision,
-        snapshot: Snapshot | None,
-        events: tuple[Event, ...],
-        change: ForeignChange | None,
-        now: int,
-        outcome: str,
-        made_from: DecisionInputs | None,
-    ) -> None:
-        """Add a decision to the journal if it changed something or was kept from that."""
-        desired, current = made.desired, made.status.current_replicas
-        self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
-        is_limited = statuses.holds(made.status.conditions, SCALING_LIMITED)
-        if is_limited:
-            self._monitoring.scaler_limited.inc()
-        eventful = made.rescale or made.error or is_limited or made.covered
-        if not (eventful or change or events or desired != current):
-            self._journal.quiet(state.key)
-            return
-        # An autoscaler that is held back repeats itself each second. Only the first of equal entries is news,
-        # or it would push all others out of the journal.
-        mark = mark_of(made)
-        if outcome == "none" and change is None and not self._journal.is_news(state.key, mark):
-            return
-        inputs = () if snapshot is None else snapshot.inputs
-        if sampled := [each.sampled for each in inputs if each.sampled is not None]:
-            self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
-        self._journal.note(
-            JournalEntry(
-                key=state.key,
-                at=now,
-                current=None if snapshot is None else current,
-                replicas=desired,
-                outcome=outcome,
-                reason=undecided(made.trace) if desired is None else made.reason,
-                error=made.error,
-                pods=0 if snapshot is None else len(snapshot.observation.pods),
-                inputs=inputs,
-                steps=made.trace,
-                events=events,
-                change=change,
-                mark=mark,
-                record=None if made_from is None else record(made_from, made),
-            )
-        )
-
     def observe_stages(self, state: AutoscalerState, snapshot: Snapshot, now: int, seconds: float) -> None:
         """Measure the stages of a change; `seconds` is the time from the decision to the end of its write.
 
         The time from the load to its sample is at most the span of one sample.
         """
         stages = {"decision-to-write": seconds}
-        sampled = [(each.sampled, each.span) for each in snapshot.inputs if each.sampled is not None]
+        sampled = [(read.sampled, read.span) for read in snapshot.inputs if read.sampled is not None]
         if sampled:
             at, span = max(sampled, key=itemgetter(0))
             stages["sample-to-decision"] = max(0.0, (now - at) / SECOND)

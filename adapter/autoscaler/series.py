@@ -1,4 +1,4 @@
-"""The metrics of one autoscaler, which exist from its first decision until it is removed.
+"""The metrics of one autoscaler and of its forecast, from its first decision until it is removed.
 
 A decision is made up to twenty times in a period, so a series is only touched if its value has changed. What
 is unknown has no series: a demand without values is a gap in a graph, not the last number.
@@ -14,6 +14,8 @@ from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
+from adapter.bounds.forecast.minimum import Day
+from adapter.bounds.forecast.verdict import Verdict
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
@@ -26,14 +28,45 @@ _EXPLAINING = ((ABLE_TO_SCALE, "False"), (SCALING_ACTIVE, "False"), (SCALING_LIM
 """The conditions that explain a decision, and their status then; the first one counts."""
 
 
-class AutoscalerSeries:
+class _LabelledSeries:
+    def __init__(self, monitoring: Monitoring, key: Key) -> None:
+        self._monitoring = monitoring
+        self._labels = (key.kind, key.namespace, key.name)
+        self._shown: dict[Gauge, float] = {}
+
+    def remove(self) -> None:
+        for gauge in list(self._shown):
+            self._set(gauge, None)
+
+    def _set(self, gauge: Gauge, value: float | None) -> None:
+        """Set a series to a value, or end it if the value is None."""
+        if value is None:
+            if self._shown.pop(gauge, None) is not None:
+                gauge.remove(*self._labels)
+        elif self._shown.get(gauge) != value:
+            self._shown[gauge] = value
+            gauge.labels(*self._labels).set(value)
+
+
+class ForecastSeries(_LabelledSeries):
+    """The series of one forecast, which exist while its autoscaler asks for one."""
+
+    def show(self, minimum: int, verdict: Verdict | None, day: Day | None, *, ready: bool) -> None:
+        monitoring = self._monitoring
+        is_judged = verdict is not None and not verdict.missing
+        self._set(monitoring.forecast_minimum, minimum)
+        self._set(monitoring.forecast_ready, int(ready))
+        self._set(monitoring.forecast_acting, int(bool(verdict and verdict.chosen)))
+        self._set(monitoring.forecast_verdict_time, verdict.at if verdict and is_judged else None)
+        self._set(monitoring.forecast_coverage, None if day is None else day.coverage)
+        self._set(monitoring.forecast_extra, None if day is None else day.share)
+
+
+class AutoscalerSeries(_LabelledSeries):
     """The series of one autoscaler. `show` exposes a decision, `remove` ends them all."""
 
     def __init__(self, monitoring: Monitoring, key: Key) -> None:
-        self._monitoring = monitoring
-        self._key = key
-        self._labels = (key.kind, key.namespace, key.name)
-        self._shown: dict[Gauge, float] = {}
+        super().__init__(monitoring, key)
         self._reason = ""
         self._pods: Sequence[PodFacts] = ()
         self._ready = 0
@@ -42,11 +75,11 @@ class AutoscalerSeries:
         self._times: ReadyTimes | None = None
         self._changes = monitoring.direction_changes.labels(*self._labels)
 
-    def show(self, state: AutoscalerState, made: Decision, snapshot: Snapshot | None, now: int) -> None:
+    def show(self, state: AutoscalerState, choice: Decision, snapshot: Snapshot | None, now: int) -> None:
         """Expose a decision that was made at `now`; without a `snapshot` it looked at nothing."""
         monitoring = self._monitoring
-        desired = made.desired
-        current = None if snapshot is None else made.status.current_replicas
+        desired = choice.desired
+        current = None if snapshot is None else choice.status.current_replicas
         if state.boost is None:
             self._set(monitoring.desired_replicas, desired)
             self._set(monitoring.current_replicas, current)
@@ -61,14 +94,14 @@ class AutoscalerSeries:
         lowest, highest = state.prepared.limits
         self._set(monitoring.min_replicas, lowest)
         self._set(monitoring.max_replicas, highest)
-        self._set(monitoring.demand, made.wanted)
-        self._set(monitoring.pending_capacity, made.covered)
+        self._set(monitoring.demand, choice.wanted)
+        self._set(monitoring.pending_capacity, choice.covered)
         self._show_times(state.ready_times)
-        self._show_reason(_reason_of(made.status))
+        self._show_reason(_reason_of(choice.status))
         self._show_inputs(snapshot)
         if current is not None:
             self._follow(current)
-            self._follow(made.replicas)
+            self._follow(choice.replicas)
 
     def show_duration(self, seconds: float) -> None:
         """Expose how long the last scale took, from the load to the response to its write."""
@@ -76,8 +109,7 @@ class AutoscalerSeries:
 
     def remove(self) -> None:
         self._show_times(None)
-        for gauge in list(self._shown):
-            self._set(gauge, None)
+        super().remove()
         self._show_reason("")
         self._monitoring.direction_changes.remove(*self._labels)
 
@@ -99,10 +131,10 @@ class AutoscalerSeries:
         """
         monitoring = self._monitoring
         inputs = () if snapshot is None else snapshot.inputs
-        sampled = [each.sampled for each in inputs if each.sampled is not None]
+        sampled = [metric.sampled for metric in inputs if metric.sampled is not None]
         if sampled or not inputs:
             self._set(monitoring.value_time, min(sampled) / SECOND if sampled else None)
-        absent = sum(isinstance(each.reading, Unavailable) for each in inputs)
+        absent = sum(isinstance(metric.reading, Unavailable) for metric in inputs)
         self._set(monitoring.absent_metrics, absent)
         if snapshot is None:
             self._set(monitoring.ready_pods, None)
@@ -110,7 +142,7 @@ class AutoscalerSeries:
         pods = snapshot.observation.pods
         if pods is not self._pods:  # counting thousands of pods for each decision would double its cost
             self._pods = pods
-            self._ready = sum(each.running_and_ready for each in pods)
+            self._ready = sum(pod.running_and_ready for pod in pods)
         self._set(monitoring.ready_pods, self._ready)
 
     def _show_reason(self, reason: str) -> None:
@@ -132,30 +164,14 @@ class AutoscalerSeries:
             self._changes.inc()
         self._direction = direction
 
-    def _set(self, gauge: Gauge, value: float | None) -> None:
-        """Set a series to a value, or end it if the value is None."""
-        if value is None:
-            if self._shown.pop(gauge, None) is not None:
-                gauge.remove(*self._labels)
-        elif self._shown.get(gauge) != value:
-            self._shown[gauge] = value
-            gauge.labels(*self._labels).set(value)
-
 
 def _series_of(times: ReadyTimes | None) -> Mapping[tuple[str, str], float]:
-    """Return the seconds by part and quantile."""
     if times is None:
         return {}
-    parts = {
-        "scheduled": times.scheduled,
-        "started": times.started,
-        "ready": times.ready,
-        "total": times.total,
-    }
     return {
         (part, quantile): seconds
-        for part, percentiles in parts.items()
-        if percentiles is not None
+        for part in ("scheduled", "started", "ready", "total")
+        if (percentiles := getattr(times, part)) is not None
         for quantile, seconds in zip(("0.5", "0.95"), percentiles, strict=True)
     }
 
@@ -163,8 +179,8 @@ def _series_of(times: ReadyTimes | None) -> Mapping[tuple[str, str], float]:
 def _reason_of(status: HorizontalPodAutoscalerStatus) -> str:
     """Return the reason of the condition that explains a decision, "" without any condition."""
     for kind, holds in _EXPLAINING:
-        found = statuses.find(status.conditions, kind)
-        if found is not None and found.status == holds:
-            return found.reason or ""
-    able = statuses.find(status.conditions, ABLE_TO_SCALE)
-    return "" if able is None else able.reason or ""
+        condition = statuses.find(status.conditions, kind)
+        if condition is not None and condition.status == holds:
+            return condition.reason or ""
+    condition = statuses.find(status.conditions, ABLE_TO_SCALE)
+    return "" if condition is None else condition.reason or ""

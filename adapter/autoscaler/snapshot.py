@@ -3,6 +3,11 @@
 `Subscriptions` follows the target, and opens and closes metric sources as spec and pods change. `observe`
 returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather than an empty one:
 a decision must not take missing pods for none.
+
+Two facts about the target are newer here than in the caches. After our own write, or after a read beside the
+caches, the caches still show the former count for a while; `find_target` then returns the newer one. And when
+a write had no response, `attempted` holds its count: if the target shows it later without a field manager, it
+is ours.
 """
 
 import contextlib
@@ -11,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
@@ -22,7 +28,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
-from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts, NoSchedules, Schedules
+from adapter.autoscaler.interfaces import Forecasts, Key, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -51,8 +57,9 @@ class AutoscalerContext(NamedTuple):
     rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
-    schedules: Schedules = NoSchedules()
-    forecasts: Forecasts = NoForecasts()
+    forecasts: Forecasts
+    schedules: Schedules | None = None
+    """None without schedules, as for autoscalers in files."""
 
 
 class MetricInput(NamedTuple):
@@ -78,9 +85,8 @@ class Snapshot(NamedTuple):
     @property
     def is_waiting(self) -> bool:
         """Whether the first value of a metric is still being fetched."""
-        return any(
-            isinstance(each.reading, Unavailable) and each.reading.reason == NOT_YET for each in self.inputs
-        )
+        readings = (metric.reading for metric in self.inputs)
+        return any(isinstance(reading, Unavailable) and reading.reason == NOT_YET for reading in readings)
 
 
 class Subscriptions:
@@ -92,7 +98,10 @@ class Subscriptions:
     def __init__(
         self, context: AutoscalerContext, key: Key, changed: Callable[[], None], started: Started
     ) -> None:
+        self.attempted: int | None = None
+        """The count of a write without a response, which may have been applied; None for none."""
         self._context = context
+        self._reference: CrossVersionObjectReference | None = None
         self._specs: Sequence[MetricSpec] = ()
         self._by_pods: Sequence[bool] = ()
         self._period = 0.0
@@ -100,23 +109,65 @@ class Subscriptions:
         self._changed = changed
         self._started = started
         self._follower: TargetFollower | None = None
+        self._newer: ScaleTarget | None = None
+        """The target as we wrote or read it last, until the caches, which had `_against`, catch up."""
+        self._against = ""
         self._selector: LabelSelector | None = None
         """The selector that the sources were opened with."""
-        self._sources: tuple[
-            MetricSource, ...
-        ] = ()  # in the order of the spec; none before the pods are known
+        self._sources: tuple[MetricSource, ...] = ()
+        """Those of the metrics of the spec, in its order; none before the pods are known."""
 
-    def adopt(self, metrics: Sequence[MetricSpec], period: float) -> None:
-        """Take the metrics of a new spec, which are wanted every `period` seconds."""
+    def adopt(
+        self, reference: CrossVersionObjectReference, metrics: Sequence[MetricSpec], period: float
+    ) -> None:
+        """Take the target and the metrics of a new spec, which are wanted every `period` seconds."""
+        if reference != self._reference:
+            self.close()
+            self._reference = reference
         self._close_sources()
         self._specs, self._period = metrics, period
         self._by_pods = tuple(map(_depends_on_pods, metrics))
 
-    def follow(self, reference: CrossVersionObjectReference) -> TargetFollower:
-        """Return the follower of the target."""
+    # -- the target ------------------------------------------------------------------------------------------
+
+    def find_target(self) -> ScaleTarget | Unfound:
+        """Return the target from the cache, or as we last wrote or read it if the cache is older."""
         if self._follower is None:
-            self._follower = self._context.followers.join(self._key, reference, self._changed, self._started)
-        return self._follower
+            assert self._reference is not None, "adopted before it is decided"
+            join = self._context.followers.join
+            self._follower = join(self._key, self._reference, self._changed, self._started)
+        target = self._follower.find()
+        if isinstance(target, Unfound):
+            return target
+        if self._newer is not None:
+            if _is_older(target.resource_version, self._newer.resource_version, self._against):
+                return self._newer
+            self._newer = None
+        if not target.manager and target.replicas == self.attempted:
+            return target._replace(manager=conflicts.OWN)
+        return target
+
+    def note_newer(self, target: ScaleTarget, against: str) -> None:
+        """Note a target as we wrote or read it; `against` is the version that the caches had."""
+        self._newer, self._against = target, against
+
+    def note_written(self, target: ScaleTarget, replicas: int, version: str) -> None:
+        written = target._replace(
+            replicas=replicas, resource_version=version, manager=conflicts.OWN, since=""
+        )
+        self.note_newer(written, target.resource_version)
+
+    def find_applied(self, before: ScaleTarget, sent: Sequence[int]) -> ScaleTarget | None:
+        """Return the target if it was read after a lost response and shows a sent count, else None."""
+        newer = self._newer
+        if newer is None or newer.resource_version == before.resource_version:
+            return None
+        return newer if newer.manager == conflicts.OWN and newer.replicas in sent else None
+
+    def forget_target(self) -> None:
+        self._newer = self.attempted = None
+
+    # -- the snapshot ----------------------------------------------------------------------------------------
 
     def observe(
         self,
@@ -153,7 +204,7 @@ class Subscriptions:
                 self._open_sources(self._follower)
             if replicas == 0 or lowest <= replicas <= highest:
                 inputs = self._read(prepared, following, pods, target, now, monotonic)
-        readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
+        readings = [metric.reading for metric in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas,
             target.status_replicas,
@@ -185,16 +236,12 @@ class Subscriptions:
         assert follower.selector is not None, "there are pods"
 
         def names() -> tuple[str, ...]:
-            following = follower.pods
-            return (
-                ()
-                if following is None
-                else tuple(pod.name for pod in following.pods if pod.phase != "Pending")
-            )
+            pods = () if follower.pods is None else follower.pods.pods
+            return tuple(pod.name for pod in pods if pod.phase != "Pending")
 
         self._selector = follower.selector
         subscriber = Subscriber(self._key, self._period, follower.selector, names)
-        self._sources = tuple(self._context.sources.open(each, subscriber) for each in self._specs)
+        self._sources = tuple(self._context.sources.open(metric, subscriber) for metric in self._specs)
 
     def _close_sources(self) -> None:
         for source in self._sources:
@@ -210,22 +257,17 @@ class Subscriptions:
         now: int,
         monotonic: float,
     ) -> tuple[MetricInput, ...]:
-        context = ReadContext(
-            pods,
-            lambda since: _least_ready(following, pods, since, now),
-            now,
-            monotonic,
-            following.became_ready,
-        )
+        def least_ready(since: int) -> int | None:
+            return _least_ready(following, pods, since, now)
+
+        context = ReadContext(pods, least_ready, now, monotonic, following.became_ready)
         stale = self._context.followers.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
-        read = [source.read(context) for source in self._sources]
         inputs = []
-        for metric, by_pods, source, found in zip(
-            prepared.metrics, self._by_pods, self._sources, read, strict=True
-        ):
-            reading, sampled, span = found, source.sampled, source.span
+        for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
+            reading = source.read(context)
+            sampled, span = source.sampled, source.span
             if not isinstance(reading, Unavailable):
                 if why := stale or (behind if by_pods else ""):
                     whole = {"overdue_pods": ()} if isinstance(reading, PodsReading) else {}
@@ -255,3 +297,10 @@ def _depends_on_pods(metric: MetricSpec) -> bool:
     """Tell whether the known pods are part of the calculation of a metric."""
     outer = metric.object or metric.external
     return outer is None or outer.target.type == "Value"
+
+
+def _is_older(version: str, newer: str, against: str) -> bool:
+    """Tell whether a resource version is older than ours; numeric versions are one growing count."""
+    if version.isdigit() and newer.isdigit():
+        return int(version) < int(newer)
+    return bool(version) and version == against

@@ -82,7 +82,8 @@ class OwnConfigMap:
         self._label = label
         self._kind = kind
         self._adopts = adopts
-        self._unsure: str | None = None  # the version from which a write without a response was made
+        self.unsure: str | None = None
+        """The version from which a write without a response was made that may still land."""
         self._writer = writer
         self._new = {"name": name, "namespace": namespace}
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -92,11 +93,6 @@ class OwnConfigMap:
     def forget(self) -> None:
         """Make the next update read the ConfigMap first, because another client may have written it."""
         self._stored = None
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether a write without a response may still land."""
-        return self._unsure is not None
 
     async def update(self, make: Change) -> bool:
         """Store what `make` returns; tell whether that took a write.
@@ -109,8 +105,9 @@ class OwnConfigMap:
             stored = self._stored or await self._fetch()
             await self._writer.acquire(self._kind)
             texts, force = make(stored.texts)
-            is_forced = (force and bool(stored.version)) or self._unsure is not None
-            if not is_forced and not self._differs(stored, texts):
+            is_forced = (force and bool(stored.version)) or self.unsure is not None
+            is_labelled = not stored.version or self._is_labelled(stored)
+            if not is_forced and is_labelled and texts == stored.texts:
                 self._stored = stored
                 return False
             try:
@@ -118,11 +115,11 @@ class OwnConfigMap:
             except errors.KubernetesError as error:
                 self._stored = None
                 if may_have_been_applied(error):
-                    self._unsure = stored.version
+                    self.unsure = stored.version
                 if not left or not _may_help(error, stored):
                     raise
             else:
-                self._unsure = None
+                self.unsure = None
                 return True
             left -= 1
 
@@ -130,11 +127,6 @@ class OwnConfigMap:
         """Return what is stored; errors as `update`, which then begins with it."""
         self._stored = await self._fetch()
         return self._stored.texts
-
-    def _differs(self, stored: ConfigMapState, texts: Mapping[str, str]) -> bool:
-        if not stored.version:
-            return bool(texts)
-        return texts != stored.texts or not self._is_labelled(stored)
 
     def _is_labelled(self, stored: ConfigMapState) -> bool:
         labels = stored.document["metadata"].get("labels") or {}
@@ -159,8 +151,8 @@ class OwnConfigMap:
                     "delete it, or add the label"
                 )
                 raise errors.KubernetesError(0, "Foreign", message)
-        if self._unsure != stored.version:
-            self._unsure = None  # the write has landed, or never will
+        if self.unsure != stored.version:
+            self.unsure = None  # the write has landed, or never will
         return stored
 
     async def _send(self, stored: ConfigMapState, texts: Mapping[str, str]) -> ConfigMapState:

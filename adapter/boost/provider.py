@@ -23,6 +23,7 @@ and in place of a 0 the request fails. See docs/decisions/fresh-floors.md.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.boost.view import FloorView, PublishedFloors
@@ -70,24 +71,22 @@ class ObservedHPA(NamedTuple):
     boosts: bool
 
 
+@dataclass(slots=True, eq=False)
 class FloorProvider:
     """Answers requests for `METRIC`, each with exactly one value, which must not be cached.
 
     `find_hpa` returns the HPA of a namespace and a name from a cache; NotSyncedError before its first list.
     """
 
-    def __init__(
-        self, find_hpa: Callable[[str, str], ObservedHPA | None], floors: FloorView, clock: Clock
-    ) -> None:
-        self._find_hpa = find_hpa
-        self._floors = floors
-        self._clock = clock
+    find_hpa: Callable[[str, str], ObservedHPA | None]
+    floors: FloorView
+    clock: Clock
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Return the floor of the HPA that the selector names; StatusError."""
         name = _name_of(question.selector)
         replicas = await self._replicas(question.namespace, name)
-        value = ExternalValue(METRIC, {LABEL: name}, replicas * 1000, self._clock.wall())
+        value = ExternalValue(METRIC, {LABEL: name}, replicas * 1000, self.clock.wall())
         return ExternalAnswer((value,), _NOT_CACHED)
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
@@ -98,16 +97,16 @@ class FloorProvider:
             raise BadRequestError(_ONE_NAME)
         replicas = await self._replicas(question.namespace, question.name)
         described = ObjectReference(HPA_KIND, question.namespace, question.name, HPA_API_VERSION)
-        value = MetricValue(described, METRIC, replicas * 1000, self._clock.wall())
+        value = MetricValue(described, METRIC, replicas * 1000, self.clock.wall())
         return CustomAnswer((value,), _NOT_CACHED)
 
     async def _replicas(self, namespace: str, name: str) -> int:
         """Return the floor of an HPA now. A 0 comes only from a read that began after the request."""
         self._find(namespace, name)  # a request for an unknown HPA costs no read
         try:
-            floors = await self._floors.current()
+            floors = await self.floors.current()
         except NotSyncedError as error:
-            recent = self._floors.recent()
+            recent = self.floors.recent()
             floor = 0 if recent is None else self._floor(recent, self._find(namespace, name), namespace, name)
             if not floor:
                 raise InternalError(_FLOORS_UNKNOWN) from error
@@ -116,7 +115,7 @@ class FloorProvider:
 
     def _find(self, namespace: str, name: str) -> ObservedHPA:
         try:
-            hpa = self._find_hpa(namespace, name)
+            hpa = self.find_hpa(namespace, name)
         except NotSyncedError as error:
             raise InternalError(_AUTOSCALERS_UNKNOWN) from error
         if hpa is None:
@@ -129,9 +128,9 @@ class FloorProvider:
         If the cache of HPAs is behind the version that a floor was made from, the floor counts as the leader
         meant it: an annotation that is not cached yet, an older maximum or an older uid do not end it.
         """
-        now = int(self._clock.wall() * SECOND)
+        now = int(self.clock.wall() * SECOND)
         floor = 0
-        for uid, published in floors.find(namespace, name, self._clock.monotonic()):
+        for uid, published in floors.find(namespace, name, self.clock.monotonic()):
             if uid == hpa.uid and hpa.boosts:
                 floor = max(floor, floor_of(published, now, hpa.max_replicas))
             if is_newer(published.seen, hpa.resource_version):

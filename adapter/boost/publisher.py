@@ -149,7 +149,7 @@ class FloorWriter:
         """Wait until there is something to write or check. No caller waits for the pause after a failure."""
         loop = asyncio.get_running_loop()
         while not any(entry.is_awaited for entry in self._pending.values()):
-            due = bool(self._pending) or self._config_map.is_unsure
+            due = bool(self._pending) or self._config_map.unsure is not None
             if due and loop.time() >= self._retry_at:
                 return
             check_at = loop.time() + CHECK if self._published else None
@@ -279,54 +279,52 @@ def _too_large(name: str, namespace: str) -> errors.KubernetesError:
 # -- leftovers -----------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class FloorCleaner:
     """Deletes leftovers in the namespace of `view`, as the leader of one term of the first shard."""
 
-    def __init__(
-        self, writer: Writer, view: FloorView, shard: Shard, clock: Clock, problems: ProblemLog
-    ) -> None:
-        self._writer = writer
-        self._view = view
-        self._total = shard.total
-        self._clock = clock
-        self._problems = problems
+    writer: Writer
+    view: FloorView
+    shard: Shard
+    clock: Clock
+    problems: ProblemLog
 
     async def run(self) -> None:
         try:
             while True:
                 await asyncio.sleep(CLEAN)
-                with self._problems.defects.contain("unexpected error while deleting leftovers of floors"):
+                with self.problems.defects.contain("unexpected error while deleting leftovers of floors"):
                     await self.clean()
         finally:
-            self._problems.resolve(CLEANUP_PROBLEM)
+            self.problems.resolve(CLEANUP_PROBLEM)
 
     async def clean(self) -> None:
         failure = ""
         try:
-            floors = await self._view.current()
-            wall, now = int(self._clock.wall() * SECOND), self._clock.monotonic()
-            for name, version in floors.leftovers(self._total, wall, now):
+            floors = await self.view.current()
+            wall, now = int(self.clock.wall() * SECOND), self.clock.monotonic()
+            for name, version in floors.leftovers(self.shard.total, wall, now):
                 failure = await self._delete(name, version) or failure
         except (errors.NotSyncedError, errors.NotLeadingError):
             return  # the next check decides, or the term is over
         if failure:
             message = "floors of a former --shard total cannot be deleted; they are not served"
-            self._problems.report(CLEANUP_PROBLEM, message, failure)
+            self.problems.report(CLEANUP_PROBLEM, message, failure)
         else:
-            self._problems.resolve(CLEANUP_PROBLEM)
+            self.problems.resolve(CLEANUP_PROBLEM)
 
     async def _delete(self, name: str, version: str) -> str:
         """Delete a ConfigMap in this version; return why that failed, "" if there is nothing to do."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
-        path = f"/api/v1/namespaces/{self._view.namespace}/configmaps/{name}"
-        await self._writer.acquire(WriteKind.FLOOR)
+        path = f"/api/v1/namespaces/{self.view.namespace}/configmaps/{name}"
+        await self.writer.acquire(WriteKind.FLOOR)
         try:
-            await self._writer.send(WriteKind.FLOOR, "DELETE", path, msgspec.json.encode(options))
+            await self.writer.send(WriteKind.FLOOR, "DELETE", path, msgspec.json.encode(options))
         except errors.KubernetesError as error:
             if error.status in {404, 409}:  # it is gone, or was written since: the next check decides
                 return ""
             if error.status != 403:
                 return str(error)
-            remedy = f"kubectl delete configmap {name} -n {self._view.namespace}"
+            remedy = f"kubectl delete configmap {name} -n {self.view.namespace}"
             return f"{error}; grant delete on the ConfigMap, or run: {remedy}"
         return ""

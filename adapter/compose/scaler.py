@@ -17,16 +17,16 @@ from adapter.autoscaler.autoscaler_sources import (
     AutoscalerSource,
     BoostedHPAs,
 )
+from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.interfaces import Actuator, Key, NoSchedules
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
+from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
+from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
 from adapter.autoscaler.ready_store import ReadyTimesStore
-from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
+from adapter.autoscaler.registry import AutoscalerRegistry, Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.reporter import ScheduleReporter
@@ -212,7 +212,7 @@ class Scaler:
             try:
                 await self._source.put_all()
                 work = {
-                    "decisions": controller.run(),
+                    "decisions": controller.loop.run(),
                     "forecasts": self._forecasts.run(controller),
                 }
                 if self._files is None:
@@ -255,7 +255,7 @@ class Scaler:
         """Have changes go to the controller of a term, None between terms."""
         self._registry.controller = controller
         if self._schedules is not None:
-            self._schedules.controller = controller
+            self._schedules.loop = None if controller is None else controller.loop
 
     def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         runtime = self._runtime
@@ -274,8 +274,8 @@ class Scaler:
             self.rivals,
             sources,
             self._settings,
-            self._schedules or NoSchedules(),
             self._forecasts,
+            self._schedules,
         )
         return Controller(
             context,
@@ -290,8 +290,8 @@ class Scaler:
     def _status_failed(self, update: Any, error: Exception) -> None:
         """Record the event that the HPA controller records if a status cannot be updated."""
         autoscaler = self._source.find(Key(update.namespace, update.name))
-        if autoscaler is not None and self._registry.controller is not None:
-            self._registry.controller.tell(autoscaler, "Warning", "FailedUpdateStatus", str(error))
+        if autoscaler is not None and (controller := self._registry.controller) is not None:
+            controller.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
 
 
 def build_settings(options: Options) -> Settings:

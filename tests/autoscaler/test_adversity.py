@@ -4,40 +4,34 @@ targets that are others now.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from tests.support.controller import QUEUE, Bench, fpa, wanted
-from tests.support.scaling import external_metric, pods, pods_metric
+from tests.support.scaling import pods, pods_metric
 
 KEY = Key("default", "web")
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
 
-def work_of(bench: Bench) -> AutoscalerState:
-    work = bench.controller.find(KEY)
-    assert work is not None
-    return work
-
-
-def retargeted(name: str) -> FastPathAutoscaler:
-    return fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
+def retargeted(name: str, **spec: Any) -> FastPathAutoscaler:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return fpa(QUEUE, scaleTargetRef=reference, **spec)
 
 
 # --- while a write waits for its turn ----------------------------------------------------------------------
 
 
-async def begin_to_wait(bench: Bench, count: int, replicas: int) -> asyncio.Event:
+async def begin_to_wait(bench: Bench, count: int) -> asyncio.Event:
     """Decide; what is to be written waits until the event is set."""
-    bench.sources.readings["queue"] = wanted(count)
     bench.server.turn = asyncio.Event()
-    bench.put(fpa(QUEUE), replicas=replicas)
-    await bench.step()
+    await bench.begin_with(count)
     return bench.server.turn
 
 
@@ -48,59 +42,40 @@ async def go_on(bench: Bench, turn: asyncio.Event) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_lower_maximum_counts_for_a_write_that_waits(bench: Bench) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
-    bench.put(fpa(QUEUE, maxReplicas=6))
-    await go_on(bench, turn)
-    assert bench.server.writes == [("web", 6)]
-
-
-@pytest.mark.parametrize("mode", ["Paused", "Advise"])
-async def test_a_pause_stops_a_write_that_waits(bench: Bench, mode: str) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
-    bench.put(fpa(QUEUE, mode=mode))
-    await go_on(bench, turn)
-    await bench.step(1)
-    assert bench.server.writes == []
-
-
-async def test_another_autoscaler_stops_a_write_that_waits(bench: Bench) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
+def rival(bench: Bench) -> None:
     bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+
+
+@pytest.mark.parametrize(
+    ("change", "writes"),
+    [
+        pytest.param(lambda bench: bench.put(fpa(QUEUE, maxReplicas=6)), [("web", 6)], id="a lower maximum"),
+        pytest.param(lambda bench: bench.put(fpa(QUEUE, mode="Paused")), [], id="a pause"),
+        pytest.param(lambda bench: bench.put(fpa(QUEUE, mode="Advise")), [], id="mode Advise"),
+        pytest.param(lambda bench: bench.put(fpa(QUEUE, maxReplicas=0)), [], id="an invalid spec"),
+        pytest.param(rival, [], id="another autoscaler"),
+        pytest.param(lambda bench: bench.controller.remove(KEY), [], id="the autoscaler is removed"),
+    ],
+)
+async def test_a_change_counts_for_a_write_that_waits(
+    bench: Bench, change: Callable[[Bench], None], writes: list[tuple[str, int]]
+) -> None:
+    turn = await begin_to_wait(bench, 8)
+    change(bench)
     await go_on(bench, turn)
-    assert bench.server.writes == []
-
-
-async def test_nothing_is_written_for_an_autoscaler_that_went_while_its_write_waited(bench: Bench) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
-    bench.controller.remove(KEY)
-    await go_on(bench, turn)
-    assert bench.server.writes == []
-
-
-async def test_a_spec_that_became_wrong_stops_a_write_that_waits(bench: Bench) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
-    bench.put(fpa(QUEUE, maxReplicas=0))
-    await go_on(bench, turn)
-    assert bench.server.writes == []
+    assert bench.server.writes == writes
 
 
 async def test_a_shrink_that_waits_is_not_made_once_its_value_is_gone(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(1)
     bench.server.turn = asyncio.Event()
     bench.put(fpa(QUEUE, behavior=NO_WINDOW), replicas=4)
-    bench.controller.touch(KEY)
+    bench.controller.loop.touch(KEY)
     await bench.step()
     bench.sources.opened[-1].reading = Unavailable("NotAnswered", "no answer")
     await go_on(bench, bench.server.turn)
     await bench.step(1)
     assert bench.server.writes == []
-
-
-async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
-    await bench.begin_with(7)
-    assert bench.server.writes == [("web", 7)]
-    assert bench.sources.opened[0].reads == 1
 
 
 # --- another target ----------------------------------------------------------------------------------------
@@ -109,24 +84,22 @@ async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
 async def test_writes_to_a_former_target_do_not_count_for_the_next(bench: Bench) -> None:
     bench.server.set("api", 2)
     bench.pods.pods["app=api"] = pods(2)
-    bench.sources.readings["queue"] = wanted(8)
     bench.server.gate = asyncio.Event()
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(8)
     bench.sources.readings["queue"] = wanted(2)
     bench.controller.put(retargeted("api"))
     bench.server.gate.set()
     await bench.step()
     await bench.step(1)
     assert bench.server.writes == [("web", 8)]
-    assert work_of(bench).memory.history.ups == ()
+    assert bench.state.memory.history.ups == ()
     assert bench.last().replicas == 2  # and not the 8 that another target has
 
 
 async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its_predecessor(
     bench: Bench,
 ) -> None:
-    turn = await begin_to_wait(bench, 8, 4)
+    turn = await begin_to_wait(bench, 8)
     bench.server.set("web", 5, told=False)
     bench.server.set("api", 5)
     bench.controller.put(retargeted("api"))
@@ -135,10 +108,8 @@ async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its
 
 
 async def test_a_conflict_on_the_previous_target_is_ignored(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(8)
     bench.server.gate = asyncio.Event()
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(8)
     bench.server.set("web", 5, told=False)
     bench.server.set("api", 8)
     bench.controller.put(retargeted("api"))
@@ -150,54 +121,24 @@ async def test_a_conflict_on_the_previous_target_is_ignored(bench: Bench) -> Non
 
 
 async def test_a_cached_reading_names_the_writer_that_a_conflict_met(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(9)
     bench.server.gate = asyncio.Event()
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(9)
     bench.server.set("web", 6, "argocd")
     bench.server.gate.set()
     await bench.step()
     assert bench.server.writes == [("web", 8)]
     assert [each.change.by for each in bench.journal.of(KEY) if each.change is not None] == ["argocd"]
-    assert [each.change for each in work_of(bench).memory.history.ups] == [2, 2]
-
-
-async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
-    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
-    bench.server.tell("web")
-    assert bench.server.writes == [("web", 0)]
-    bench.server.set("api", 0)
-    bench.sources.readings["queue"] = wanted(3)
-    bench.controller.put(
-        fpa(
-            QUEUE,
-            minReplicas=0,
-            scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"},
-        )
-    )
-    await bench.step(1)
-    await bench.step(1)
-    assert bench.server.writes == [("web", 0)]
+    assert [each.change for each in bench.state.memory.history.ups] == [2, 2]
 
 
 async def test_a_recreated_target_begins_as_after_a_start(bench: Bench) -> None:
     await bench.begin_with(10, replicas=10)
     bench.server.set("web", 2, uid="another")
     bench.sources.opened[0].reading = wanted(20)
-    bench.controller.touch(KEY)
+    bench.controller.loop.touch(KEY)
     await bench.step(1)
     assert bench.server.writes == [("web", 6)]  # 4 pods more than its 2, whatever the one before it had
-    assert work_of(bench).memory.history.downs == ()
-
-
-async def test_a_zero_of_a_recreated_target_is_not_ours(bench: Bench) -> None:
-    await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
-    bench.server.tell("web")
-    bench.server.set("web", 0, "", uid="another")
-    bench.sources.opened[-1].reading = wanted(3)
-    await bench.step(1)
-    await bench.step(1)
-    assert bench.server.writes == [("web", 0)]
+    assert bench.state.memory.history.downs == ()
 
 
 async def test_a_recreated_target_is_met_in_a_conflict(bench: Bench) -> None:
@@ -214,11 +155,21 @@ async def test_a_recreated_target_is_met_in_a_conflict(bench: Bench) -> None:
 # --- zero --------------------------------------------------------------------------------------------------
 
 
-async def test_a_zero_set_by_another_writer_between_two_looks_is_not_ours(bench: Bench) -> None:
+@pytest.mark.parametrize("whose", ["another writer's", "of another target", "of a recreated target"])
+async def test_a_zero_is_left_only_if_it_is_ours(bench: Bench, whose: str) -> None:
     await bench.begin_with(0, replicas=1, minReplicas=0, behavior=NO_WINDOW)
-    bench.server.set("web", 2, "kubectl", told=False)
-    bench.server.set("web", 0, "kubectl")
-    bench.sources.opened[-1].reading = wanted(3)
+    assert bench.server.writes == [("web", 0)]
+    if whose == "another writer's":  # between two looks
+        bench.server.set("web", 2, "kubectl", told=False)
+        bench.server.set("web", 0, "kubectl")
+    elif whose == "of another target":
+        bench.server.tell("web")
+        bench.server.set("api", 0)
+        bench.controller.put(retargeted("api", minReplicas=0))
+    else:
+        bench.server.tell("web")
+        bench.server.set("web", 0, "", uid="another")
+    bench.want(3)
     await bench.step(1)
     await bench.step(1)
     assert bench.server.writes == [("web", 0)]
@@ -252,8 +203,7 @@ async def test_an_unanswered_zero_of_ours_is_ours_without_managed_fields(bench: 
 async def test_after_a_zero_of_another_writer_nothing_shrinks_for_one_window(bench: Bench) -> None:
     await bench.begin_with(5, replicas=5)
     bench.server.set("web", 0)
-    for _ in range(7):
-        await bench.step(60)
+    await bench.steps(7, 60)
     bench.server.set("web", 5)
     bench.sources.opened[-1].reading = wanted(1)
     await bench.step(1)
@@ -271,8 +221,7 @@ async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, 
         bench.rivals.names = ("HorizontalPodAutoscaler/web",)
     else:
         bench.put(fpa(QUEUE, **({"mode": "Paused"} if how == "paused" else {"maxReplicas": 0})))
-    for _ in range(7):
-        await bench.step(60)
+    await bench.steps(7, 60)
     bench.sources.readings["queue"] = wanted(1)
     bench.rivals.names = ()
     bench.put(fpa(QUEUE, maxReplicas=19))
@@ -294,9 +243,8 @@ async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) 
     bench.server.lose = True
     await bench.step()
     bench.server.lose = False
-    for _ in range(5):
-        await bench.step(1)
-    memory = work_of(bench).memory
+    await bench.steps(5)
+    memory = bench.state.memory
     assert bench.server.writes == [("web", 8)]
     assert memory.conflicts.reversals == ()
     assert [(each.change) for each in memory.history.ups] == [4]
@@ -305,12 +253,9 @@ async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) 
 
 async def test_fewer_pods_known_than_the_target_has_never_shrink(bench: Bench) -> None:
     """The watch of pods is behind: an average over those that are known says nothing of the others."""
-
-    metric = [pods_metric("10")]
-    bench.put(fpa(metric, behavior=NO_WINDOW), replicas=8)
+    bench.put(fpa([pods_metric("10", "rps")], behavior=NO_WINDOW), replicas=8)
     bench.pods.pods["app=web"] = known = pods(4)
-    name = "rps" if "rps" in str(metric) else metric[0]["pods"]["metric"]["name"]
-    bench.sources.readings[name] = PodsReading({pod.name: 5000 for pod in known})
+    bench.sources.readings["rps"] = PodsReading({pod.name: 5000 for pod in known})
     await bench.step()
     assert bench.server.writes == []
     bench.pods.pods["app=web"] = every = pods(8)
@@ -319,36 +264,20 @@ async def test_fewer_pods_known_than_the_target_has_never_shrink(bench: Bench) -
     assert bench.server.writes == [("web", 4)]
 
 
-# --- no ready pod ------------------------------------------------------------------------------------------
-
-
-async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready_pods(bench: Bench) -> None:
-    bench.sources.readings["queue"] = ExternalReading([30_000])
-    bench.put(fpa([external_metric(value="10")], behavior=NO_WINDOW), replicas=8)
-    bench.pods.pods["app=web"] = pods(8, ready="False")
-    await bench.step()
-    assert bench.server.writes == []
-    assert bench.last().error
-
-
 # --- the lease, the clock, defects -------------------------------------------------------------------------
 
 
 async def test_a_write_that_the_fence_stopped_is_decided_again_within_the_term(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(7)
     bench.server.refusal = NotLeadingError("the clock has jumped since the lease was last renewed")
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     bench.server.refusal = None
     await bench.step(1)
     assert bench.server.writes == [("web", 7)]
 
 
 async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(8)
     bench.server.gate = asyncio.Event()
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(8)
     bench.clock.skew += 3600
     await bench.step(1)
     bench.server.gate.set()
@@ -359,16 +288,16 @@ async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(be
     await bench.step(1)
     assert bench.server.writes == [("web", 8)]
     assert [
-        bench.controller.now() - each.at < 5_000_000_000 for each in work_of(bench).memory.history.ups
+        bench.controller.loop.now() - each.at < 5_000_000_000 for each in bench.state.memory.history.ups
     ] == [True]
 
 
 async def test_a_clock_that_was_set_is_noticed_before_anything_is_decided(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.clock.skew += 600
-    bench.controller.touch(KEY)
+    bench.controller.loop.touch(KEY)
     await bench.step(0.1)
-    last = work_of(bench).last
+    last = bench.state.last
     assert last is not None
     assert abs(last.at - bench.clock.wall() * 1e9) < 1e9
 
@@ -393,7 +322,7 @@ async def test_a_defect_after_a_write_does_not_end_an_autoscaler(
 
 async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: Bench) -> None:
 
-    turn = await begin_to_wait(bench, 8, 4)
+    turn = await begin_to_wait(bench, 8)
     bench.server.set("web", 5, told=False)
 
     class Unsynced:
@@ -407,20 +336,18 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
             """Nothing."""
 
     # a pod cache that starts again
-    work = work_of(bench)
-    work._subscriptions.follow(work.object.spec.scale_target_ref).pods = Unsynced()  # type: ignore[assignment]
+    work = bench.state
+    work.subscriptions._follower.pods = Unsynced()  # type: ignore[union-attr]
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []
-    assert work_of(bench).memory.history.ups == ()
+    assert bench.state.memory.history.ups == ()
 
 
 async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
-    bench.sources.readings["queue"] = wanted(7)
     bench.server.fail = "forbidden"
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
-    work_of(bench).failures = 3000
+    await bench.begin_with(7)
+    bench.state.failures = 3000
     await bench.step(16)
     bench.server.fail = ""
     await bench.step(16)
@@ -434,28 +361,16 @@ async def test_the_same_warning_is_not_repeated_at_every_decision(bench: Bench) 
     """Thousands of autoscalers without a value would fill the queue of events and crowd out others."""
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)
-    for _ in range(60):
-        await bench.step(1)
+    await bench.steps(60)
     counts = Counter(event.reason for event in bench.server.events)
     assert counts == {"FailedGetExternalMetric": 4, "FailedComputeMetricsReplicas": 4}
-
-
-LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
 
 
 async def test_a_decision_without_a_count_has_no_desired_replicas(bench: Bench) -> None:
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
-    labels, registry = LABELS, bench.monitoring.registry
+    labels = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
+    registry = bench.monitoring.registry
     assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) is None
     assert registry.get_sample_value("fastpath_autoscaler_current_replicas", labels) == 4
-
-
-async def test_a_former_leader_shows_no_replicas(bench: Bench) -> None:
-    await bench.begin_with(7)
-    labels = LABELS
-    registry = bench.monitoring.registry
-    assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) == 7
-    bench.controller.close()
-    assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) is None

@@ -9,10 +9,7 @@ import pytest
 from adapter.autoscaler.debug import show
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -23,7 +20,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
-from tests.support.controller import LIVE, QUEUE, Bench, fpa
+from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.scaling import NOW, pods
 
 KEY = Key("default", "web", is_native=True)
@@ -67,29 +64,20 @@ class BoostBench(Bench):
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.floors = HandFloors(self.log)
+        self.floors: HandFloors = HandFloors(self.log)
         super().__init__()
 
-    def start(self) -> Controller:
-        """Return a controller as after a start."""
-        context = AutoscalerContext(TargetFollowers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
-        self.controller = Controller(
-            context,
-            self.server,
-            self.clock,
-            self.monitoring,
-            self.journal,
-            random=lambda: 0.0,
-            floors=self.floors,  # type: ignore[arg-type]  # set by hand
-        )
-        return self.controller
-
     def boost(
-        self, boost: Boost = ON, replicas: int | None = None, published: Floor | None = None, **spec: Any
+        self,
+        boost: Boost = ON,
+        replicas: int | None = None,
+        published: Floor | None = None,
+        manager: str = "kubectl",
+        **spec: Any,
     ) -> None:
-        """Put an autoscaler."""
+        """Put an autoscaler, and its target if `replicas` are given, as `manager` has set them."""
         if replicas is not None:
-            self.server.set("web", replicas)
+            self.server.set("web", replicas, manager)
             self.pods.pods["app=web"] = pods(20)
         self.controller.put(hpa(boost.mode, **spec), boost, published)
 
@@ -107,9 +95,7 @@ class BoostBench(Bench):
 
     def memory(self) -> Any:
         """Return what is remembered of raises."""
-        work = self.controller.find(KEY)
-        assert work is not None
-        return work.memory.boost
+        return self.state.memory.boost
 
 
 def hpa(mode: str, uid: str = "uid-1", **spec: Any) -> FastPathAutoscaler:
@@ -341,8 +327,7 @@ async def test_a_new_leader_goes_on(bench: BoostBench) -> None:
 async def test_advice_writes_nothing(bench: BoostBench) -> None:
     bench.want(8)
     bench.boost(ON._replace(mode=ADVISE), replicas=4)
-    for _ in range(20):
-        await bench.step(1)
+    await bench.steps(20)
 
     assert (bench.server.writes, bench.floors.entries, bench.log) == ([], {}, [])
     assert bench.reasons() == ["ScalingAdvice"]

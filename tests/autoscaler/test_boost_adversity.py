@@ -15,17 +15,17 @@ from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
-from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench, hpa
+from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench, HandFloors, hpa
 from tests.support.scaling import NOW, pods
 
 
-def later(seconds: int) -> int:
-    return NOW + seconds * SECOND
+@pytest.fixture
+def bench() -> BoostBench:
+    return BoostBench()
 
 
-async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal() -> None:
+async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal(bench: BoostBench) -> None:
     """Both react to one step: the native write comes first, ours meets a 409."""
-    bench = BoostBench()
     bench.want(8)
     bench.boost(ON._replace(shown=4), replicas=4)
     bench.server.set("web", 6, NATIVE, told=False)
@@ -35,26 +35,7 @@ async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal() -> 
     assert bench.memory().reversals == ()
 
 
-async def test_raises_towards_a_floor_are_no_reversals() -> None:
-    """A user sets 2 (a reversal), metrics fail, the native controller climbs towards the floor by its
-    policy.
-    """
-    bench = BoostBench()
-    await bench.begin_boosted(12, ON._replace(shown=6), replicas=6)
-    assert bench.server.writes == [("web", 12)]
-    bench.server.tell("web")
-    bench.boost(ON._replace(shown=12))
-    await bench.step(1)
-    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
-    bench.server.set("web", 2, "kubectl")
-    await bench.step(1)
-    bench.server.set("web", 6, NATIVE)
-    await bench.step(1)
-    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
-
-
-async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
-    bench = BoostBench()
+async def test_a_reversal_met_by_a_conflict_names_its_writer(bench: BoostBench) -> None:
     await bench.begin_boosted(6, ON._replace(shown=4))
     bench.server.tell("web")
     await bench.step(16)
@@ -68,8 +49,7 @@ async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
     assert told[0].startswith("argocd scaled")
 
 
-async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:
-    bench = BoostBench()
+async def test_the_native_repeat_met_by_a_conflict_is_excused(bench: BoostBench) -> None:
     await bench.begin_boosted(6, ON._replace(shown=4))
     bench.server.tell("web")
     bench.server.set("web", 5, NATIVE, told=False)
@@ -81,11 +61,11 @@ async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:
     assert bench.memory().reversals == ()
 
 
-class LikeTheWriter:
+class LikeTheWriter(HandFloors):
     """Waiting publications are superseded by `want`, as FloorWriter's are."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Floor] = {}
+        super().__init__([])
         self.waiting: list[tuple[Floor, asyncio.Future[None]]] = []
         self.hold = False
 
@@ -94,16 +74,13 @@ class LikeTheWriter:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.waiting.append((entry, future))
             await future
-        self.entries[entry.uid] = entry
+        await super().publish(entry)
 
     def want(self, uid: str, entry: Floor | None) -> None:
         for each, future in self.waiting:
             if each.uid == uid and not future.done():
                 future.set_exception(KubernetesError(0, "Superseded", "a newer one has replaced it"))
-        if entry is None:
-            self.entries.pop(uid, None)
-        else:
-            self.entries[uid] = entry
+        super().want(uid, entry)
 
     def release(self) -> None:
         for _, future in self.waiting:
@@ -113,8 +90,7 @@ class LikeTheWriter:
 
 def writerlike() -> tuple[BoostBench, LikeTheWriter]:
     bench = BoostBench()
-    floors: Any = LikeTheWriter()
-    bench.floors = floors
+    bench.floors = floors = LikeTheWriter()
     bench.start()
     return bench, floors
 
@@ -148,8 +124,7 @@ async def test_a_floor_comes_back_after_its_annotation_went() -> None:
     assert floors.entries == {}
 
 
-async def test_a_floor_of_another_target() -> None:
-    bench = BoostBench()
+async def test_a_floor_of_another_target(bench: BoostBench) -> None:
     bench.floors.gate = asyncio.Event()
     await bench.begin_boosted(8)
     bench.server.set("other", 2)
@@ -169,8 +144,7 @@ def _retarget(autoscaler: Any, name: str) -> Any:
     )
 
 
-async def test_a_fence_that_was_shut_for_a_moment_leaves_no_floor() -> None:
-    bench = BoostBench()
+async def test_a_fence_that_was_shut_for_a_moment_leaves_no_floor(bench: BoostBench) -> None:
     bench.want(8)
     bench.boost(replicas=4)
     bench.server.refusal = NotLeadingError()
@@ -183,9 +157,8 @@ async def test_a_fence_that_was_shut_for_a_moment_leaves_no_floor() -> None:
     assert bench.floors.entries == {}
 
 
-async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
-    demoted = Demotion(FineInstant(later(3000)), "argocd", "one")
-    bench = BoostBench()
+async def test_a_demotion_outlives_a_target_that_is_made_anew(bench: BoostBench) -> None:
+    demoted = Demotion(FineInstant(NOW + 3000 * SECOND), "argocd", "one")
     bench.want(8)
     bench.boost(replicas=4, published=Floor("default", "web", "uid-1", demoted=demoted))
     await bench.step()
@@ -195,99 +168,37 @@ async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
     assert bench.server.writes == []
 
 
-async def test_one_reversal_is_not_published_for_ever() -> None:
-    bench = BoostBench()
-    await bench.begin_boosted(8)
-    bench.server.set("web", 4, "argocd")
-    bench.want(4)
-    await bench.step(1)
-    await bench.step(1)
-    assert bench.memory().reversals
-    await bench.step(1200)
-    await bench.step(1)
-    assert bench.floors.entries == {}
-
-
-async def test_a_floor_above_a_lowered_maximum_is_shown_by_the_maximum() -> None:
-    bench = BoostBench()
-    await bench.begin_boosted(8, ON._replace(shown=4))
-    bench.server.tell("web")
-    await bench.step(1)
-    bench.want(6)
-    bench.boost(ON._replace(shown=8, digest="two"), maxReplicas=6)
-    bench.boost(ON._replace(shown=4, digest="two"), maxReplicas=6)
-    bench.server.set("web", 6, NATIVE)
-    bench.boost(ON._replace(shown=6, digest="two"), maxReplicas=6)
-    await bench.step(1)
-    await bench.step(31)
-    assert "RaiseReverted" not in bench.reasons()
-    assert bench.floors.entries == {}
-
-
-async def test_advice_is_not_told_of_failed_metrics() -> None:
-    bench = BoostBench()
+async def test_advice_is_not_told_of_failed_metrics(bench: BoostBench) -> None:
     await bench.begin_boosted(8, ON._replace(mode=ADVISE))
     bench.sources.opened[0].reading = Unavailable("Gone", "gone")
-    for _ in range(30):
-        await bench.step(1)
+    await bench.steps(30)
     assert bench.reasons() == []
 
 
-async def test_advice_needs_no_handshake() -> None:
-    bench = BoostBench()
+async def test_advice_needs_no_handshake(bench: BoostBench) -> None:
     await bench.begin_boosted(4, ON._replace(mode=ADVISE, fault="spec.metrics has no fastpath_replicas"))
     assert bench.reasons() == []
 
 
-async def test_a_missing_target_is_the_native_controllers_to_tell() -> None:
-    bench = BoostBench()
+async def test_a_missing_target_is_the_native_controllers_to_tell(bench: BoostBench) -> None:
     bench.boost(ON._replace(mode=ADVISE), replicas=4)
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found', known=True)
-    for _ in range(40):
-        await bench.step(1)
+    await bench.steps(40)
     assert bench.reasons() == []
 
 
-async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
+async def test_a_minimum_of_zero_that_rests_on_the_handshake(bench: BoostBench) -> None:
     """The API takes it, for the handshake is an External metric."""
-    bench = BoostBench()
     cpu = {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
     }
     bench.boost(replicas=4, metrics=[cpu], minReplicas=0)
-    work = bench.controller.find(KEY)
-    assert work is not None
-    assert not work.violations
+    assert not bench.state.violations
 
 
-async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() -> None:
-    published = Floor("default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600)))
-    bench = BoostBench()
-    bench.want(4)
-    bench.boost(replicas=8, published=published)
-    await bench.step()
-    await bench.step(601)
-    assert bench.memory().floor is None
-
-
-async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
-    """The native controller looked while 19 of 20 pods existed: within tolerance it takes 19, and stays
-    there.
-    """
-    bench = BoostBench()
-    await bench.begin_boosted(20, ON._replace(shown=10), replicas=10)
-    bench.want(19)
-    bench.server.set("web", 19, NATIVE)
-    bench.boost(ON._replace(shown=19))
-    await bench.step(1)
-    await bench.step(31)
-    assert bench.floors.entries == {}
-
-
-async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
+async def test_a_count_that_would_be_answered_is_a_reversal(bench: BoostBench) -> None:
     """10 are held and a user sets 9 again and again: a tenth below, and more than a tenth to be raised."""
-    bench = BoostBench()
     await bench.begin_boosted(10, replicas=5)
     for _ in range(20):
         bench.server.set("web", 9, manager="argocd-controller")
@@ -296,26 +207,8 @@ async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
     assert "BoostDemoted" in bench.reasons()
 
 
-async def test_a_count_within_the_native_tolerance_is_no_reversal() -> None:
-    """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the
-    floor.
-    """
-    wide = {"tolerance": "0.5", "policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]}
-    bench = BoostBench()
-    bench.want(20)
-    bench.boost(replicas=5, behavior={"scaleUp": wide})
-    await bench.step()
-    bench.server.set("web", 15, manager=NATIVE)
-    bench.boost(ON._replace(shown=15), behavior={"scaleUp": wide})
-    await bench.step(1)
-    assert bench.reasons() == ["SuccessfulRescale"]
-    await bench.step(61)
-    assert bench.floors.entries == {}
-
-
-async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
+async def test_a_raise_that_was_made_without_an_answer_is_held(bench: BoostBench) -> None:
     """The connection broke, and the look after it has found our own count."""
-    bench = BoostBench()
     server = bench.server
 
     async def put_scale(target: ScaleTarget, replicas: int) -> str:
@@ -337,10 +230,9 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
     assert bench.floors.entries == {}
 
 
-async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
+async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal(bench: BoostBench) -> None:
     """The reader of the floor has a clock some seconds ahead of the writer."""
     quick = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-    bench = BoostBench()
     for replicas in (4, None):
         bench.want(8)
         bench.boost(ON._replace(shown=4), replicas=replicas, behavior=quick)
@@ -356,11 +248,10 @@ async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
     assert not {"RaiseReverted", "BoostDemoted"} & set(bench.reasons())
 
 
-async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
+async def test_a_lesser_raise_that_was_made_without_an_answer_is_held(bench: BoostBench) -> None:
     """Less was right by the time of the write; its answer was lost, and the look after it has found that
     lesser count.
     """
-    bench = BoostBench()
     server = bench.server
 
     async def acquire(target: ScaleTarget) -> None:
@@ -380,9 +271,8 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
     assert bench.floors.replicas() == 6
 
 
-async def test_no_more_is_held_than_may_have_been_written() -> None:
+async def test_no_more_is_held_than_may_have_been_written(bench: BoostBench) -> None:
     """8 were published, 6 were right when the turn came, and it is unknown whether they were written."""
-    bench = BoostBench()
     bench.server.lose = True
     bench.floors.gate = asyncio.Event()
     await bench.begin_boosted(8)
@@ -394,11 +284,10 @@ async def test_no_more_is_held_than_may_have_been_written() -> None:
     assert bench.floors.replicas() == 6
 
 
-async def test_nothing_is_held_at_zero() -> None:
+async def test_nothing_is_held_at_zero(bench: BoostBench) -> None:
     """A user stops the workload: an autoscaler that may leave zero, or is given one replica, would go to
     the floor at once.
     """
-    bench = BoostBench()
     await bench.begin_boosted(8, ON._replace(shown=4))
     assert bench.floors.replicas() == 8
     bench.server.tell("web")
@@ -411,9 +300,8 @@ async def test_nothing_is_held_at_zero() -> None:
 
 
 @pytest.mark.parametrize("stands", [True, False])
-async def test_a_floor_that_was_adopted_is_not_held_at_zero(stands: bool) -> None:  # noqa: FBT001 - a case of the table
+async def test_a_floor_that_was_adopted_is_not_held_at_zero(bench: BoostBench, stands: bool) -> None:  # noqa: FBT001 - a case of the table
     published = msgspec.structs.replace(RAISED, stands=stands)
-    bench = BoostBench()
     bench.floors.entries["uid-1"] = published
     bench.want(8)
     bench.boost(replicas=0, published=published)
@@ -438,12 +326,9 @@ RAISED = Floor(
 SLOW = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}}
 
 
-async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted() -> None:
-    bench = BoostBench()
+async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted(bench: BoostBench) -> None:
     bench.want(8)
-    bench.server.set("web", 4, "argocd-controller")
-    bench.pods.pods["app=web"] = pods(20)
-    bench.boost(published=RAISED)
+    bench.boost(replicas=4, manager="argocd-controller", published=RAISED)
     await bench.step(1)
     assert bench.reasons() == ["RaiseReverted", "SuccessfulRescale"]
     assert bench.server.writes == [("web", 8)]
@@ -452,8 +337,7 @@ async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted() -> None
     assert bench.reasons()[2:] == ["BoostDemoted"]
 
 
-async def test_reversals_are_counted_once_across_leaders() -> None:
-    bench = BoostBench()
+async def test_reversals_are_counted_once_across_leaders(bench: BoostBench) -> None:
     bench.want(8)
     bench.boost(replicas=4)
     await bench.step(1)
@@ -476,16 +360,20 @@ async def test_reversals_are_counted_once_across_leaders() -> None:
 @pytest.mark.parametrize("stands", [True, False], ids=["known to be made", "found to be made"])
 @pytest.mark.parametrize(("seconds", "count"), [(0, 8), (54, 8), (56, 12)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
+    bench: BoostBench,
     stands: bool,  # noqa: FBT001 - a case of the table
     seconds: int,
     count: int,
 ) -> None:
-    bench = BoostBench()
     bench.want(20)
-    bench.server.set("web", 8, "fastpath")
-    bench.pods.pods["app=web"] = pods(20)
     bench.clock.seconds += seconds
-    bench.boost(ON._replace(shown=8), published=msgspec.structs.replace(RAISED, stands=stands), behavior=SLOW)
+    bench.boost(
+        ON._replace(shown=8),
+        replicas=8,
+        manager="fastpath",
+        published=msgspec.structs.replace(RAISED, stands=stands),
+        behavior=SLOW,
+    )
     await bench.step()
     assert bench.server.scales["web"].replicas == count
 
@@ -501,8 +389,9 @@ async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
     ],
     ids=["a minute ago", "lately", "a clock ahead", "unknown", "no time"],
 )
-async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: str, count: int) -> None:
-    bench = BoostBench()
+async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(
+    bench: BoostBench, since: str, count: int
+) -> None:
     bench.want(20)
     bench.server.set("web", 8, "fastpath", told=False)
     bench.server.scales["web"] = bench.server.scales["web"]._replace(since=since)
@@ -514,11 +403,10 @@ async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: st
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa: FBT001 - a case of the table
+async def test_the_later_of_two_writes_is_held(bench: BoostBench, answered: bool) -> None:  # noqa: FBT001 - a case of the table
     """The lesser count was made though its answer was lost; then what was published was right again, and
     written on top.
     """
-    bench = BoostBench()
     server = bench.server
 
     sent: list[int] = []
@@ -549,8 +437,7 @@ async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa:
 
 
 @pytest.mark.parametrize("found", ["by a new leader", "by its own"])
-async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str) -> None:
-    bench = BoostBench()
+async def test_a_raise_that_was_found_made_counts_as_taken_back_later(bench: BoostBench, found: str) -> None:
     if found == "by its own":
         bench.server.lose = True
         await bench.begin_boosted(8)
@@ -558,12 +445,10 @@ async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str
         assert not bench.floors.entries["uid-1"].stands
         bench.server.tell("web")
     else:
-        bench.server.set("web", 8, "fastpath")
-        bench.pods.pods["app=web"] = pods(20)
         published = msgspec.structs.replace(RAISED, stands=False)
         bench.floors.entries["uid-1"] = published
         bench.want(8)
-        bench.boost(published=published)
+        bench.boost(replicas=8, manager="fastpath", published=published)
     await bench.step(1)
     await bench.step(1)
     published = bench.floors.entries["uid-1"]
@@ -576,9 +461,8 @@ async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str
     assert "RaiseReverted" in bench.reasons()
 
 
-async def test_all_raises_of_a_leader_before_count() -> None:
+async def test_all_raises_of_a_leader_before_count(bench: BoostBench) -> None:
     """A ramp: the last of several raises is not all that the policies have given leave to."""
-    bench = BoostBench()
     await bench.begin_boosted(6, behavior=SLOW)
     bench.server.tell("web")
     bench.want(20)
@@ -594,9 +478,8 @@ async def test_all_raises_of_a_leader_before_count() -> None:
     assert bench.server.writes[2:] == [("web", 12)]
 
 
-async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -> None:
+async def test_another_target_than_that_of_a_leader_before_took_nothing_back(bench: BoostBench) -> None:
     """Without a leader the target was created again, with fewer replicas."""
-    bench = BoostBench()
     await bench.begin_boosted(8)
     published = bench.floors.entries["uid-1"]
 
@@ -610,8 +493,7 @@ async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -
     assert bench.floors.entries == {}
 
 
-async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
-    bench = BoostBench()
+async def test_the_native_repeat_is_excused_once_whoever_leads(bench: BoostBench) -> None:
     await bench.begin_boosted(8, ON._replace(shown=4))
     bench.server.tell("web")
     bench.server.set("web", 5, NATIVE)
@@ -628,16 +510,13 @@ async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
     assert "RaiseReverted" in bench.reasons()
 
 
-async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period() -> None:
+async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period(bench: BoostBench) -> None:
     ahead = FineInstant(NOW + 3600 * SECOND)
     published = msgspec.structs.replace(
         RAISED, raised_at=ahead, until=FineInstant(ahead + LONGEST), reversals=(ahead,)
     )
-    bench = BoostBench()
     bench.want(20)
-    bench.server.set("web", 8, "fastpath")
-    bench.pods.pods["app=web"] = pods(20)
-    bench.boost(ON._replace(shown=4), published=published, behavior=SLOW)
+    bench.boost(ON._replace(shown=4), replicas=8, manager="fastpath", published=published, behavior=SLOW)
     await bench.step()
     assert bench.server.writes == []
     await bench.step(61)
@@ -646,9 +525,8 @@ async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period()
     assert bench.memory().reversals == ()
 
 
-async def test_a_raise_that_a_lower_maximum_ended_is_not_reverted() -> None:
+async def test_a_raise_that_a_lower_maximum_ended_is_not_reverted(bench: BoostBench) -> None:
     """The maximum is 4 for a while, which is not a reversal, and then the leader changes."""
-    bench = BoostBench()
     await bench.begin_boosted(8)
     bench.server.tell("web")
     bench.boost(ON._replace(shown=8))

@@ -19,10 +19,10 @@ from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.loop import DecisionClock
 from adapter.autoscaler.metrics import sources
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.scheduler import DecisionClock
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.errors import ScrapeError
 from adapter.kubernetes.cache import pod_codec
@@ -117,12 +117,13 @@ class Story:
         nothing: Any = NoPrometheus()
         factory = SourceFactory(nothing, nothing, unused, lambda: BUILTIN, here.scraped, feeds)
         server: Any = Server()
-        context = AutoscalerContext(TargetFollowers(server, self._cache), unused, factory, LIVE)
+        context = AutoscalerContext(TargetFollowers(server, self._cache), unused, factory, LIVE, unused)
         metrics = [pods_metric(str(TARGET))]
         self._spec = autoscaler(metrics, LIVE, minReplicas=1, maxReplicas=1000, behavior=BEHAVIOR)
         self._subscriptions = Subscriptions(context, Key("shop", "web"), lambda: None, lambda _: None)
-        self._subscriptions.adopt(hpa(metrics).spec.metrics or (), 1.0)
-        self._subscriptions.follow(CrossVersionObjectReference("Deployment", "web", "apps/v1"))
+        reference = CrossVersionObjectReference("Deployment", "web", "apps/v1")
+        self._subscriptions.adopt(reference, hpa(metrics).spec.metrics or (), 1.0)
+        self._subscriptions.find_target()
         self._memory = Memory()
         self._time = DecisionClock(clock)
         self.scale(count)

@@ -10,7 +10,6 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
-from adapter.model.ready_times import ReadyLedger
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.waiting import until
 
@@ -76,11 +75,11 @@ async def test_a_decision_that_ends_in_a_defect_affects_no_other(
 
 async def test_the_loop_outlives_defects(bench: Bench) -> None:
     Broken(bench.rivals, "of", ZeroDivisionError())
-    task = asyncio.create_task(bench.controller.run())
+    task = asyncio.create_task(bench.controller.loop.run())
     bench.put(fpa(QUEUE), replicas=4)
     await until(lambda: defects(bench))
     bench.clock.seconds += 2
-    bench.controller.touch(KEY)
+    bench.controller.loop.touch(KEY)
     await until(lambda: bench.server.writes)
     assert not task.done()
     task.cancel()
@@ -93,8 +92,7 @@ async def test_a_write_that_ends_in_a_defect_is_made_again(bench: Bench) -> None
     await bench.step()
 
     assert (defects(bench), bench.server.writes) == (1, [])
-    for _ in range(4):
-        await bench.step(1)
+    await bench.steps(4)
     assert bench.server.writes == [("web", 7)]
     assert defects(bench) == 1
 
@@ -111,8 +109,7 @@ async def test_a_defect_on_deciding_again_writes_nothing(bench: Bench) -> None:
 
     assert (defects(bench), broken.left, bench.server.writes) == (1, 0, [])
     bench.server.tell("web")
-    for _ in range(4):
-        await bench.step(1)
+    await bench.steps(4)
     assert bench.server.writes == [("web", 7)]
 
 
@@ -127,8 +124,7 @@ async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
 
     bench.server.tell("web")
     reads = bench.sources.opened[0].reads
-    for _ in range(3):
-        await bench.step(1)
+    await bench.steps(3)
     assert bench.sources.opened[0].reads > reads
     assert bench.server.writes == [("web", 7)], "what was written counts"
     assert defects(bench) == 1
@@ -147,17 +143,17 @@ async def test_an_autoscaler_behind_a_shut_fence_is_decided_again(bench: Bench) 
 
 async def test_the_end_of_the_loop_ends_writes(bench: Bench) -> None:
     bench.server.gate = asyncio.Event()
-    task = asyncio.create_task(bench.controller.run())
+    task = asyncio.create_task(bench.controller.loop.run())
     bench.put(fpa(QUEUE), replicas=4)
-    await until(lambda: bench.controller._writes)
+    await until(lambda: bench.controller.loop._writes)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    assert not bench.controller._writes
+    assert not bench.controller.loop._writes
     assert (defects(bench), bench.server.writes) == (0, [])
 
 
-@pytest.mark.parametrize("broken", ["set_clock", "inherit", "close"])
+@pytest.mark.parametrize("broken", ["set_clock", "close"])
 async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
     bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,8 +173,6 @@ async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
         if broken == "set_clock":
             bench.clock.skew += 3600
             await bench.step(1)
-        elif broken == "inherit":
-            bench.controller.inherit({"uid-2": ReadyLedger(), "uid-1": ReadyLedger()})
         else:
             bench.controller.close()
     assert done == [KEY]
@@ -189,6 +183,7 @@ async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> 
     for number, name in enumerate(("api", "web")):
         bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
     Broken(bench.server, "event", ZeroDivisionError())
-    bench.controller.report_delays([OTHER, KEY])
+    for key in (OTHER, KEY):
+        bench.controller.report_delay(key)
     assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
     assert defects(bench) == 1

@@ -21,9 +21,9 @@ from adapter.autoscaler.decide.observation import Observation, PodsReading, Sett
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.config.rules_file import OnNaN
@@ -44,7 +44,7 @@ from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
+from tests.support.controller import LIVE, HandPods, HandRivals, NoForecasts, Server, fpa
 from tests.support.election import LoopClock
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
 
@@ -279,7 +279,7 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
     controllers: list[Controller] = []
 
     def answered(keys: Iterable[Key]) -> None:
-        controllers[0].touch_all(keys)
+        controllers[0].loop.touch_all(keys)
 
     async with Poller(
         world.clock, per_second=20.0, answered=answered, defects=Defects(Monitoring())
@@ -288,13 +288,19 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(TargetFollowers(world.server, world.pods), world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
+        around = AutoscalerContext(
+            TargetFollowers(world.server, world.pods),  # type: ignore[arg-type]  # set by hand
+            world.rivals,  # type: ignore[arg-type]
+            sources,
+            LIVE,
+            NoForecasts(),
+        )
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )
         controllers.append(controller)
         controller.put(fpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW, **spec))
-        task = asyncio.create_task(controller.run())
+        task = asyncio.create_task(controller.loop.run())
         try:
             yield controller
         finally:

@@ -10,9 +10,9 @@ import pytest
 from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
+from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.minimum import Account, Hour, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan
@@ -87,11 +87,12 @@ class Bench(ForecastBench):
         given = {"minReplicas": 2, "maxReplicas": 60, "forecast": self.forecast, **spec}
         self.controller.put(fpa([queue_metric()], **given))
 
-    def condition(self) -> tuple[str, str, str] | None:
-        for each in self.state.memory.status.conditions or ():
-            if each.type == "ForecastReady":
-                return each.status, each.reason or "", each.message or ""
-        return None
+    def condition(self) -> tuple[str, str, str]:
+        """Return status, reason and message of the condition, "" without one."""
+        for condition in self.state.memory.status.conditions or ():
+            if condition.type == "ForecastReady":
+                return condition.status, condition.reason or "", condition.message or ""
+        return "", "", ""
 
     def events(self) -> list[str]:
         return [each.reason for each in self.server.events if each.reason.startswith("Forecast")]
@@ -127,7 +128,7 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
     assert bench.explained() == [f"forecast: floor {FLOOR}, by candidate day"]
     bench.controller.put(fpa([queue_metric()], minReplicas=2, maxReplicas=60))
     await bench.run_for(2)
-    assert (bench.condition(), bench.metric("floor_replicas"), bench.explained()) == (None, None, [])
+    assert (bench.condition()[0], bench.metric("floor_replicas"), bench.explained()) == ("", None, [])
     assert bench.state.bounds.forecast == 0
 
 
@@ -186,7 +187,7 @@ async def test_a_step_is_exact_and_nothing_looks_between_two(monkeypatch: pytest
     monkeypatch.setattr(ForecastBook, "look", looks)
     bench.sources.readings[METRIC] = ExternalReading([10_000])
     bench.put(fpa([queue_metric()], minReplicas=2, syncPeriod="60s", forecast=bench.forecast), 10)
-    running = bench.book.run(bench.controller), bench.controller.run()
+    running = bench.book.run(bench.controller), bench.controller.loop.run()
     tasks = [asyncio.create_task(each) for each in running]
     await asyncio.sleep(29.9)
     assert bench.server.writes == []
@@ -286,8 +287,7 @@ async def test_a_demotion_is_told() -> None:
     await bench.run_for(60)
     bench.verdict = verdict_of(START, BAD)
     await bench.run_for(25 * 60)
-    assert bench.condition() is not None
-    assert bench.condition()[1] == "Refused"  # type: ignore[index]
+    assert bench.condition()[1] == "Refused"
     assert bench.events() == ["ForecastActs", "ForecastRefused"]
     assert bench.state.bounds.forecast == 0
 
@@ -298,8 +298,7 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     await bench.run_for(10)
     bench.history.values = []
     assert (await bench.run_for(2))[-1] == 0
-    assert bench.condition() is not None
-    assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
+    assert bench.condition()[:2] == ("True", "Withheld")
     assert bench.explained() == ["forecast: no floor (DemandUnknown)"]
     bench.history.values = [10.0] * 4 * 1440
     assert (await bench.run_for(2))[-1] == FLOOR
@@ -312,8 +311,7 @@ async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
     await bench.open()
     await bench.run_for(60)
     assert bench.state.bounds.forecast == 0
-    assert bench.condition() is not None
-    assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
+    assert bench.condition()[:2] == ("True", "Withheld")
     assert bench.events() == ["ForecastActs", "ForecastWithheld"]
 
 
@@ -346,7 +344,7 @@ async def test_changes_do_not_hasten_a_verdict() -> None:
     await bench.run_for(10)
     assert [each.judges for each in bench.asked] == [True, True]
     assert bench.state.bounds.forecast == FLOOR
-    assert bench.condition()[1] == "Acting"  # type: ignore[index]
+    assert bench.condition()[1] == "Acting"
 
 
 async def test_a_pause_outlives_its_autoscaler() -> None:
@@ -432,8 +430,7 @@ class BoostedBench(ScheduleBench):
 
     def start(self) -> Controller:
         self.jobs = Bench()
-        self.book = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
-        self.forecasting = self.book
+        self.book = self.forecasting = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
         self.clock.skew = START + 30 * STEP - self.clock.seconds
         self.book.controller = super().start()
         return self.book.controller
@@ -442,7 +439,7 @@ class BoostedBench(ScheduleBench):
 async def test_a_boosted_hpa_reads_the_floor() -> None:
     bench = BoostedBench()
     bench.want(10)
-    bench.boosted(10, forecast={"mode": "Floor"}, minReplicas=2)
+    bench.boost(replicas=10, forecast={"mode": "Floor"}, minReplicas=2)
     for _ in range(8 * 60):
         await bench.step(1)
         await bench.book.look(bench.controller)
@@ -457,20 +454,19 @@ async def test_a_boosted_hpa_reads_the_floor() -> None:
     assert found == FLOOR
 
 
-@pytest.mark.parametrize("broken", ["_put", "_do", "_take", "_show", "_step_one"])
+@pytest.mark.parametrize("broken", ["build_job", "take", "show", "step", "readiness"])
 async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
     broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench, works, bad = Bench(), getattr(ForecastBook, broken), Key("default", "api")
+    bench, works, bad = Bench(), getattr(AutoscalerForecast, broken), Key("default", "api")
     await bench.open()
 
-    def breaks(book: ForecastBook, *given: Any, **named: Any) -> Any:
-        keys = {getattr(each, "key", each) for each in given if not isinstance(each, ForecastAnswer)}
-        if bad in {*keys, *(Key.of(each.autoscaler) for each in given if hasattr(each, "autoscaler"))}:
+    def breaks(forecast: AutoscalerForecast, *given: Any, **named: Any) -> Any:
+        if forecast.state.key == bad:
             raise ZeroDivisionError
-        return works(book, *given, **named)
+        return works(forecast, *given, **named)
 
-    monkeypatch.setattr(ForecastBook, broken, breaks)
+    monkeypatch.setattr(AutoscalerForecast, broken, breaks)
     spec = {"minReplicas": 2, "maxReplicas": 60, "forecast": bench.forecast}
     bench.put(fpa([queue_metric()], name="api", uid="uid-2", **spec), replicas=10)
     task = asyncio.create_task(bench.book.run(bench.controller))

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from adapter.autoscaler.forecasts.queue import PAUSE, PLANS_IN_A_ROW, RETRY, JobQueue, Pauses, pause_after
+from adapter.autoscaler.forecasts.book import PLANS_IN_A_ROW, JobQueue, Pauses
+from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, pause_after
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast.job import ForecastAnswer

@@ -96,7 +96,7 @@ class FaultyAutoscaler:
         assert self.spec.get("mode", "Auto") == "Auto"
         assert self.bench.rivals.names == ()
         assert self.spec["minReplicas"] <= count <= self.spec["maxReplicas"]
-        seen = work.find_target()
+        seen = work.subscriptions.find_target()
         assert isinstance(seen, ScaleTarget)
         before = seen.replicas
         is_value = (
@@ -115,7 +115,7 @@ class FaultyAutoscaler:
             self.reading = bench.sources.readings["queue"] = values[0]
             for source in bench.sources.opened:
                 source.reading = values[0]
-            bench.controller.touch(KEY)
+            bench.controller.loop.touch(KEY)
         elif what == "write":
             replicas, manager, told = values
             server.set("web", replicas, manager, told=told)

@@ -14,8 +14,8 @@ from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
-from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.metrics.feed import SourceAnswer
+from adapter.autoscaler.metrics.sources import ReadContext, series_reading
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
@@ -76,9 +76,8 @@ def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> t
         taken, value = workload.samples[-1]
         milli = round(value * 1000)
         answer = SourceAnswer({}, {"": NOW + taken * SECOND}, (milli,), window * SECOND if known else None)
-        reading = feed.series_reading(
-            answer, SCRAPE * SECOND, now, "", partial(workload.least_ready, now=now)
-        )
+        context = ReadContext((), partial(workload.least_ready, now=now), now, float(second))
+        reading = series_reading(answer, SCRAPE * SECOND, context, "")
         assert isinstance(reading, ExternalReading)
         if not aware:
             reading = ExternalReading(reading.values)

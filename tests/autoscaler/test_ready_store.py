@@ -10,8 +10,8 @@ import pytest
 
 from adapter.autoscaler import ready_store
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.ready_store import KEPT_PERIODS, LABEL, LIMIT, PERIOD, ReadyTimesStore
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.shards import WHOLE, Shard
@@ -119,9 +119,7 @@ def process(store: Store) -> ScalerProcess:
 async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20, 30, 40)
-    state = process.controller.find(KEY)
-    assert state is not None
-    state.ledger.note(Outcome.RESTARTED)
+    process.bench.state.ledger.note(Outcome.RESTARTED)
     async with leading(process):
         await asyncio.sleep(1)
 
@@ -414,7 +412,7 @@ async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
     monkeypatch.setattr(ready_store, "decode_ledger", breaks)
     async with leading(process):
         await asyncio.sleep(1)
-        assert process.controller.is_awaited("uid-1")
+        assert "uid-1" in process.controller.inherited
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 

@@ -173,20 +173,16 @@ async def test_a_count_that_was_applied_without_a_response_is_ours(bench: Bench,
     writes.read = lambda: bench.server.set("web", 7, told=False)
     await write(bench)
     assert writes.calls == ["slot", "put 7", "get", "slot"]
-    state = bench.controller.find(KEY)
-    assert state is not None
-    (change,) = state.memory.history.ups
+    (change,) = bench.state.memory.history.ups
     assert change.change == 3
-    assert state.memory.conflicts.ours == (4, 7)
+    assert bench.state.memory.conflicts.ours == (4, 7)
 
 
 async def test_the_same_count_after_a_conflict_is_another_clients(bench: Bench, writes: Writes) -> None:
     writes.fail = [CONFLICT]
     writes.read = lambda: bench.server.set("web", 7, told=False)
     await write(bench)
-    state = bench.controller.find(KEY)
-    assert state is not None
-    assert state.memory.conflicts.ours is None
+    assert bench.state.memory.conflicts.ours is None
 
 
 async def test_a_write_without_a_response_is_reported_if_the_scale_cannot_be_read_either(
@@ -221,6 +217,4 @@ async def test_a_shut_fence_ends_the_write_without_a_trace(bench: Bench, writes:
     await write(bench)
     assert writes.calls.count("put 7") == shut
     assert (bench.server.writes, bench.server.events) == ([], [])
-    state = bench.controller.find(KEY)
-    assert state is not None
-    assert (state.failures, state.is_writing) == (0, False)
+    assert (bench.state.failures, bench.state.is_writing) == (0, False)

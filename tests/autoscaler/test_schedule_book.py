@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.interfaces import NO_WINDOWS, Key
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.bounds.schedule import windows
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, SpansOfDay
@@ -57,7 +57,7 @@ class Bench:
     def bounds(self, key: Key, lead: int = 0) -> Bounds | None:
         """Return the bounds, None also while they are being computed."""
         with contextlib.suppress(NotSyncedError):
-            found = self.book.bounds_of(key, self.controller.time, lead).bounds
+            found, _ = self.book.bounds_of(key, self.controller.time, lead)
             return None if found == NO_BOUNDS else found
         return None
 
@@ -111,7 +111,7 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.delete("fastpathschedule", "office", "shop")
     await until(lambda: not bench.book.has(OWN))
-    assert bench.book.bounds_of(OWN, NOW, 0) == NO_WINDOWS
+    assert bench.book.bounds_of(OWN, NOW, 0) == (NO_BOUNDS, None)
     bench.cluster.delete("fastpathschedule", "limit", "shop")
     await until(lambda: not bench.book.has(HPA))
 
@@ -173,12 +173,12 @@ async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
     await until(lambda: bench.active() == ("shop/office day",))
     _, end = bench.book.bounds_of(OWN, NOW, 0)
     assert end is not None
-    assert bench.book.bounds_of(OWN, end - 1, 0).bounds == bench.bounds(OWN)
-    assert bench.book.bounds_of(OWN, end, 0).bounds == NO_BOUNDS
+    assert bench.book.bounds_of(OWN, end - 1, 0)[0] == bench.bounds(OWN)
+    assert bench.book.bounds_of(OWN, end, 0)[0] == NO_BOUNDS
 
 
 async def test_changes_wake_the_loop(bench: Bench) -> None:
-    controller = bench.book.controller = bench.controller
+    controller = bench.book.loop = bench.controller
     bench.create(DAY)
     await until(lambda: controller.touched == [OWN, HPA])
     assert bench.bounds(OWN) is None  # being computed

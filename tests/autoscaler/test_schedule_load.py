@@ -102,9 +102,9 @@ class Bench:
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
         controller: Any = self.controller
-        self.book.controller = controller
+        self.book.loop = controller
         yield
-        self.book.controller = None
+        self.book.loop = None
 
 
 def raw(name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> msgspec.Raw:
@@ -117,18 +117,13 @@ def targets(*names: str) -> list[dict[str, str]]:
     return [{"kind": "FastPathAutoscaler", "name": name} for name in names]
 
 
-def victims() -> dict[str, Any]:
-    """Return the window of the other tenant, which begins in a minute."""
-    return {"cron": "1 6 * * *", "for": "1h", "minReplicas": 7, "zone": "UTC", "targets": targets("api")}
-
-
 def put_victim(bench: Bench) -> None:
-    spec = victims()
-    window = {key: spec.pop(key) for key in ("cron", "for", "minReplicas")}
-    bench.put("office", window, namespace="quiet", **spec)
+    """Put the window of the other tenant, which begins in a minute."""
+    window = {"cron": "1 6 * * *", "for": "1h", "minReplicas": 7}
+    bench.put("office", window, namespace="quiet", zone="UTC", targets=targets("api"))
 
 
-async def test_many_begins_near_a_change_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_begins_near_a_change_of_the_clock() -> None:
     """100 windows that begin each minute are refused; as many begins as are allowed cost little."""
     bench = Bench([VICTIM, Key("noisy", "web")])
     with bench.following(), steps.measured() as taken:
@@ -169,7 +164,7 @@ def test_refused_schedules_as_events() -> None:
     assert taken.longest < LONGEST
 
 
-async def test_many_schedules_for_many_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_schedules_for_many_autoscalers() -> None:
     """100 schedules for all of 100 autoscalers, each with 100 windows that begin 12 times a day."""
     names = [f"web-{number}" for number in range(100)]
     noisy = [Key("noisy", name) for name in names]
@@ -237,7 +232,7 @@ async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch
         assert not bench.book.has(key)
 
 
-async def test_spans_are_computed_for_another_day_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spans_are_computed_for_another_day_before_they_end() -> None:
     """Over many days, at a step of the clock back, and forward over a day."""
     bench = Bench([VICTIM])
     with bench.following():
@@ -246,11 +241,7 @@ async def test_spans_are_computed_for_another_day_before_they_end(monkeypatch: p
         for hours in [*[1] * 50, -30, 30, -1, 100, 1]:
             bench.controller.move(hours * 3600)
             is_active = (bench.controller.time // SECOND // 60) % 1440 in range(361, 421)
-            await _until_bounds(bench, is_active)
-
-
-async def _until_bounds(bench: Bench, wanted: bool) -> None:  # noqa: FBT001 - what is waited for
-    await until(lambda: (bench.bounds(VICTIM) is not None) is wanted)
+            await until(lambda: (bench.bounds(VICTIM) is not None) is is_active)  # noqa: B023 - awaited here
 
 
 # -- any document that the API server accepts ----------------------------------------------------------------

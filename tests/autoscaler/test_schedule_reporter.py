@@ -84,7 +84,9 @@ class Bench:
             lambda *_: None,
             self._find,
         )
-        self.controller: Any = SimpleNamespace(now=lambda: self.time, find=lambda _: self.state)
+        self.controller: Any = SimpleNamespace(
+            loop=SimpleNamespace(now=lambda: self.time), find=lambda _: self.state
+        )
 
     def _find(self, key: Key) -> FastPathAutoscaler | None:
         assert key.name == "web"
@@ -266,14 +268,14 @@ async def test_one_that_changes_while_it_is_looked_at() -> None:
         assert await bench.write() == []
 
 
-@pytest.mark.parametrize("broken", ["_known_of", "_describe", "_write", "_target_state"])
+@pytest.mark.parametrize("broken", ["_follow_one", "_describe", "_write", "_find_target"])
 async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     works = getattr(ScheduleReporter, broken)
 
     def breaks(reporter: ScheduleReporter, about: Any, *rest: Any) -> Any:
-        if "bad" in {about, getattr(getattr(about, "found", about), "namespace", "")}:
+        if "bad" in {about, getattr(getattr(about, "watched", about), "namespace", "")}:
             raise ZeroDivisionError
         return works(reporter, about, *rest)
 

@@ -1,7 +1,7 @@
 """When autoscalers are due: the heap of keys, and the clock that never jumps."""
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.scheduler import DecisionClock, Due, Scheduler
+from adapter.autoscaler.loop import DecisionClock, Due, Scheduler
 from adapter.model.timestamps import SECOND
 from tests.support.controller import HandClock
 

@@ -6,25 +6,20 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.interfaces import BoundsUntil, ForecastBound, Forecasts, Key, NoForecasts
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.autoscaler.interfaces import ForecastBound, Key
 from adapter.bounds.schedule.windows import Schedule
-from adapter.bounds.timeline import BoundsTimeline
+from adapter.bounds.timeline import Bounds, BoundsTimeline
 from adapter.errors import NotSyncedError
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from adapter.model.autoscaling.floor import Floor, floor_of
+from adapter.model.autoscaling.floor import floor_of
 from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
-from tests.support.controller import LIVE, QUEUE, Bench, HandClock, fpa
+from tests.autoscaler.test_boost import ON, BoostBench
+from tests.support.controller import QUEUE, HandClock, NoForecasts, fpa
 from tests.support.scaling import NOW, pods
 from tests.support.schedules import schedule
 
 HPA, OWN = Key("default", "web", is_native=True), Key("default", "web")
 BEHAVIOR: dict[str, Any] = {"behavior": {}}
-ON = Boost(BOOST, digest="one")
 NOON = NOW // SECOND  # 2026-11-20T12:00:00Z, 13:00 in Berlin
 
 
@@ -41,27 +36,11 @@ class HandSchedules:
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
         self.excess = ""
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
+    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
         if not self.computed:
             raise NotSyncedError("the bounds of its schedules are being computed")
         timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
-        return BoundsUntil(timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND)
-
-
-class HandFloors:
-    """What is published by uid."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Floor] = {}
-
-    async def publish(self, entry: Floor) -> None:
-        self.entries[entry.uid] = entry
-
-    def want(self, uid: str, entry: Floor | None) -> None:
-        if entry is None:
-            self.entries.pop(uid, None)
-        else:
-            self.entries[uid] = entry
+        return timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
 
 
 class HandForecasts(NoForecasts):
@@ -71,53 +50,32 @@ class HandForecasts(NoForecasts):
         self._bench = bench
 
     def bound_of(self, key: Key) -> ForecastBound:
-        return ForecastBound(self._bench.forecasts.get(key, 0), self._bench.controller.now() + 3600 * SECOND)
+        return ForecastBound(
+            self._bench.forecasts.get(key, 0), self._bench.controller.loop.now() + 3600 * SECOND
+        )
 
 
-class ScheduleBench(Bench):
+class ScheduleBench(BoostBench):
     """A controller with schedules and forecasts."""
 
     def __init__(self) -> None:
-        self.schedules = HandSchedules()
+        self.schedules: HandSchedules = HandSchedules()
         self.forecasts: dict[Key, int] = {}
         """The minimums of forecasts, set by hand."""
-        self.forecasting: Forecasts = HandForecasts(self)
-        self.floors = HandFloors()
+        self.forecasting = HandForecasts(self)
         super().__init__()
-
-    def start(self) -> Controller:
-        """Return a controller as after a start."""
-        context = AutoscalerContext(
-            TargetFollowers(self.server, self.pods),  # type: ignore[arg-type]
-            self.rivals,  # type: ignore[arg-type]
-            self.sources,  # type: ignore[arg-type]
-            LIVE,
-            self.schedules,
-            self.forecasting,
-        )
-        self.controller = Controller(
-            context,
-            self.server,
-            self.clock,
-            self.monitoring,
-            self.journal,
-            random=lambda: 0.0,
-            floors=self.floors,  # type: ignore[arg-type]  # set by hand
-        )
-        return self.controller
 
     def own(self, replicas: int | None = None, **spec: Any) -> None:
         self.put(fpa(QUEUE, **BEHAVIOR, **spec), replicas)
 
-    def boosted(self, replicas: int | None = None, published: Floor | None = None, **spec: Any) -> None:
-        if replicas is not None:
-            self.server.set("web", replicas)
-            self.pods.pods["app=web"] = pods(20)
-        autoscaler = fpa(QUEUE, mode=BOOST, **BEHAVIOR, **spec)
-        native = type(autoscaler)(
-            "autoscaling/v2", "HorizontalPodAutoscaler", autoscaler.metadata, autoscaler.spec
-        )
-        self.controller.put(native, ON, published)
+    def scheduled(self, key: Key, *windows: Schedule, **spec: Any) -> None:
+        """Put an autoscaler of 3 replicas, which its metric wants too, with windows."""
+        self.want(3)
+        self.schedules.by_key = {key: windows}
+        if key.is_native:
+            self.boost(ON, 3, **spec)
+        else:
+            self.own(3, **spec)
 
     def floor(self) -> int:
         """Return what the HPA reads now."""
@@ -133,23 +91,17 @@ def bench() -> ScheduleBench:
 
 
 async def test_an_autoscaler_has_the_floor_in_its_window_and_waits_at_its_end(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("13:01", "13:11"),)}
-    bench.own(3)
+    bench.scheduled(OWN, window("13:01", "13:11"))
     await bench.step()
     assert bench.counts() == []
-    for _ in range(60):
-        await bench.step(1)
+    await bench.steps(60)
     assert bench.counts() == [12]
     bench.pods.pods["app=web"] = pods(12)
-    for _ in range(600):
-        await bench.step(1)
+    await bench.steps(600)
     assert bench.counts() == [12]
-    for _ in range(299):
-        await bench.step(1)
+    await bench.steps(299)
     assert bench.counts() == [12]
-    for _ in range(3):
-        await bench.step(1)
+    await bench.steps(3)
     assert bench.counts() == [12, 3]
 
 
@@ -172,7 +124,7 @@ async def test_a_boundary_is_exact(bench: ScheduleBench) -> None:
     bench.schedules.by_key = {OWN: (window("13:00:31", "14:00"), window("15:00", "16:00", 15))}
     bench.start()
     bench.own(3, syncPeriod="60s")
-    task = asyncio.create_task(bench.controller.run())
+    task = asyncio.create_task(bench.controller.loop.run())
     await asyncio.sleep(30.7499)
     assert bench.counts() == []
     await asyncio.sleep(0.0002)
@@ -190,26 +142,19 @@ async def test_a_boundary_is_exact(bench: ScheduleBench) -> None:
 async def test_a_boosted_hpa_is_raised_and_reads_its_floor_until_the_window_ends(
     bench: ScheduleBench,
 ) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {HPA: (window("13:01", "14:00"),)}
-    bench.boosted(3)
-    for _ in range(61):
-        await bench.step(1)
+    bench.scheduled(HPA, window("13:01", "14:00"))
+    await bench.steps(61)
     assert bench.counts() == [12]
-    for _ in range(900):
-        await bench.step(1)
+    await bench.steps(900)
     assert bench.floor() == 12  # the raise itself is no longer held
     assert bench.floors.entries["uid-1"].scheduled_until == (NOON + 3600) * SECOND
-    for _ in range(3600 - 961):
-        await bench.step(1)
+    await bench.steps(3600 - 961)
     assert (bench.floor(), bench.floors.entries) == (0, {})
     assert bench.counts() == [12]  # the HPA goes back by itself
 
 
 async def test_while_no_scaler_runs_the_floor_stays_until_its_window_ends(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {HPA: (window("12:00", "14:00"),)}
-    bench.boosted(3)
+    bench.scheduled(HPA, window("12:00", "14:00"))
     await bench.step()
     bench.controller.close()
     bench.clock.seconds += 3599
@@ -219,9 +164,7 @@ async def test_while_no_scaler_runs_the_floor_stays_until_its_window_ends(bench:
 
 
 async def test_a_boundary_while_no_scaler_runs_is_made_up_for(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("13:30", "14:00"),)}
-    bench.own(3)
+    bench.scheduled(OWN, window("13:30", "14:00"))
     await bench.step()
     bench.controller.close()
     bench.clock.seconds += 2400
@@ -233,35 +176,28 @@ async def test_a_boundary_while_no_scaler_runs_is_made_up_for(bench: ScheduleBen
 
 async def test_a_change_of_leader_in_a_window(bench: ScheduleBench) -> None:
     """The next one knows the floor from the ConfigMap, and publishes nothing else before it knows more."""
-    bench.want(3)
-    bench.schedules.by_key = {HPA: (window("12:00", "14:00"),)}
-    bench.boosted(3)
-    for _ in range(700):
-        await bench.step(1)
+    bench.scheduled(HPA, window("12:00", "14:00"))
+    await bench.steps(700)
     published = bench.floors.entries["uid-1"]
     bench.controller.close()
     bench.start()
     bench.schedules.synced = False
-    bench.boosted(published=published)
+    bench.boost(published=published)
     await bench.step(1)
     assert bench.floor() == 12  # not decided before the schedules are known
     bench.schedules.synced = True
-    for _ in range(10):
-        await bench.step(1)
+    await bench.steps(10)
     assert (bench.floor(), bench.counts()) == (12, [12])
 
 
 async def test_an_own_autoscaler_shrinks_by_no_change_of_leader(bench: ScheduleBench) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("12:00", "13:10"),)}
-    bench.own(3)
+    bench.scheduled(OWN, window("12:00", "13:10"))
     await bench.step()
     bench.controller.close()
     bench.clock.seconds += 700
     bench.start()
     bench.own()
-    for _ in range(298):
-        await bench.step(1)
+    await bench.steps(298)
     assert bench.counts() == [12]
 
 
@@ -269,18 +205,13 @@ async def test_an_own_autoscaler_shrinks_by_no_change_of_leader(bench: ScheduleB
 async def test_a_schedule_that_is_deleted_or_edited_in_its_window(
     bench: ScheduleBench, after: tuple[Schedule, ...]
 ) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("12:00", "14:00"),)}
-    bench.own(3)
-    for _ in range(400):
-        await bench.step(1)
+    bench.scheduled(OWN, window("12:00", "14:00"))
+    await bench.steps(400)
     bench.pods.pods["app=web"] = pods(12)
     bench.schedules.by_key = {OWN: after}
-    for _ in range(299):
-        await bench.step(1)
+    await bench.steps(299)
     assert bench.counts() == [12]
-    for _ in range(3):
-        await bench.step(1)
+    await bench.steps(3)
     assert bench.counts() == [12, 6 if after else 3]
 
 
@@ -288,18 +219,13 @@ async def test_a_schedule_that_is_deleted_or_edited_in_its_window(
 async def test_a_clock_that_is_set_moves_the_windows_and_shrinks_nothing_at_once(
     bench: ScheduleBench, hours: int
 ) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("12:00", "14:00"),)}
-    bench.own(3)
-    for _ in range(400):
-        await bench.step(1)
+    bench.scheduled(OWN, window("12:00", "14:00"))
+    await bench.steps(400)
     bench.pods.pods["app=web"] = pods(12)
     bench.clock.skew += hours * 3600
-    for _ in range(298):
-        await bench.step(1)
+    await bench.steps(298)
     assert bench.counts() == [12]
-    for _ in range(4):
-        await bench.step(1)
+    await bench.steps(4)
     assert bench.counts() == [12, 3]
 
 
@@ -307,17 +233,12 @@ async def test_a_clock_that_is_set_moves_the_windows_and_shrinks_nothing_at_once
 async def test_a_floor_begins_early_by_the_time_that_pods_take(
     bench: ScheduleBench, seconds: list[int], lead: int
 ) -> None:
-    bench.want(3)
-    bench.schedules.by_key = {OWN: (window("13:20", "14:00", ready="ByStart"),)}
-    bench.own(3)
+    bench.scheduled(OWN, window("13:20", "14:00", ready="ByStart"))
     await bench.step()
-    state = bench.controller.find(OWN)
-    assert state is not None
     for each in seconds:
-        state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
-    assert state.lead == lead
-    for _ in range(1200 - lead - 1):
-        await bench.step(1)
+        bench.state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
+    assert bench.state.lead == lead
+    await bench.steps(1200 - lead - 1)
     assert bench.counts() == []
     await bench.step(1)
     assert bench.counts() == [12]
@@ -329,7 +250,7 @@ async def test_a_floor_begins_early_by_the_time_that_pods_take(
 async def test_at_zero_an_hpa_reads_no_floor(bench: ScheduleBench) -> None:
     bench.want(0)
     bench.schedules.by_key = {HPA: (window("12:00", "14:00"),)}
-    bench.boosted(0)
+    bench.boost(ON, 0)
     await bench.step()
     assert (bench.floor(), bench.counts()) == (0, [])
 
@@ -338,12 +259,10 @@ async def test_a_floor_wakes_an_own_zero_without_any_value(bench: ScheduleBench)
     bench.want(0)
     bench.schedules.by_key = {OWN: (window("13:10", "14:00"),)}
     bench.own(1, minReplicas=0)
-    for _ in range(400):
-        await bench.step(1)
+    await bench.steps(400)
     assert bench.counts() == [0]
     bench.want(None)
-    for _ in range(202):
-        await bench.step(1)
+    await bench.steps(202)
     assert bench.counts() == [0, 12]
 
 
@@ -362,13 +281,11 @@ async def test_nothing_is_decided_while_bounds_are_computed(bench: ScheduleBench
     bench.want(3)
     bench.schedules.computed = False
     bench.own(10)
-    for _ in range(3):
-        await bench.step(300)
+    await bench.steps(3, 300)
     assert bench.counts() == []
     bench.schedules.computed = True
     await bench.step(1)
-    for _ in range(60):
-        await bench.step(10)
+    await bench.steps(60, 10)
     assert bench.counts() == [3]
 
 
@@ -378,8 +295,7 @@ async def test_too_many_schedules_hold_the_count(bench: ScheduleBench) -> None:
     bench.schedules.excess = "12 FastPathSchedules select it"
     bench.want(3)
     bench.own(10)
-    for _ in range(3):
-        await bench.step(600)
+    await bench.steps(3, 600)
     assert bench.counts() == []
     condition = next(each for each in bench.last().status.conditions if each.type == "ScheduleActive")
     assert (condition.status, condition.reason) == ("True", "TooManyWindows")
@@ -391,22 +307,19 @@ async def test_too_many_schedules_hold_the_count(bench: ScheduleBench) -> None:
     assert bench.counts() == [12]
     bench.pods.pods["app=web"] = pods(12)
     bench.want(3)
-    for _ in range(3):
-        await bench.step(600)
+    await bench.steps(3, 600)
     assert bench.counts() == [12]
     bench.schedules.excess = ""
     await bench.step(1)
-    for _ in range(60):
-        await bench.step(10)
+    await bench.steps(60, 10)
     assert bench.counts() == [12, 5]
 
 
 async def test_too_many_schedules_hold_the_count_of_a_boosted_hpa(bench: ScheduleBench) -> None:
     bench.schedules.excess = "12 FastPathSchedules select it"
     bench.want(3)
-    bench.boosted(10)
-    for _ in range(3):
-        await bench.step(60)
+    bench.boost(ON, 10)
+    await bench.steps(3, 60)
     assert bench.floor() == 10
     bench.schedules.excess = ""
     await bench.step(60)
@@ -417,6 +330,5 @@ async def test_too_many_schedules_wake_nothing(bench: ScheduleBench) -> None:
     bench.schedules.excess = "12 FastPathSchedules select it"
     bench.want(0)
     bench.own(0)
-    for _ in range(3):
-        await bench.step(600)
+    await bench.steps(3, 600)
     assert bench.counts() == []

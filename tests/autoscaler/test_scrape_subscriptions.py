@@ -8,7 +8,7 @@ import pytest
 
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import ScrapeSubscriptions
+from adapter.autoscaler.metrics.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata

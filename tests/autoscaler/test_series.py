@@ -38,9 +38,7 @@ def own_series(bench: Bench) -> list[str]:
 
 
 async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> None:
-    bench.want(30)
-    bench.put(fpa(QUEUE, minReplicas=2, maxReplicas=6), replicas=6)
-    await bench.step()
+    await bench.begin_with(30, replicas=6, minReplicas=2, maxReplicas=6)
     found = {name: shown(bench, f"{name}_replicas") for name in ("demand", "min", "max")}
     assert found == {"demand": 30, "min": 2, "max": 6}
     assert reasons(bench) == ["TooManyReplicas"]
@@ -48,9 +46,7 @@ async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> Non
 
 
 async def test_a_demand_that_is_unknown_has_no_series(bench: Bench) -> None:
-    bench.want(7)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(7)
     assert shown(bench, "demand_replicas") == 7
     assert shown(bench, "metrics_absent") == 0
     bench.sources.opened[0].reading = Unavailable("Failed", "no answer")
@@ -61,9 +57,7 @@ async def test_a_demand_that_is_unknown_has_no_series(bench: Bench) -> None:
 
 
 async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     assert shown(bench, "value_timestamp_seconds") is None, "when it was sampled is unknown"
     source = bench.sources.opened[0]
     source.sampled = NOW - 10 * SECOND
@@ -75,9 +69,7 @@ async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench
 
 
 async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     bench.sources.opened[0].sampled = NOW
     await bench.step(15)
     bench.put(fpa(QUEUE, mode="Paused"))
@@ -87,9 +79,7 @@ async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) 
 
 
 async def test_changes_of_direction_are_counted_whoever_scales(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE, **AT_ONCE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4, **AT_ONCE)
     assert shown(bench, "direction_changes_total") == 0
     bench.want(8)
     await bench.step(15)
@@ -106,9 +96,7 @@ async def test_changes_of_direction_are_counted_whoever_scales(bench: Bench) -> 
 
 
 async def test_how_long_the_last_scale_took(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     assert shown(bench, "last_scale_duration_seconds") is None
     source = bench.sources.opened[0]
     bench.want(8)
@@ -120,9 +108,7 @@ async def test_how_long_the_last_scale_took(bench: Bench) -> None:
 
 @pytest.mark.parametrize("end", ["removed", "no longer leading"])
 async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
-    bench.want(8)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(8)
     bench.sources.opened[0].sampled = NOW
     await bench.step(15)
     assert len(own_series(bench)) >= 9
@@ -161,9 +147,7 @@ async def test_a_demotion_shows_until_it_ends() -> None:
 
 
 async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     assert shown(bench, "ready_time_pods") is None
     (following,) = bench.pods.followings
     assert following.started is not None
@@ -193,9 +177,7 @@ async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
 
 
 async def test_another_target_has_no_times_yet(bench: Bench) -> None:
-    bench.want(4)
-    bench.put(fpa(QUEUE), replicas=4)
-    await bench.step()
+    await bench.begin_with(4)
     (following,) = bench.pods.followings
     assert following.started is not None
     following.started(PodStart(1_000, 1_000, 2_000, 23_000))

@@ -164,10 +164,6 @@ async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: FloorBench
 # Which number.
 
 
-async def test_without_a_floor_it_is_0(case: FloorBench) -> None:
-    assert await case.ask() == 0
-
-
 async def test_the_time_of_the_value_is_now(case: FloorBench) -> None:
     case.clock.advance(5)
     (item,) = (await case.provider.external(external("autoscaler=web"))).items
@@ -280,11 +276,6 @@ async def test_each_answer_has_a_read_of_its_own(case: FloorBench) -> None:
     assert case.floors.reads == 1
     await case.provider.external(external("autoscaler=web"))
     assert case.floors.reads == 2
-
-
-async def test_a_floor_that_has_not_come_yet_is_found(case: FloorBench) -> None:
-    case.floors.publish(entry(7))
-    assert await case.ask() == 7
 
 
 async def test_changes_of_the_autoscaler_during_a_read_count(case: FloorBench) -> None:

@@ -1,6 +1,7 @@
 """The view of published floors: each answer has a list that was sent after its request, or an error."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -289,55 +290,48 @@ async def test_many_entries_are_decoded_in_steps(process: FloorProcess) -> None:
 # --- over HTTP ---------------------------------------------------------------------------------------------
 
 
+@contextlib.asynccontextmanager
+async def viewed() -> AsyncIterator[tuple[Cluster, FloorView]]:
+    monitoring, clock = Monitoring(), SystemClock()
+    async with Cluster() as cluster:
+        configuration = credentials.ClientConfiguration(cluster.url)
+        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
+            task = asyncio.create_task(view.run())
+            await asyncio.sleep(0)
+            yield cluster, view
+            task.cancel()
+            await asyncio.wait({task})
+
+
 @pytest.mark.looptime(False)
 async def test_over_http() -> None:
-    monitoring, clock = Monitoring(), SystemClock()
-    async with Cluster() as cluster:
-        configuration = credentials.ClientConfiguration(cluster.url)
-        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
-            task = asyncio.create_task(view.run())
-            try:
-                await asyncio.sleep(0)
-                assert found(await view.current()) == {}
-                cluster.create(config_map(entry("a", 5)))
-                cluster.create(
-                    config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}}
-                )
-                other = config_map(entry("a", 50))
-                other["metadata"]["namespace"] = "other"
-                cluster.create(other)
-                assert found(await view.current()) == {"a": 5}
-                cluster.patch("configmaps", "fastpath-floors", config_map(entry("b", 8)), NAMESPACE)
-                assert found(await view.current()) == {"a": 5, "b": 8}
-                cluster.delete("configmaps", "fastpath-floors", NAMESPACE)
-                assert found(await view.current()) == {}
-                asked = [each for each in cluster.requests if each.resource == "configmaps"]
-                assert {each.verb for each in asked} == {"list"}
-                assert {each.query.get("labelSelector") for each in asked} == {"fastpath.io/floors=true"}
-                assert {each.path for each in asked} == {"/api/v1/namespaces/fastpath/configmaps"}
-                assert all("resourceVersion" not in each.query for each in asked)
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+    async with viewed() as (cluster, view):
+        assert found(await view.current()) == {}
+        cluster.create(config_map(entry("a", 5)))
+        cluster.create(config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}})
+        other = config_map(entry("a", 50))
+        other["metadata"]["namespace"] = "other"
+        cluster.create(other)
+        assert found(await view.current()) == {"a": 5}
+        cluster.patch("configmaps", "fastpath-floors", config_map(entry("b", 8)), NAMESPACE)
+        assert found(await view.current()) == {"a": 5, "b": 8}
+        cluster.delete("configmaps", "fastpath-floors", NAMESPACE)
+        assert found(await view.current()) == {}
+        requests = [request for request in cluster.requests if request.resource == "configmaps"]
+        assert {request.verb for request in requests} == {"list"}
+        assert {request.query.get("labelSelector") for request in requests} == {"fastpath.io/floors=true"}
+        assert {request.path for request in requests} == {"/api/v1/namespaces/fastpath/configmaps"}
+        assert all("resourceVersion" not in request.query for request in requests)
 
 
+@pytest.mark.looptime(False)
 async def test_a_config_map_that_cannot_be_read_fails_the_read() -> None:
-    monitoring, clock = Monitoring(), SystemClock()
-    async with Cluster() as cluster:
-        configuration = credentials.ClientConfiguration(cluster.url)
-        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
-            task = asyncio.create_task(view.run())
-            try:
-                await asyncio.sleep(0)
-                cluster.create(config_map(entry("a", 5)))
-                cluster.create(config_map(entry("b", 6), name="wrong") | {"data": {"b": 5}})
-                with pytest.raises(NotSyncedError, match="wrong cannot be read"):
-                    await view.current()
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+    async with viewed() as (cluster, view):
+        cluster.create(config_map(entry("a", 5)))
+        cluster.create(config_map(entry("b", 6), name="wrong") | {"data": {"b": 5}})
+        with pytest.raises(NotSyncedError, match="wrong cannot be read"):
+            await view.current()
 
 
 # --- when a floor ends -------------------------------------------------------------------------------------

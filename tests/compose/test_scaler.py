@@ -117,7 +117,7 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
     async with leading(bench):
         origin = bench.scaler._source
         assert isinstance(origin, AutoscalerFileSource)
-        kept = tuple(each for key, each in origin._found.items() if key != last)
+        kept = tuple(each for key, each in origin._autoscalers.items() if key != last)
         origin._adopt(FileContents(kept, ()))
         for _ in range(COUNT // STEP + 1):
             await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """What a new leader takes over of the floors that were published before, and what it drops."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -53,6 +54,7 @@ class Controller:
     def __init__(self) -> None:
         self.put_with: list[tuple[str, Floor | None]] = []
         self.works: set[Key] = set()
+        self.loop = SimpleNamespace(touch_all=lambda _: None)
 
     def put(self, autoscaler: Any, boost: Any = None, published: Any = None) -> None:
         key = Key.of(autoscaler)
@@ -62,8 +64,6 @@ class Controller:
 
     def remove(self, key: Key) -> None:
         self.works.discard(key)
-
-    def touch_all(self, keys: Any) -> None: ...
 
 
 class Floors:

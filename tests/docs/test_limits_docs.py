@@ -7,7 +7,8 @@ import pytest
 
 from adapter.autoscaler import ready_store, registry, reporter
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.forecasts import queue
+from adapter.autoscaler.forecasts import book as forecast_book
+from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
@@ -65,7 +66,7 @@ NUMBERS = {
         int(service.JOB_TIMEOUT),
     ),
     "one in 30 minutes, however often the object changes; known of the last 10,000 autoscalers": (
-        queue.PAUSE // 60, queue.MOST_PAUSES,
+        forecast.PAUSE // 60, forecast_book.MOST_PAUSES,
     ),
     "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
         connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED,

@@ -11,10 +11,12 @@ from typing import Any
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key, Schedules
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -278,8 +280,28 @@ class HandRivals:
         return self.names
 
 
+class NoForecasts:
+    """Forecasts of nothing."""
+
+    def changed(self, key: Key) -> None:
+        """Follow nothing."""
+
+    def clock_set(self) -> None:
+        """Follow nothing."""
+
+    def bound_of(self, key: Key) -> ForecastBound:
+        return UNKNOWN_FORECAST
+
+    def document_of(self, key: Key) -> dict[str, Any] | None:
+        return None
+
+
 class Bench:
     """A controller on all that, stepped by hand."""
+
+    forecasting: Forecasts = NoForecasts()
+    schedules: Schedules | None = None
+    floors: Any = None
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -292,10 +314,23 @@ class Bench:
         self.controller = self.start()
 
     def start(self) -> Controller:
-        # sources by hand
-        context = AutoscalerContext(TargetFollowers(self.server, self.pods), self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
+        """Return a controller as after a start."""
+        context = AutoscalerContext(
+            TargetFollowers(self.server, self.pods),  # type: ignore[arg-type]  # these three are set by hand
+            self.rivals,  # type: ignore[arg-type]
+            self.sources,  # type: ignore[arg-type]
+            LIVE,
+            self.forecasting,
+            self.schedules,
+        )
         self.controller = Controller(
-            context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
+            context,
+            self.server,
+            self.clock,
+            self.monitoring,
+            self.journal,
+            random=lambda: 0.0,
+            floors=self.floors,
         )
         return self.controller
 
@@ -323,17 +358,25 @@ class Bench:
     async def step(self, seconds: float = 0.0) -> None:
         """Let time pass, decide what is due, and let writes end."""
         self.clock.seconds += seconds
-        await self.controller.tick()
+        await self.controller.loop.tick()
         for _ in range(5):
             await asyncio.sleep(0)
 
+    async def steps(self, count: int, seconds: float = 1) -> None:
+        for _ in range(count):
+            await self.step(seconds)
+
+    @property
+    def state(self) -> AutoscalerState:
+        """The first autoscaler."""
+        state = self.controller.find(next(iter(self.controller.names())))
+        assert state is not None
+        return state
+
     def last(self) -> Any:
-        """Return the last decision of the only autoscaler."""
-        (key,) = self.controller.names()
-        work = self.controller.find(key)
-        assert work is not None
-        assert work.last is not None
-        return work.last.decision
+        """Return its last decision."""
+        assert self.state.last is not None
+        return self.state.last.decision
 
 
 def fpa(

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.autoscaler.state import AutoscalerState
+from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.errors import Fault, InputError
 from adapter.forecast import messages, worker
@@ -20,7 +17,7 @@ from adapter.forecast.histories import Histories
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.ready_times import PodStart
 from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
-from tests.support.controller import LIVE, Bench
+from tests.support.controller import Bench
 from tests.support.scaling import external_metric, pods
 
 METRIC = "queue"
@@ -96,19 +93,9 @@ class ForecastBench(Bench):
 
     def start(self) -> Controller:
         self.clock.skew = self.now - self.clock.seconds
-        self.book = ForecastBook(self.worker, self.queries_of, self.monitoring)
-        # sources by hand
-        context = AutoscalerContext(
-            TargetFollowers(self.server, self.pods),  # type: ignore[arg-type]
-            self.rivals,  # type: ignore[arg-type]
-            self.sources,  # type: ignore[arg-type]
-            LIVE,
-            forecasts=self.book,
-        )
-        self.controller = self.book.controller = Controller(
-            context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
-        )
-        return self.controller
+        self.book = self.forecasting = ForecastBook(self.worker, self.queries_of, self.monitoring)
+        self.book.controller = super().start()
+        return self.book.controller
 
     def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
         names = [each.external.metric.name for each in autoscaler.spec.metrics or () if each.external]
@@ -117,13 +104,6 @@ class ForecastBench(Bench):
                 expected = f"no rule that was read makes the external metric {name}"
                 raise InputError([Fault(f"spec.metrics[{place}]", name, expected)])
         return tuple(HistoryQuery(name, self.queries[name]) for name in names)
-
-    @property
-    def state(self) -> AutoscalerState:
-        key, *_ = self.controller.names()
-        state = self.controller.find(key)
-        assert state is not None
-        return state
 
     @property
     def key(self) -> Key:
@@ -150,7 +130,7 @@ class ForecastBench(Bench):
                 if math.isnan(value)
                 else ExternalReading((round(value * 1000),))
             )
-        self.controller.touch(self.key)
+        self.controller.loop.touch(self.key)
         await self.step()
         await self.book.look(self.controller)
         await self.step(1)

@@ -1,12 +1,16 @@
 """The forecasts of a term: a job for each autoscaler once an hour, and a minimum each minute.
 
-A job is done by a process of its own (`ForecastWorker`), one after the other, in turns of namespaces
-(`forecasts.queue`). It makes the plan of the next hour, and once a day a new verdict. The hours and minutes
-at which that happens come from the name of the autoscaler, so that jobs are spread over the hour and verdicts
-over the day.
+A job is done by a process of its own (`ForecastWorker`), one after the other. It makes the plan of the next
+hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
+autoscaler, so that jobs are spread over the hour and verdicts over the day.
 
-Each minute the demand that decisions have seen steps through the plan, and what comes out is the
-minimum. That takes microseconds, and other tasks may run in between.
+All namespaces share that process, so jobs come in turns of namespaces, and one with many autoscalers delays
+another by a job at most. Plans come before verdicts, since a plan has to be ready when its hour begins, but
+after some plans a verdict has its turn.
+
+A verdict takes seconds of CPU, and a change of the spec asks for a new one. So verdicts of an autoscaler are
+some time apart, also after it was changed, or deleted and made again. Only a job that cost next to nothing,
+such as one for a metric without a query, is repeated at once after a change.
 
 All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
 decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
@@ -18,45 +22,24 @@ Nothing outlives the term: the next leader makes verdicts and plans again. A fai
 import asyncio
 import contextlib
 import functools
-import math
-import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
-import msgspec
-
-from adapter.autoscaler.forecasts.demand import demand_of, request_of
-from adapter.autoscaler.forecasts.queue import RETRY, JobQueue, Pauses, pause_after
-from adapter.autoscaler.forecasts.series import ForecastSeries
+from adapter.autoscaler.forecasts import forecast
+from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast, Queries, pause_after
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.scheduler import Due, Scheduler
-from adapter.autoscaler.state import AutoscalerState
+from adapter.autoscaler.loop import Due, Scheduler
+from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast import job as jobs
-from adapter.bounds.forecast import minimum
-from adapter.bounds.forecast import verdict as verdicts
-from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
-from adapter.bounds.forecast.minimum import Limits
-from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
-from adapter.bounds.forecast.verdict import UNJUDGED, ForecastCard, Readiness, Verdict
-from adapter.errors import InputError, NotSyncedError
+from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
+from adapter.bounds.forecast.plan import HOUR
+from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
-from adapter.model.autoscaling import forecast as forecast_spec
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.forecast import FLOOR, ForecastSettings
-from adapter.model.quantity import from_milli
+from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 
 _UNEXPECTED = "unexpected error while making a forecast"
-
-SETTLED = 60
-"""Seconds after which Prometheus has all samples of an hour."""
-
-SPREAD = 2400
-"""Over so many seconds of an hour the jobs are spread."""
 
 _SOON = 5
 """Seconds to the next try while the rules are not known yet."""
@@ -64,83 +47,75 @@ _SOON = 5
 _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""
 
-_STEPS_KNOWN = 2
-"""For so many steps a minimum holds without being computed again."""
 
-_SYNCS = 2
-"""A decision that is older than so many periods says nothing about the demand."""
+PLANS_IN_A_ROW: Final = 3
+"""After so many plans comes a verdict that waits."""
+
+MOST_PAUSES: Final = 10_000
+"""Of so many autoscalers it is known when they had a verdict."""
+
+
+class JobQueue:
+    """The jobs that are due, one an autoscaler."""
+
+    def __init__(self) -> None:
+        self._plans: Turns[Key] = Turns()
+        self._verdicts: Turns[Key] = Turns()
+        self._in_a_row = 0
+
+    def add(self, key: Key, *, judges: bool) -> None:
+        """Add a job that is due; it keeps its place if it is there already."""
+        kind, other = (self._verdicts, self._plans) if judges else (self._plans, self._verdicts)
+        other.discard(key.namespace, key, key)
+        kind.add(key.namespace, key, key)
+
+    def discard(self, key: Key) -> None:
+        for turns in (self._plans, self._verdicts):
+            turns.discard(key.namespace, key, key)
+
+    def take(self) -> Key | None:
+        """Remove the job whose turn it is and return its autoscaler, None if no job is due."""
+        if self._plans and (self._in_a_row < PLANS_IN_A_ROW or not self._verdicts):
+            kind, self._in_a_row = self._plans, self._in_a_row + 1 if self._verdicts else 0
+        elif self._verdicts:
+            kind, self._in_a_row = self._verdicts, 0
+        else:
+            return None
+        _, _, key = kind.next()
+        self.discard(key)
+        return key
+
+
+class Pauses:
+    """Until when an autoscaler has to wait for its next verdict, in seconds of the decision clock."""
+
+    def __init__(self, most: int = MOST_PAUSES) -> None:
+        self._most = most
+        self._ends: dict[Key, int] = {}
+
+    def begin(self, key: Key, now: int, seconds: int) -> None:
+        if not seconds:
+            return
+        if len(self._ends) >= self._most:
+            self._ends = {other: end for other, end in self._ends.items() if end > now}
+        self._ends.pop(key, None)
+        while len(self._ends) >= self._most:
+            del self._ends[next(iter(self._ends))]
+        self._ends[key] = now + seconds
+
+    def end_of(self, key: Key, now: int) -> int:
+        """Return when an autoscaler may have a verdict, `now` if it may have one at once."""
+        end = self._ends.get(key, now)
+        # The clock may have been set back: then a pause that is far away says nothing.
+        return end if now < end <= now + PAUSE else now
 
 
 class ForecastWorker(Protocol):
-    """Does the jobs."""
-
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         """Return the answer to a job; one that fails is an answer too."""
         ...
 
     async def close(self) -> None: ...
-
-
-_CARD = msgspec.json.Decoder(ForecastCard | None)
-
-Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
-"""Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
-
-
-class _Basis(NamedTuple):
-    """What verdict and plans were made for: after a change both are made again."""
-
-    spec: object
-    settings: ForecastSettings
-
-
-@dataclass(slots=True, eq=False)
-class _ForecastEntry:
-    """The forecast of one autoscaler."""
-
-    state: AutoscalerState
-    settings: ForecastSettings
-    basis: _Basis
-    spread: int
-    due: int
-    """When the next job is, in seconds of the decision clock."""
-    series: ForecastSeries
-    planned: PlannedMinimum
-    until: int = 0
-    """The minimum holds until then, in nanoseconds, unless it is computed again."""
-    verdict: Verdict | None = None
-    limits: Limits | None = None
-    card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
-    failure: ForecastAnswer | None = None
-    """The answer of the last job if it failed."""
-    paused: int = 0
-    """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
-    shown: Readiness = UNJUDGED
-    told: str = ""
-    """The reason of the last event."""
-
-    @property
-    def key(self) -> Key:
-        return self.state.key
-
-    @property
-    def minimum(self) -> int:
-        """The minimum that acts."""
-        return self.planned.minimum if self.settings.mode == FLOOR else 0
-
-    def readiness(self) -> Readiness:
-        if self.failure is not None:
-            return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
-        if self.verdict is None and self.paused:
-            return verdicts.paused(self.paused)
-        return verdicts.readiness_of(self.settings.mode, self.verdict, self.planned.withheld)
-
-    def is_judged_at(self, now: int) -> bool:
-        """Tell whether the job at `now` makes a new verdict."""
-        if self.verdict is None or self.verdict.missing:
-            return True
-        hour, last = now // HOUR, self.verdict.at // HOUR
-        return hour > last and (hour % 24 == self.spread % 24 or hour - last > 24)
 
 
 class ForecastBook:
@@ -153,7 +128,7 @@ class ForecastBook:
         self._queries = queries
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
-        self._entries: dict[Key, _ForecastEntry] = {}
+        self._entries: dict[Key, AutoscalerForecast] = {}
         self._jobs = Scheduler()
         self._queue = JobQueue()
         self._pauses = Pauses()
@@ -162,29 +137,17 @@ class ForecastBook:
         """Set when something may be due sooner than before."""
         self._queued = asyncio.Event()
 
-    # -- what others ask -------------------------------------------------------------------------------------
-
     def bound_of(self, key: Key) -> ForecastBound:
         entry = self._entries.get(key)
-        return UNKNOWN_FORECAST if entry is None else ForecastBound(entry.minimum, entry.until, entry.shown)
+        return UNKNOWN_FORECAST if entry is None else entry.bound
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
-        """Return what `debug` shows of a forecast, None without one."""
         entry = self._entries.get(key)
-        if entry is None:
-            return None
-        said, card = entry.shown, _CARD.decode(entry.card)
-        return {
-            "card": None if card is None else msgspec.structs.replace(card, mode=entry.settings.mode),
-            "floor": entry.minimum,
-            "withheld": entry.planned.withheld,
-            "condition": {"status": str(said.holds), "reason": said.reason, "message": said.message},
-        }
+        return None if entry is None else entry.document()
 
     # -- the tasks of a term ---------------------------------------------------------------------------------
 
     async def run(self, controller: Controller) -> None:
-        """Make forecasts until cancelled."""
         self.controller = controller
         try:
             for _ in in_steps(list(controller.names()), self.changed, self._defects):
@@ -204,11 +167,11 @@ class ForecastBook:
     async def _look_when_due(self, controller: Controller) -> None:
         while True:
             self._sooner.clear()
-            due = controller.now() // SECOND + STEP
+            due = controller.loop.now() // SECOND + STEP
             with self._defects.contain(_UNEXPECTED):
                 due = await self.look(controller)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(controller.seconds_until(due * SECOND)):
+                async with asyncio.timeout(controller.loop.seconds_until(due * SECOND)):
                     await self._sooner.wait()
 
     async def _work_when_queued(self, controller: Controller) -> None:
@@ -225,7 +188,7 @@ class ForecastBook:
 
         Return when there is more to do, in seconds.
         """
-        now = controller.now() // SECOND
+        now = controller.loop.now() // SECOND
         before, self._index = self._index, now // STEP
         if self._index != before and before is not None:
             await self._step(controller, self._index)
@@ -239,12 +202,23 @@ class ForecastBook:
         self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))
         self._queued.set()
 
+    async def _step(self, controller: Controller, index: int) -> None:
+        for count, entry in enumerate(list(self._entries.values()), 1):
+            key = entry.state.key
+            if self._entries.get(key) is entry:
+                with self._defects.contain(_UNEXPECTED, key):
+                    if entry.step(index):
+                        controller.loop.touch(key)
+                    self._show(controller, entry)
+            if count % _IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
     async def work(self, controller: Controller) -> bool:
         """Do the job whose turn it is; return whether there was one."""
         key = self._queue.take()
         if key is None:
             return False
-        entry, now = self._entries[key], controller.now() // SECOND
+        entry, now = self._entries[key], controller.loop.now() // SECOND
         entry.due = now + RETRY  # unless the job says when the next one is
         with self._defects.contain(_UNEXPECTED, key):
             await self._do(controller, entry, now)
@@ -253,11 +227,11 @@ class ForecastBook:
         await asyncio.sleep(0)
         return True
 
-    async def _do(self, controller: Controller, entry: _ForecastEntry, now: int) -> None:
-        """Do a job of an autoscaler."""
-        key, judges = entry.key, entry.is_judged_at(now)
+    async def _do(self, controller: Controller, entry: AutoscalerForecast, now: int) -> None:
+        key, judges = entry.state.key, entry.is_judged_at(now)
         try:
-            answer = await self._answer(entry, now)
+            job = entry.build_job(self._queries, now)
+            answer = await self._worker.run(job) if isinstance(job, ForecastJob) else job
         except NotSyncedError:
             entry.due = now + _SOON
             return
@@ -268,59 +242,58 @@ class ForecastBook:
         if judges:
             self._pauses.begin(key, now, pause_after(answer))
         if after is entry:
-            self._take(entry, answer, now, judges=judges)
+            self._monitoring.forecast_values.set(answer.values)
+            entry.take(answer, now, judges=judges)
             self._show(controller, entry)
         elif after is not None:  # what the job was for has changed
             self._pause(after, now)
             self._show(controller, after)
 
+    def _show(self, controller: Controller, entry: AutoscalerForecast) -> None:
+        has_changed, event = entry.show()
+        if event is not None:
+            controller.actuator.event(entry.state.object, event)
+        if has_changed:
+            controller.loop.touch(entry.state.key)
+
     # -- which autoscalers -----------------------------------------------------------------------------------
 
     def changed(self, key: Key) -> None:
         """Follow an autoscaler that is new, has another spec, or is gone."""
-        if (controller := self.controller) is not None:
-            with self._defects.contain(_UNEXPECTED, key):
-                self._put(key, controller.find(key), controller.now() // SECOND)
+        if (controller := self.controller) is None:
+            return
+        with self._defects.contain(_UNEXPECTED, key):
+            now, known = controller.loop.now() // SECOND, self._entries.get(key)
+            entry = forecast.follow(controller.find(key), known, self._monitoring, now)
+            if entry is known:
+                return
+            self._drop(key)
+            if entry is not None:
+                self._entries[key] = entry
+                self._schedule(entry, entry.due)
+                self._pause(entry, now)
+                entry.shown = entry.readiness()
 
     def clock_set(self) -> None:
         """Follow the clock of decisions: when it was set back, a time that is far away says nothing."""
         if (controller := self.controller) is not None:
-            now = controller.now() // SECOND
+            now = controller.loop.now() // SECOND
             for entry in self._entries.values():
                 self._schedule(entry, now if entry.due > now + 2 * HOUR else entry.due)
 
-    def _put(self, key: Key, state: AutoscalerState | None, now: int) -> None:
-        settings = None if state is None or state.violations else _settings_of(state.object)
-        if state is None or settings is None:
-            self._drop(key)
-            return
-        plain = msgspec.structs.replace(state.object.spec, mode="", forecast=None)
-        basis, entry = _Basis(plain, settings._replace(mode="")), self._entries.get(key)
-        if entry is not None and (entry.state, entry.basis) == (state, basis):
-            entry.settings = settings
-            return
-        self._drop(key)
-        due = max(now, now // HOUR * HOUR + SETTLED)
-        spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
-        entry = _ForecastEntry(state, settings, basis, spread, due, series, PlannedMinimum(STEP))
-        self._entries[key] = entry
-        self._schedule(entry, due)
-        self._pause(entry, now)
-        entry.shown = entry.readiness()
-
-    def _pause(self, entry: _ForecastEntry, now: int) -> None:
+    def _pause(self, entry: AutoscalerForecast, now: int) -> None:
         """Let the first verdict wait, if the autoscaler had another one a short time ago."""
-        end = self._pauses.end_of(entry.key, now)
+        end = self._pauses.end_of(entry.state.key, now)
         if end > now:
             entry.paused = end
             self._schedule(entry, max(entry.due, end))
 
-    def _schedule(self, entry: _ForecastEntry, due: int) -> None:
+    def _schedule(self, entry: AutoscalerForecast, due: int) -> None:
         """Have the next job done at a time, and no sooner."""
-        entry.due = due
-        self._queue.discard(entry.key)
-        self._jobs.remove(entry.key)
-        self._jobs.schedule(entry.key, due)
+        entry.due, key = due, entry.state.key
+        self._queue.discard(key)
+        self._jobs.remove(key)
+        self._jobs.schedule(key, due)
         self._sooner.set()
 
     def _drop(self, key: Key) -> None:
@@ -329,115 +302,3 @@ class ForecastBook:
             entry.series.remove()
             self._jobs.remove(key)
             self._queue.discard(key)
-
-    # -- minimums --------------------------------------------------------------------------------------------
-
-    async def _step(self, controller: Controller, index: int) -> None:
-        """Compute the minimums of the step that begins."""
-        for count, entry in enumerate(list(self._entries.values()), 1):
-            if self._entries.get(entry.key) is entry:
-                with self._defects.contain(_UNEXPECTED, entry.key):
-                    self._step_one(controller, entry, index)
-            if count % _IN_A_ROW == 0:
-                await asyncio.sleep(0)
-
-    def _step_one(self, controller: Controller, entry: _ForecastEntry, index: int) -> None:
-        before = entry.minimum
-        entry.planned.step(index, _last_demand(entry.state, index * STEP * SECOND))
-        entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
-        if entry.minimum != before:
-            controller.touch(entry.key)
-        self._show(controller, entry)
-
-    # -- jobs ------------------------------------------------------------------------------------------------
-
-    async def _answer(self, entry: _ForecastEntry, now: int) -> ForecastAnswer:
-        state = entry.state
-        autoscaler, last = state.object, state.last
-        pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
-        try:
-            queries = tuple(self._queries(autoscaler))
-            milli = request_of(autoscaler.spec.metrics or (), pods)
-        except InputError as error:
-            said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
-            return ForecastAnswer(reason=jobs.NO_QUERY, problem=said)
-        except ValueError as error:
-            return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
-        job = ForecastJob(
-            str(state.key),
-            msgspec.structs.replace(autoscaler, status=None),
-            "boost" if state.key.is_native else "fast",
-            entry.settings,
-            tuple(max(1, math.ceil(each.ready / 1000)) for each in state.ledger.starts()),
-            queries,
-            now,
-            None if milli is None else from_milli(milli),
-            entry.verdict,
-            entry.limits,
-            entry.is_judged_at(now),
-            entry.planned.plan is None,
-        )
-        return await self._worker.run(job)
-
-    def _take(self, entry: _ForecastEntry, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
-        self._monitoring.forecast_values.set(answer.values)
-        if answer.verdict is None:
-            entry.failure, entry.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
-            return
-        entry.failure, entry.verdict, entry.limits = None, answer.verdict, answer.limits
-        entry.card = answer.card.copy()  # else it would keep the whole line of the worker
-        for plan in answer.plans:
-            entry.planned.take(plan)
-        entry.due = (now // HOUR + 1) * HOUR + SETTLED + entry.spread % SPREAD
-
-    # -- what is shown ---------------------------------------------------------------------------------------
-
-    def _show(self, controller: Controller, entry: _ForecastEntry) -> None:
-        before, said = entry.shown, entry.readiness()
-        if said != before:  # decisions tell by the object whether the condition has changed
-            entry.shown = said
-        entry.series.show(entry.minimum, entry.verdict, entry.planned.day, ready=said.holds)
-        if said == before:
-            return
-        event = _event_of(before, said, entry.planned.withheld)
-        if event is not None and event.reason != entry.told:
-            entry.told = event.reason
-            controller.tell(entry.state.object, event.kind, event.reason, said.message)
-        controller.touch(entry.key)
-
-
-def _settings_of(autoscaler: FastPathAutoscaler) -> ForecastSettings | None:
-    asked = autoscaler.spec.forecast
-    try:
-        return None if asked is None else forecast_spec.settings_of(asked)
-    except ValueError:  # a time zone that this machine does not know, which is a violation of the spec
-        return None
-
-
-def _last_demand(state: AutoscalerState, now: int) -> float:
-    """Return the demand that the last decision before `now` saw, NaN if it saw none or is old."""
-    last = state.last
-    if last is None or last.snapshot is None or now - last.at > _SYNCS * state.period * SECOND:
-        return math.nan
-    return demand_of(state.object.spec.metrics or (), last.snapshot.observation)
-
-
-class _Event(NamedTuple):
-    kind: str
-    reason: str
-
-
-def _event_of(before: Readiness, said: Readiness, withheld: str) -> _Event | None:
-    """Return the event of a promotion or a demotion, None for no event."""
-    acted = {verdicts.ACTING, verdicts.ADVISING, verdicts.WITHHELD}
-    if said.reason == verdicts.ACTING:
-        return _Event("Normal", "ForecastActs")
-    if said.reason == verdicts.ADVISING:
-        return _Event("Normal", "ForecastAdvises")
-    if said.reason == verdicts.WITHHELD and withheld != minimum.UNKNOWN:
-        return _Event("Warning", "ForecastWithheld")
-    if said.reason == verdicts.REFUSED and before.reason in acted:
-        return _Event("Warning", "ForecastRefused")
-    if not said.holds and before.holds:
-        return _Event("Warning", "ForecastFailed")
-    return None

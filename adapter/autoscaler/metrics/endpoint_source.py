@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
 from adapter.autoscaler.metrics.feed import ready_then
-from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.config.rules_file import OnNaN
 from adapter.errors import NamingError, UnsupportedSelectorError
 from adapter.model.label_selectors import LabelSelector
@@ -27,8 +27,8 @@ class ScrapedExternalSource:
     metric: str
     narrowed: LabelSelector
     subscriber: Subscriber
-    open_feed: Callable[[], ExternalSource]
-    fallback: ExternalSource | None = None
+    open_feed: Callable[[], PolledSource]
+    fallback: PolledSource | None = None
     scraped_at: int | None = None
 
     @property
@@ -96,7 +96,7 @@ class ScrapedExternalSource:
             return reading  # neither scraped nor answered yet
         return Unavailable("NoMetrics", f"{_EMPTY}: {look.reason}")
 
-    def _polled(self) -> ExternalSource:
+    def _polled(self) -> PolledSource:
         if self.fallback is None:
             self.fallback = self.open_feed()
         return self.fallback

@@ -6,6 +6,7 @@ rules may come and go.
 
 import functools
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
@@ -13,14 +14,15 @@ from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
 from adapter.autoscaler.metrics.feed import QUERIES, Feed, Poll, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import (
-    ExternalSource,
     InvalidMetric,
-    ObjectSource,
     PodsSource,
     PolledSource,
-    ResourceSource,
     ScrapedPodsSource,
     Subscriber,
+    object_reading,
+    pods_reading,
+    resource_reading,
+    series_reading,
 )
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
@@ -68,39 +70,25 @@ WINDOW_PART = 1 / 8
 samples."""
 
 
+@dataclass(slots=True, eq=False)
 class SourceFactory:
-    """Creates metric sources."""
-
-    def __init__(
-        self,
-        provider: ScalerProvider,
-        usages: ResourceProvider,
-        api: MetricsAPI,
-        catalogue: Callable[[], Catalogue],
-        scraped: ScrapedValues | None,
-        poller: Poller,
-        *,
-        endpoints: ScrapedEndpoints | None = None,
-        api_period: float = HPA_PERIOD,
-    ) -> None:
-        """`scraped` and `endpoints` are None if nothing is scraped."""
-        self._provider = provider
-        self._usages = usages
-        self._api = api
-        self._catalogue = catalogue
-        self._scraped = scraped
-        self._endpoints = endpoints
-        self._poller = poller
-        self._api_period = api_period
+    provider: ScalerProvider
+    usages: ResourceProvider
+    api: MetricsAPI
+    catalogue: Callable[[], Catalogue]
+    scraped: ScrapedValues | None
+    """None if no pods are scraped."""
+    poller: Poller
+    endpoints: ScrapedEndpoints | None = None
+    """None if no endpoints are scraped."""
+    api_period: float = HPA_PERIOD
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
-        key, poller = subscriber.key, self._poller
         if metric.resource is not None and metric.type == "Resource":
-            return ResourceSource(self._resource_feed(subscriber), poller, key, metric.resource.name, "")
+            return self._open_resource(subscriber, metric.resource.name)
         if metric.container_resource is not None and metric.type == "ContainerResource":
             resource = metric.container_resource
-            feed = self._resource_feed(subscriber)
-            return ResourceSource(feed, poller, key, resource.name, resource.container)
+            return self._open_resource(subscriber, resource.name, resource.container)
         try:
             if metric.pods is not None and metric.type == "Pods":
                 narrowed = api_selectors.compile_selector(metric.pods.metric.selector)
@@ -108,49 +96,54 @@ class SourceFactory:
             if metric.object is not None and metric.type == "Object":
                 name, described = metric.object.metric.name, metric.object.described_object
                 narrowed = api_selectors.compile_selector(metric.object.metric.selector)
-                return ObjectSource(self._object_feed(name, described, narrowed, subscriber), poller, key)
+                feed = self._object_feed(name, described, narrowed, subscriber)
+                return PolledSource(feed, self.poller, subscriber.key, "custom", object_reading)
             assert metric.external is not None
-            name, selector = metric.external.metric.name, metric.external.metric.selector
-            narrowed = api_selectors.compile_selector(selector)
-            return self._open_external(name, narrowed, subscriber)
+            narrowed = api_selectors.compile_selector(metric.external.metric.selector)
+            return self._open_external(metric.external.metric.name, narrowed, subscriber)
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
+
+    def _open_resource(self, subscriber: Subscriber, resource: str, container: str = "") -> PolledSource:
+        reading = functools.partial(resource_reading, resource, container)
+        return PolledSource(self._resource_feed(subscriber), self.poller, subscriber.key, "resource", reading)
 
     def _feed(
         self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES
     ) -> Feed:
         """Return the feed of this key, which other autoscalers may use already."""
         make = functools.partial(Feed, key, group, poll, queries)
-        return self._poller.want(subscriber.key, subscriber.period, key, make)
+        return self.poller.want(subscriber.key, subscriber.period, key, make)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         def open_feed() -> PodsSource:
-            return PodsSource(self._pods_feed(metric, narrowed, subscriber), self._poller, subscriber.key)
+            feed = self._pods_feed(metric, narrowed, subscriber)
+            return PodsSource(feed, self.poller, subscriber.key, "custom", pods_reading)
 
-        if self._scraped is None:
+        if self.scraped is None:
             return open_feed()
         parts = matchers.from_selector(narrowed)
-        return ScrapedPodsSource(self._scraped, metric, parts, subscriber, open_feed)
+        return ScrapedPodsSource(self.scraped, metric, parts, subscriber, open_feed)
 
     def _open_external(
         self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
-    ) -> ExternalSource | ScrapedExternalSource:
-        def open_feed() -> ExternalSource:
+    ) -> PolledSource | ScrapedExternalSource:
+        def open_feed() -> PolledSource:
             feed = self._external_feed(metric, narrowed, subscriber)
-            return ExternalSource(feed, self._poller, subscriber.key)
+            return PolledSource(feed, self.poller, subscriber.key, "external", series_reading)
 
-        if self._endpoints is None:
+        if self.endpoints is None:
             return open_feed()
-        return ScrapedExternalSource(self._endpoints, metric, narrowed, subscriber, open_feed)
+        return ScrapedExternalSource(self.endpoints, metric, narrowed, subscriber, open_feed)
 
     def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self._provider.sample_objects(question, subscriber.names(), ttl)
+            samples = await self.provider.sample_objects(question, subscriber.names(), ttl)
             if samples is not None:
                 return _of_samples(samples)
-            asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
+            asking = self.api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
@@ -171,10 +164,10 @@ class SourceFactory:
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
-            samples = await self._provider.sample_objects(question, (name,), ttl)
+            samples = await self.provider.sample_objects(question, (name,), ttl)
             if samples is not None:
                 return _of_samples(samples)
-            asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
+            asking = self.api.described(Described(resource, namespace, name), metric, str(narrowed))
             return await self._ask_api(asking, _of_one, metric)
 
         key = ("object", namespace, described, metric, narrowed)
@@ -185,7 +178,7 @@ class SourceFactory:
         group, slash, version = described.api_version.partition("/")
         group = group if slash and "/" not in version else ""
         kind = described.kind
-        for resource in self._catalogue():
+        for resource in self.catalogue():
             if resource.kind == kind and resource.group == group:
                 return str(resource.group_resource)
         shown = f"{kind}.{group}" if group else kind
@@ -197,9 +190,9 @@ class SourceFactory:
         namespace = subscriber.namespace
 
         async def poll(ttl: float) -> PollResult:
-            samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            samples = await self.provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
             if samples is None:
-                asking = self._api.external(namespace, metric, str(narrowed))
+                asking = self.api.external(namespace, metric, str(narrowed))
                 return await self._ask_api(asking, _of_external, metric)
             times = {} if samples.time is None else {"": span_of(samples.time)}
             bounds = _span(samples.lookback), _span(samples.oldest)
@@ -213,14 +206,14 @@ class SourceFactory:
         question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
         async def poll(_: float) -> PollResult:
-            if not self._usages.answers:
-                return await self._ask_api(self._api.resource(namespace, str(selector)), _of_items)
-            usages = await self._usages.resource(question, sampled=True)
+            if not self.usages.answers:
+                return await self._ask_api(self.api.resource(namespace, str(selector)), _of_items)
+            usages = await self.usages.resource(question, sampled=True)
             if usages.stands_in:
                 raise InternalError(UNFETCHED)
-            return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
+            return PollResult(_of_usages(usages), min(self.api_period, usages.window * WINDOW_PART))
 
-        queries = 2 * QUERIES if self._usages.answers else QUERIES  # our rules query cpu and memory
+        queries = 2 * QUERIES if self.usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
         return self._feed(subscriber, key, ("resource", namespace), poll, queries)
 
@@ -232,11 +225,11 @@ class SourceFactory:
     ) -> PollResult:
         """Ask another adapter; at the same period while it fails. No rule serves `metric`."""
         try:
-            return PollResult(answer_of(await asking), self._api_period)
+            return PollResult(answer_of(await asking), self.api_period)
         except KubernetesError as error:
             is_unserved = metric and error.status in _UNSERVED_STATUS
             hint = f"; {_UNSERVED.format(metric)}" if is_unserved else ""
-            return PollResult(None, self._api_period, f"{error}{hint}")
+            return PollResult(None, self.api_period, f"{error}{hint}")
 
 
 # -- answers -------------------------------------------------------------------------------------------------
@@ -254,10 +247,10 @@ def _of_samples(samples: ObjectSamples) -> PollResult:
 
 
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:
-    found = {value.described_object.name: value.value.milli for value in values}
+    milli = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
     seconds = _longest(value.window_seconds for value in values)
-    return SourceAnswer(found, times, (), _span(seconds), trusted=True)
+    return SourceAnswer(milli, times, (), _span(seconds), trusted=True)
 
 
 def _of_one(values: Sequence[TimedCustomValue]) -> SourceAnswer:
@@ -277,11 +270,10 @@ def _of_external(values: Sequence[TimedExternalValue]) -> SourceAnswer:
 
 
 def _longest(windows: Iterable[int | None]) -> int | None:
-    """Return the longest window, None if one is unknown."""
-    found = [*windows]
-    if not found or None in found:
+    known = [*windows]
+    if not known or None in known:
         return None
-    return max(window for window in found if window is not None)
+    return max(window for window in known if window is not None)
 
 
 def _of_items(items: Sequence[PodMetrics]) -> SourceAnswer:
@@ -303,9 +295,9 @@ def _metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
     """Return the usage of a pod over `window` seconds as the resource metrics API has it."""
     containers = tuple(
         ContainerMetrics(
-            each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)}
+            part.name, {"cpu": from_milli(part.usage.cpu), "memory": from_milli(part.usage.memory)}
         )
-        for each in usage.containers
+        for part in usage.containers
     )
     return PodMetrics(
         ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers

@@ -3,9 +3,9 @@
 A `Feed` is state; `polling` polls it. An answer becomes *late* when the next one is overdue: it may still
 scale up, but not down. After `FORGOTTEN` seconds it is dropped.
 
-The functions make readings from answers, and are pure. Three rules keep a decision safe: a value of unknown
-age, or one that stands in for a better one, may scale up but not down; a value that is too old counts as
-missing; and a value that lags behind the pods is multiplied by the pods of its own time.
+Three rules keep a decision safe: a value of unknown age, or one that stands in for a better one, may scale up
+but not down; a value that is too old counts as missing; and a value that lags behind the pods is multiplied
+by the pods of its own time.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND
@@ -155,46 +154,6 @@ def fresh_values(answer: SourceAnswer, interval: int | None, now: int) -> FreshV
     return FreshValues(values, min(kept) if kept else None, overdue)
 
 
-def pods_reading(
-    answer: SourceAnswer, interval: int | None, now: int, late: str
-) -> PodsReading | Unavailable:
-    """Return the reading of a metric of pods; `late` says why the answer is late, "" if it is not."""
-    found = fresh_values(answer, interval, now)
-    if not found.values:
-        return _nothing(answer, "custom")
-    return PodsReading(found.values, overdue=late or answer.overdue or found.overdue)
-
-
-def object_reading(
-    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
-) -> ObjectReading | Unavailable:
-    """Return the reading of a metric of one object."""
-    found = fresh_values(answer, interval, now)
-    if len(found.values) != 1:
-        return _nothing(answer, "custom")
-    (value,) = found.values.values()
-    return ObjectReading(
-        value,
-        ready_then(found.time, answer.lookback, interval, now, least_ready),
-        late or answer.overdue or found.overdue,
-    )
-
-
-def series_reading(
-    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
-) -> ExternalReading | Unavailable:
-    """Return the reading of an external metric; if one series is too old, the sum would lack a part."""
-    if not answer.series:
-        return _nothing(answer, "external")
-    found = fresh_values(answer._replace(values=dict.fromkeys(answer.times, 0)), interval, now)
-    if answer.times and len(found.values) < len(answer.times):
-        return stale_reading("external")
-    if not answer.times and answer.oldest is not None:
-        return stale_reading("external")
-    then = ready_then(found.time, answer.lookback, interval, now, least_ready)
-    return ExternalReading(answer.series, then, late or answer.overdue or found.overdue)
-
-
 def ready_then(
     time: int | None, lookback: int | None, interval: int | None, now: int, least_ready: LeastReady
 ) -> int | None:
@@ -211,17 +170,6 @@ def ready_then(
     if lowest is None or current is None:
         return lowest
     return 0 if lowest < current else lowest
-
-
-def _nothing(answer: SourceAnswer, source: str) -> Unavailable:
-    if answer.values or answer.series:
-        return stale_reading(source)
-    return Unavailable("NoMetrics", f"no metrics returned from {source} metrics API")
-
-
-def stale_reading(source: str) -> Unavailable:
-    """Return the reading of a metric whose samples are all too old."""
-    return Unavailable("Stale", f"no metrics returned from {source} metrics API: all samples are too old")
 
 
 LATE = 2.0
@@ -296,7 +244,6 @@ class Feed:
     """The shortest period of its listeners, None if it is to be looked for."""
 
     def listen(self, key: Key, period: float) -> None:
-        """Add an autoscaler, or change its period."""
         former = self.listeners.get(key)
         self.listeners[key] = period
         if former is not None and former != period:
@@ -311,7 +258,6 @@ class Feed:
 
     @property
     def namespace(self) -> str:
-        """The namespace of its first listener."""
         return next((key.namespace for key in self.listeners), "")
 
     @property
@@ -328,7 +274,6 @@ class Feed:
         return max(known / SECOND / 2, wished / 2)
 
     def waited(self, now: float) -> float:
-        """Return for how many seconds it has waited for the query budget."""
         return 0.0 if self.queued is None else max(0.0, now - self.queued)
 
     def overdue(self, now: float) -> float:

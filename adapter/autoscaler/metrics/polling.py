@@ -109,9 +109,7 @@ class DelayReporter:
     autoscalers, each of which has an event, for their owners.
     """
 
-    def __init__(
-        self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Iterable[Key]], None]
-    ) -> None:
+    def __init__(self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Key], None]) -> None:
         """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
         self._stretch = monitoring.query_period_stretch
         self._stretch.set(1.0)
@@ -146,7 +144,7 @@ class DelayReporter:
         for key in keys:
             if key not in self._reported:
                 self._reported[key] = now
-                self._delayed((key,))
+                self._delayed(key)
             yield
 
     def close(self) -> None:
@@ -247,7 +245,6 @@ class Poller:
         self._wake.set()
 
     async def _run(self) -> None:
-        """Poll the feeds that are due, until cancelled."""
         while True:
             self._wake.clear()
             try:
@@ -306,7 +303,7 @@ class Poller:
 
     async def _take_turn(self, now: float) -> None:
         """Poll the next feed, and with it those of its group that the same queries answer."""
-        _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
+        _, _, chosen = self._turns.next(lambda feed: feed.waited(now) / feed.period)
         group, namespace = self._groups[chosen.group], chosen.namespace
         # The first poll of a group has queries of its own; those that come meanwhile share theirs.
         self._budget.take(chosen.queries)
@@ -314,12 +311,12 @@ class Poller:
         if chosen.group == chosen.key or not group.merges:
             return
         shares = False
-        for each in tuple(group.waiting.values()):
-            if group.waiting.get(each.key) is each and (group.crosses or each.namespace == namespace):
+        for feed in tuple(group.waiting.values()):
+            if group.waiting.get(feed.key) is feed and (group.crosses or feed.namespace == namespace):
                 if not shares:
                     self._budget.take(chosen.queries)
                     shares = True
-                await self._start(each, group, now)
+                await self._start(feed, group, now)
             await self._rest()
 
     async def _start(self, feed: Feed, group: _FeedGroup, now: float) -> None:
@@ -334,7 +331,6 @@ class Poller:
             await self._rest()
 
     async def _report(self, delays: DelayReporter, now: float) -> None:
-        """Report the delays of the feeds that wait."""
         for group in tuple(self._groups.values()):
             for feed in tuple(group.waiting.values()):
                 waited, period = feed.waited(now), feed.period

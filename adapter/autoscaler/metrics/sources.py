@@ -6,11 +6,19 @@ falls back to Prometheus for pods without one. Before the first answer a metric 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
+from adapter.autoscaler.decide.observation import (
+    NOT_YET,
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Reading,
+    Unavailable,
+    read_usage,
+)
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.feed import (
     OLDEST,
@@ -18,10 +26,7 @@ from adapter.autoscaler.metrics.feed import (
     LeastReady,
     SourceAnswer,
     fresh_values,
-    object_reading,
-    pods_reading,
-    series_reading,
-    stale_reading,
+    ready_then,
 )
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_file import OnNaN
@@ -91,15 +96,87 @@ class ReadContext(NamedTuple):
         )
 
 
-@dataclass(slots=True, eq=False)
-class _PolledSource:
-    """Base of the sources with a feed; `api` is the metrics API that error messages name."""
+# -- polled --------------------------------------------------------------------------------------------------
 
-    api: ClassVar[str]
+ReadAnswer = Callable[[SourceAnswer, int | None, ReadContext, str], Reading]
+"""Returns the reading of an answer whose samples last for some nanoseconds, None if that is not known. The
+text says why it may be out of date, "" if it is not."""
+
+
+def pods_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str) -> Reading:
+    """Return the reading of a metric of pods."""
+    fresh = fresh_values(answer, lasts, context.now)
+    if not fresh.values:
+        return _nothing(answer, "custom")
+    return PodsReading(fresh.values, overdue=late or answer.overdue or fresh.overdue)
+
+
+def object_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str) -> Reading:
+    """Return the reading of a metric of one object."""
+    fresh = fresh_values(answer, lasts, context.now)
+    if len(fresh.values) != 1:
+        return _nothing(answer, "custom")
+    (value,) = fresh.values.values()
+    then = ready_then(fresh.time, answer.lookback, lasts, context.now, context.least_ready)
+    return ObjectReading(value, then, late or answer.overdue or fresh.overdue)
+
+
+def series_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str) -> Reading:
+    """Return the reading of an external metric; if one series is too old, the sum would lack a part."""
+    if not answer.series:
+        return _nothing(answer, "external")
+    fresh = fresh_values(answer._replace(values=dict.fromkeys(answer.times, 0)), lasts, context.now)
+    is_unknown = not answer.times and answer.oldest is not None
+    if is_unknown or len(fresh.values) < len(answer.times):
+        return _stale("external")
+    then = ready_then(fresh.time, answer.lookback, lasts, context.now, context.least_ready)
+    return ExternalReading(answer.series, then, late or answer.overdue or fresh.overdue)
+
+
+def resource_reading(
+    resource: str, container: str, answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str
+) -> Reading:
+    """Return the reading of a resource metric of pods, or of one container in each."""
+    names = {pod.name for pod in context.pods}
+    overdue = late or answer.overdue
+    if not answer.trusted:
+        usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
+        fresh = fresh_values(usages, lasts, context.now)
+        if usages.values and not fresh.values:
+            return _stale("resource")
+        names &= fresh.values.keys()
+        overdue = overdue or fresh.overdue
+    oldest = context.now - OLDEST
+    recent = [
+        item
+        for item in answer.items
+        if item.metadata.name in names and (item.timestamp is None or item.timestamp >= oldest)
+    ]
+    reading = read_usage(recent, resource, container)
+    if isinstance(reading, PodsReading) and overdue:
+        return PodsReading(reading.values, reading.samples, overdue)
+    return reading
+
+
+def _nothing(answer: SourceAnswer, api: str) -> Unavailable:
+    if answer.values or answer.series:
+        return _stale(api)
+    return Unavailable("NoMetrics", f"no metrics returned from {api} metrics API")
+
+
+def _stale(api: str) -> Unavailable:
+    return Unavailable("Stale", f"no metrics returned from {api} metrics API: all samples are too old")
+
+
+@dataclass(slots=True, eq=False)
+class PolledSource:
+    """A metric with a feed; `api` is the metrics API that error messages name."""
 
     feed: Feed
     poller: Poller
     key: Key
+    api: str
+    read_answer: ReadAnswer
 
     @property
     def sampled(self) -> int | None:
@@ -131,16 +208,14 @@ class _PolledSource:
         if not answer.trusted:
             # Prometheus evaluates at our clock's time. If that was set back, old samples would look new.
             context = context._replace(now=max(context.now, self.feed.interval.newest))
-        return self.read_answer(answer, late, context)
-
-    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        """Return the reading of an answer; `late` says why it may be out of date, "" if it is not."""
-        raise NotImplementedError
+        return self.read_answer(answer, self.feed.interval.lasts, context, late)
 
 
-class PodsSource(_PolledSource):
+class PodsSource(PolledSource):
+    """A metric of pods; `read_all` returns the values of all pods, whether or not they are of one cut."""
+
     __slots__ = ()
-    api: ClassVar[str] = "custom"
+    read_all = PolledSource.read
 
     def read(self, context: ReadContext) -> Reading:
         reading = self.read_all(context)
@@ -148,64 +223,10 @@ class PodsSource(_PolledSource):
             return reading
         return context.cut(reading, self.sample_times(context))
 
-    def read_all(self, context: ReadContext) -> Reading:
-        """Return the values of all pods, whether or not they are of one cut."""
-        return _PolledSource.read(self, context)
-
     def sample_times(self, context: ReadContext) -> dict[str, float]:
         """Return when each pod was sampled, in monotonic seconds; without those that are not known."""
         times = {} if self.feed.answer is None else self.feed.answer.times
         return {name: context.monotonic - (context.now - time) / SECOND for name, time in times.items()}
-
-    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return pods_reading(answer, self.feed.interval.lasts, context.now, late)
-
-
-class ObjectSource(_PolledSource):
-    __slots__ = ()
-    api: ClassVar[str] = "custom"
-
-    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return object_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
-
-
-class ExternalSource(_PolledSource):
-    __slots__ = ()
-    api: ClassVar[str] = "external"
-
-    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return series_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
-
-
-@dataclass(slots=True, eq=False)
-class ResourceSource(_PolledSource):
-    """A resource metric of pods, or of one container in each."""
-
-    resource: str
-    container: str
-
-    api: ClassVar[str] = "resource"
-
-    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        names = {pod.name for pod in context.pods}
-        overdue = late or answer.overdue
-        if not answer.trusted:
-            usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
-            found = fresh_values(usages, self.feed.interval.lasts, context.now)
-            if usages.values and not found.values:
-                return stale_reading(self.api)
-            names &= found.values.keys()
-            overdue = overdue or found.overdue
-        oldest = context.now - OLDEST
-        recent = [
-            item
-            for item in answer.items
-            if item.metadata.name in names and (item.timestamp is None or item.timestamp >= oldest)
-        ]
-        reading = read_usage(recent, self.resource, self.container)
-        if isinstance(reading, PodsReading) and overdue:
-            return PodsReading(reading.values, reading.samples, overdue)
-        return reading
 
 
 @dataclass(slots=True, eq=False)
@@ -221,6 +242,9 @@ class InvalidMetric:
 
     def close(self) -> None:
         pass
+
+
+# -- scraped -------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
@@ -260,13 +284,13 @@ class ScrapedPodsSource:
             for pod in context.pods
             if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
         ]:
-            found, late = self._fill(missing, look.absent, context)
-            values |= found
+            polled, late = self._fill(missing, look.absent, context)
+            values |= polled
             # Such a pod has no better value, and Prometheus' is older than a scrape.
-            unseen = next((name for name in found if name in look.unseen), None)
+            unseen = next((name for name in polled if name in look.unseen), None)
             if unseen is not None:
                 late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
-            late_pods |= found.keys() if late else set()
+            late_pods |= polled.keys() if late else set()
             overdue = overdue or late
         # All pods are scraped again. A feed that stays open would poll Prometheus in vain.
         elif self.fallback is not None:
@@ -323,13 +347,13 @@ class ScrapedPodsSource:
         answer = polled.feed.answer
         if not isinstance(reading, PodsReading) or answer is None:
             return {}, ""
-        found = {
+        values = {
             name: reading.values[name]
             for name in missing
             if name in reading.values
             and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
         }
-        return found, reading.overdue if found else ""
+        return values, reading.overdue if values else ""
 
     def _polled(self) -> PodsSource:
         if self.fallback is None:
@@ -341,7 +365,3 @@ class ScrapedPodsSource:
         if self.fallback is not None:
             self.fallback.close()
             self.fallback = None
-
-
-PolledSource = PodsSource | ObjectSource | ExternalSource | ResourceSource
-"""A source with a feed."""

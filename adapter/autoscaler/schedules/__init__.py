@@ -1,1 +1,0 @@
-"""The schedules of a cluster: their bounds for each autoscaler, and their status."""

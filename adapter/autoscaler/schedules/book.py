@@ -12,18 +12,17 @@ of an autoscaler are known it is not decided, and others are. The work for one a
 
 import asyncio
 import bisect
-import functools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import NO_WINDOWS, BoundsUntil, Key
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.loop import DecisionLoop
 from adapter.bounds.schedule import windows
-from adapter.bounds.schedule.documents import FastPathSchedule, ScheduleTarget
-from adapter.bounds.timeline import BoundsTimeline, SpansOfDay
+from adapter.bounds.schedule.documents import ScheduleTarget
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
+from adapter.kubernetes.cache.schedules import ScheduleCache
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
@@ -84,18 +83,16 @@ class _Target:
                 entry = self.entries[name]
                 most_windows, most_begins = most_windows - entry.windows, most_begins - entry.begins
                 if most_windows < 0 or most_begins < 0:
-                    excess = self._excess(name)
+                    excess = (
+                        f"{len(self.names)} FastPathSchedules with {self.windows} windows that begin "
+                        f"{self.begins} times a day select it: expected at most {MOST_WINDOWS} windows that "
+                        f"begin at most {MOST_BEGINS} times; by name, {name} and those after it do not "
+                        "count, and it is not scaled down"
+                    )
                     break
                 parts.append(entry.spans)
             self.timeline = BoundsTimeline((), parts, excess)
         return self.timeline
-
-    def _excess(self, name: str) -> str:
-        return (
-            f"{len(self.names)} FastPathSchedules with {self.windows} windows that begin {self.begins} times "
-            f"a day select it: expected at most {MOST_WINDOWS} windows that begin at most {MOST_BEGINS} "
-            f"times; by name, {name} and those after it do not count, and it is not scaled down"
-        )
 
 
 class ScheduleBook:
@@ -103,8 +100,8 @@ class ScheduleBook:
 
     def __init__(self, watching: ReflectorContext, problems: ProblemLog, namespaces: Sequence[str]) -> None:
         self.cache = ScheduleCache(watching, self._changed, namespaces)
-        self.controller: Controller | None = None
-        """The controller of this term; None while this process does not lead."""
+        self.loop: DecisionLoop | None = None
+        """The loop of this term; None while this process does not lead."""
         self._problems = problems
         self._known: dict[str, _ScheduleEntry] = {}
         self._targets: dict[Key, _Target] = {}
@@ -120,65 +117,60 @@ class ScheduleBook:
         """Tell whether a schedule is for an autoscaler."""
         return key in self._targets
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> BoundsUntil:
+    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
         """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no maximum.
 
         NotSyncedError while they are being computed.
         """
         target = self._targets.get(key)
         if target is None:
-            return NO_WINDOWS
+            return NO_BOUNDS, None
         timeline, instant = target.bounds(), now // SECOND
         if not timeline.keeps(instant, lead):
-            self._renew(timeline, instant)
+            for part in timeline.parts:  # those that are not known, or will not be soon
+                if part.is_ending(instant) and part not in self._renewals:
+                    name, steps = part.schedule.name, self._renew(part, instant)
+                    namespace, defects = name.partition("/")[0], self._problems.defects
+                    self._renewals[part] = start(self.turns, namespace, steps, defects, name)
             if not all(part.covers(instant) for part in timeline.parts):
                 raise NotSyncedError("the bounds of its schedules are being computed")
         bounds, until = timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
-        return BoundsUntil(bounds.without_max() if key.is_native else bounds, until)
+        return bounds.without_max() if key.is_native else bounds, until
 
-    # -- spans -----------------------------------------------------------------------------------------------
-
-    def _renew(self, timeline: BoundsTimeline, instant: int) -> None:
-        """Have the spans computed that are not known, or will not be soon."""
-        for part in timeline.parts:
-            if part.is_ending(instant) and part not in self._renewals:
-                name, defects = part.schedule.name, self._problems.defects
-                steps = self._renew_one(part, instant)
-                self._renewals[part] = start(self.turns, name.partition("/")[0], steps, defects, name)
-
-    def _renew_one(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
+    def _renew(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
         is_known = part.covers(instant)
         try:
             yield from part.renew(instant)
         finally:
             self._renewals.pop(part, None)
         entry = self._known.get(part.schedule.name)
-        if entry is not None and entry.spans is part and not is_known and self.controller is not None:
-            self.controller.touch_all(entry.targets)
-
-    # -- changes ---------------------------------------------------------------------------------------------
+        if entry is not None and entry.spans is part and not is_known and self.loop is not None:
+            self.loop.touch_all(entry.targets)
 
     def _changed(self, namespace: str, name: str) -> None:
         """Follow a change of a schedule. One that cannot be used stays as it was."""
-        found, subject = self.cache.find(namespace, name), f"{namespace}/{name}"
-        if found is not None and found.schedule is None:
+        watched, subject = self.cache.find(namespace, name), f"{namespace}/{name}"
+        if watched is not None and watched.schedule is None:
             message = "a FastPathSchedule cannot be used; the last valid one counts"
-            self._problems.report(PROBLEM, message, "; ".join(map(str, found.faults)), subject=subject)
+            self._problems.report(PROBLEM, message, "; ".join(map(str, watched.faults)), subject=subject)
             return
-        entry = None if found is None or found.schedule is None else _entry_of(found, found.schedule)
         self._problems.resolve(PROBLEM, subject=subject)
         touched: dict[Key, None] = {}
         before = self._known.pop(subject, None)
         if before is not None:
             self._forget(subject, before)
             touched |= dict.fromkeys(before.targets)
-        if entry is not None:
+        if watched is not None and watched.schedule is not None:
+            plain, targets = watched.schedule.schedule, watched.schedule.targets
+            keys = [key_of(namespace, target) for target in targets]
+            begins = windows.begins_a_day(plain)
+            entry = _ScheduleEntry(keys, SpansOfDay(plain), len(plain.windows), begins)
             self._known[subject] = entry
             for key in entry.targets:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
             touched |= dict.fromkeys(entry.targets)
-        if self.controller is not None:
-            self.controller.touch_all(touched)
+        if self.loop is not None:
+            self.loop.touch_all(touched)
 
     def _forget(self, subject: str, entry: _ScheduleEntry) -> None:
         job = self._renewals.pop(entry.spans, None)
@@ -191,24 +183,18 @@ class ScheduleBook:
                 del self._targets[key]
 
 
-def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _ScheduleEntry:
-    plain = schedule.schedule
-    targets = [key_of(found.namespace, target) for target in schedule.targets]
-    return _ScheduleEntry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
-
-
 def start(
     turns: FairTurns, namespace: str, steps: Generator[None, None, None], defects: Defects, subject: str = ""
 ) -> ScrapeJob:
     """Start a job for which nothing waits; a defect in it is noted."""
+
+    def note_defect(done: asyncio.Future[None]) -> None:
+        with defects.contain(UNEXPECTED, subject):
+            done.result()
+
     job = turns.start(namespace, steps)
-    job.done.add_done_callback(functools.partial(_note_defect, defects, subject))
+    job.done.add_done_callback(note_defect)
     return job
-
-
-def _note_defect(defects: Defects, subject: str, done: asyncio.Future[None]) -> None:
-    with defects.contain(UNEXPECTED, subject):
-        done.result()
 
 
 def key_of(namespace: str, target: ScheduleTarget) -> Key:

@@ -8,19 +8,17 @@ part of the writes.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from adapter import errors
 from adapter.autoscaler.decide.scheduled import TOO_MANY_WINDOWS
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import key_of, start
 from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState
-from adapter.bounds.schedule.documents import ScheduleTarget
 from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
 from adapter.kubernetes.cache.schedules import SCHEDULES, ScheduleCache, WatchedSchedule
@@ -52,13 +50,14 @@ RETRY = 15.0
 PROBLEM = "schedule-status"
 
 _PATCH = "application/merge-patch+json"
+_UNEXPECTED = "unexpected error about the status of a schedule"
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
     """What is known of one schedule: its object, the status that is stored, what is ahead."""
 
-    found: WatchedSchedule
+    watched: WatchedSchedule
     written: ScheduleStatus
     lookout: Lookout | None = None
     """None for a schedule that cannot be used."""
@@ -66,63 +65,62 @@ class _Known:
     job: ScrapeJob | None = None
     retry_at: float = 0.0
 
+    @property
+    def subject(self) -> str:
+        return f"{self.watched.namespace}/{self.watched.name}"
 
+    def outlook_at(self, now: int) -> Outlook | None:
+        """Return what is ahead at `now`, in seconds, None while that is not known."""
+        outlook = self.outlook
+        return outlook if outlook is not None and outlook.since <= now < outlook.until else None
+
+    def look(self, lookout: Lookout, now: int) -> Generator[None, None, None]:
+        try:
+            self.outlook = yield from lookout.look(now)
+        finally:
+            self.job = None
+
+
+@dataclass(slots=True, eq=False)
 class ScheduleReporter:
     """Keeps the statuses of schedules. `find_hpa` and `find_autoscaler` look into the caches."""
 
-    def __init__(
-        self,
-        cache: ScheduleCache,
-        writer: Writer,
-        shard: Shard,
-        problems: ProblemLog,
-        turns: FairTurns,
-        clock: Clock,
-        find_hpa: Callable[[str, str], WatchedHPA | None],
-        find_autoscaler: Callable[[Key], FastPathAutoscaler | None],
-    ) -> None:
-        self._cache = cache
-        self._writer = writer
-        self._shard = shard
-        self._problems = problems
-        self._turns = turns
-        self._clock = clock
-        self._find_hpa = find_hpa
-        self._find_autoscaler = find_autoscaler
-        self._known: dict[tuple[str, str], _Known] = {}
+    cache: ScheduleCache
+    writer: Writer
+    shard: Shard
+    problems: ProblemLog
+    turns: FairTurns
+    clock: Clock
+    find_hpa: Callable[[str, str], WatchedHPA | None]
+    find_autoscaler: Callable[[Key], FastPathAutoscaler | None]
+    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, init=False)
 
     async def run(self, controller: Controller) -> None:
-        """Write statuses until cancelled."""
         try:
             while True:
                 computed = await self.write_all(controller)
                 await asyncio.sleep(max(PERIOD, _REST * computed))
         finally:
-            for (namespace, name), known in self._known.items():
-                self._problems.resolve(PROBLEM, subject=f"{namespace}/{name}")
+            for known in self._known.values():
+                self.problems.resolve(PROBLEM, subject=known.subject)
                 self._stop(known)
 
     async def write_all(self, controller: Controller) -> float:
         """Write the statuses that have changed; return the seconds that it took to compute them."""
-        if not self._cache.synced:
+        if not self.cache.synced:
             return 0.0
-        computed, written = 0.0, Counter[str]()
-        self._follow(controller.now() // SECOND)
+        computed, written, contain = 0.0, Counter[str](), self.problems.defects.contain
+        self._follow(controller.loop.now() // SECOND)
         await asyncio.sleep(0)  # most outlooks are known after one turn
         for known in self._in_turns():
-            began, wanted = self._clock.monotonic(), None
-            namespace = known.found.namespace
-            with self._contained(known.found):
+            began, wanted, namespace = self.clock.monotonic(), None, known.watched.namespace
+            with contain(_UNEXPECTED, known.subject):
                 wanted = self._describe(known, controller)
-            computed += self._clock.monotonic() - began
-            if (
-                wanted is not None
-                and wanted != known.written
-                and began >= known.retry_at
-                and written[namespace] < MOST_WRITES
-            ):
+            computed += self.clock.monotonic() - began
+            is_news = wanted is not None and wanted != known.written
+            if wanted and is_news and began >= known.retry_at and written[namespace] < MOST_WRITES:
                 written[namespace] += 1
-                with self._contained(known.found):
+                with contain(_UNEXPECTED, known.subject):
                     await self._write(known, wanted)
             await asyncio.sleep(0)
         return computed
@@ -130,40 +128,36 @@ class ScheduleReporter:
     def _follow(self, now: int) -> None:
         """Follow the schedules of the cache, and have those looked at that are at a boundary."""
         former, self._known = self._known, {}
-        for found in self._cache:
-            key = found.namespace, found.name
-            if self._shard.owns(*key):
-                with self._contained(found):
-                    self._known[key] = self._known_of(found, former.get(key), now)
+        for watched in self.cache:
+            key = watched.namespace, watched.name
+            if self.shard.owns(*key):
+                with self.problems.defects.contain(_UNEXPECTED, "/".join(key)):
+                    self._known[key] = self._follow_one(watched, former.get(key), now)
                     former.pop(key, None)
-        for (namespace, name), gone in former.items():
-            self._problems.resolve(PROBLEM, subject=f"{namespace}/{name}")
+        for gone in former.values():
+            self.problems.resolve(PROBLEM, subject=gone.subject)
             self._stop(gone)
 
-    def _known_of(self, found: WatchedSchedule, known: _Known | None, now: int) -> _Known:
+    def _follow_one(self, watched: WatchedSchedule, known: _Known | None, now: int) -> _Known:
         """Return what is known of a schedule at `now`, in seconds."""
-        if known is None or known.found.uid != found.uid:
+        if known is None or known.watched.uid != watched.uid:
             self._stop(known)
-            known = _Known(found, status.decode(found.status))
-        if found.schedule is None:
+            known = _Known(watched, status.decode(watched.status))
+        if watched.schedule is None:
             self._stop(known)
             known.lookout = known.outlook = None
-        elif known.lookout is None or known.found.schedule != found.schedule:
+        elif known.lookout is None or known.watched.schedule != watched.schedule:
             self._stop(known)
-            known.lookout, known.outlook = Lookout(found.schedule.schedule), None
-        known.found = found
-        if known.lookout is not None and known.job is None and not _is_current(known.outlook, now):
-            steps, subject = _look(known, known.lookout, now), f"{found.namespace}/{found.name}"
-            known.job = start(self._turns, found.namespace, steps, self._problems.defects, subject)
+            known.lookout, known.outlook = Lookout(watched.schedule.schedule), None
+        known.watched = watched
+        if known.lookout is not None and known.job is None and known.outlook_at(now) is None:
+            steps, defects = known.look(known.lookout, now), self.problems.defects
+            known.job = start(self.turns, watched.namespace, steps, defects, known.subject)
         return known
-
-    def _contained(self, found: WatchedSchedule) -> AbstractContextManager[None]:
-        message = "unexpected error about the status of a schedule"
-        return self._problems.defects.contain(message, f"{found.namespace}/{found.name}")
 
     def _stop(self, known: _Known | None) -> None:
         if known is not None and known.job is not None:
-            self._turns.abort(known.job)
+            self.turns.abort(known.job)
             known.job = None
 
     def _in_turns(self) -> Iterator[_Known]:
@@ -178,22 +172,38 @@ class ScheduleReporter:
 
     def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus | None:
         """Return the status as it is to be; None while what is ahead is not known."""
-        found, now = known.found, controller.now() // SECOND
-        if found.schedule is None:
-            return status.describe_invalid(found.faults, found.generation, known.written, now)
-        if known.outlook is None or not _is_current(known.outlook, now):
+        watched, now = known.watched, controller.loop.now() // SECOND
+        schedule, generation = watched.schedule, watched.generation
+        if schedule is None:
+            return status.describe_invalid(watched.faults, generation, known.written, now)
+        outlook = known.outlook_at(now)
+        if outlook is None:
             return None
         targets = {
-            target: self._target_state(found.namespace, target, controller)
-            for target in found.schedule.targets
+            target: self._find_target(key_of(watched.namespace, target), controller)
+            for target in schedule.targets
         }
-        return status.describe(found.schedule, found.generation, targets, known.outlook, known.written, now)
+        return status.describe(schedule, generation, targets, outlook, known.written, now)
 
-    def _target_state(self, namespace: str, target: ScheduleTarget, controller: Controller) -> TargetState:
-        key = key_of(namespace, target)
-        reason, message = self._obstacle(key)
-        if reason:
-            return TargetState(reason, message)
+    def _find_target(self, key: Key, controller: Controller) -> TargetState:
+        missing = TargetState(status.TARGET_NOT_FOUND, f"there is no {key.kind} {key.namespace}/{key.name}")
+        if key.is_native:
+            hpa = self.find_hpa(key.namespace, key.name)
+            if hpa is None:
+                return missing
+            request = hpa.asked
+            if request is None:
+                fault = next(iter(hpa.faults), f"it has no annotation {MODE_ANNOTATION}: boost")
+                return TargetState(status.NOT_BOOSTED, fault)
+            if request.fault or request.boosted.annotations.mode != BOOST:
+                fault = request.fault or f"its annotation {MODE_ANNOTATION} is not boost"
+                return TargetState(status.NOT_BOOSTED, fault)
+        else:
+            autoscaler = self.find_autoscaler(key)
+            if autoscaler is None:
+                return missing
+            if autoscaler.spec.mode == PAUSED:
+                return TargetState(status.PAUSED, "scaling is paused by spec.mode")
         state = controller.find(key)
         if state is None:
             return TargetState()
@@ -203,53 +213,20 @@ class ScheduleReporter:
             return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead)
 
-    def _obstacle(self, key: Key) -> tuple[str, str]:
-        """Return why the bounds do not reach a target as reason and message, "" if they do."""
-        missing = status.TARGET_NOT_FOUND, f"there is no {key.kind} {key.namespace}/{key.name}"
-        if not key.is_native:
-            autoscaler = self._find_autoscaler(key)
-            if autoscaler is None:
-                return missing
-            if autoscaler.spec.mode == PAUSED:
-                return status.PAUSED, "scaling is paused by spec.mode"
-            return "", ""
-        hpa = self._find_hpa(key.namespace, key.name)
-        if hpa is None:
-            return missing
-        asked = hpa.asked
-        if asked is None:
-            fault = next(iter(hpa.faults), f"it has no annotation {MODE_ANNOTATION}: boost")
-            return status.NOT_BOOSTED, fault
-        if asked.fault or asked.boosted.annotations.mode != BOOST:
-            return status.NOT_BOOSTED, asked.fault or f"its annotation {MODE_ANNOTATION} is not boost"
-        return "", ""
-
     async def _write(self, known: _Known, wanted: ScheduleStatus) -> None:
-        found = known.found
-        path = f"{client.path_of(SCHEDULES, found.namespace)}/{found.name}/status"
-        subject = f"{found.namespace}/{found.name}"
-        content = msgspec.json.encode({"metadata": {"uid": found.uid}, "status": wanted})
+        watched, subject = known.watched, known.subject
+        path = f"{client.path_of(SCHEDULES, watched.namespace)}/{watched.name}/status"
+        content = msgspec.json.encode({"metadata": {"uid": watched.uid}, "status": wanted})
         try:
-            await self._writer.acquire(WriteKind.STATUS, found.namespace, found.name)
-            await self._writer.send(WriteKind.STATUS, "PATCH", path, content, content_type=_PATCH)
+            await self.writer.acquire(WriteKind.STATUS, watched.namespace, watched.name)
+            await self.writer.send(WriteKind.STATUS, "PATCH", path, content, content_type=_PATCH)
         except errors.NotLeadingError:
             return
         except errors.KubernetesError as error:
             if error.status != 404:
                 message = "the status of a FastPathSchedule could not be written"
-                self._problems.report(PROBLEM, message, str(error), subject=subject)
-            known.retry_at = self._clock.monotonic() + RETRY
+                self.problems.report(PROBLEM, message, str(error), subject=subject)
+            known.retry_at = self.clock.monotonic() + RETRY
             return
-        self._problems.resolve(PROBLEM, subject=subject)
+        self.problems.resolve(PROBLEM, subject=subject)
         known.written, known.retry_at = wanted, 0.0
-
-
-def _is_current(outlook: Outlook | None, now: int) -> bool:
-    return outlook is not None and outlook.since <= now < outlook.until
-
-
-def _look(known: _Known, lookout: Lookout, now: int) -> Generator[None, None, None]:
-    try:
-        known.outlook = yield from lookout.look(now)
-    finally:
-        known.job = None

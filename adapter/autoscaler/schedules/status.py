@@ -132,12 +132,12 @@ def _search(schedule: Schedule, now: int) -> Generator[None, None, Boundary | No
     searched = max((days for days in _SEARCHED if often * days <= _MOST_SEARCHED), default=0)
     step, end = 7 * _DAY, now + searched * _DAY
     for start in range(now + 1, end, step):
-        found = []
+        first = []
         for window in schedule.windows:
-            found += windows.boundaries_of(window, schedule, start, min(start + step, end))[:1]
+            first += windows.boundaries_of(window, schedule, start, min(start + step, end))[:1]
             yield
-        if found:
-            return min(found)
+        if first:
+            return min(first)
     return None
 
 
@@ -156,7 +156,7 @@ def _find_conflicts(schedule: Schedule, now: int) -> Generator[None, None, tuple
 
 
 def describe(
-    found: FastPathSchedule,
+    schedule: FastPathSchedule,
     generation: int,
     targets: Mapping[ScheduleTarget, TargetState],
     outlook: Outlook,
@@ -166,8 +166,8 @@ def describe(
     """Return the status of a valid schedule at `now`, in seconds; `before` is the one that is stored."""
     level = outlook.level
     listed = tuple(
-        _target_status(target, targets[target], level, by_start=found.ready == BY_START)
-        for target in found.targets
+        _target_status(target, targets[target], level, by_start=schedule.ready == BY_START)
+        for target in schedule.targets
     )
     active = () if level is None else level.windows
     following = outlook.following
@@ -217,28 +217,21 @@ def _target_status(
 
 def _verdict(targets: Sequence[TargetStatus]) -> tuple[str, str, str]:
     """Return status, reason and message of the condition."""
-    failing = [each for each in targets if not each.applied]
+    failing = [target for target in targets if not target.applied]
     if not failing:
-        return "True", ACTIVE_REASON, f"the bounds reach {_count(len(targets))}"
-    shown = "; ".join(f"{each.kind}/{each.name}: {each.message}" for each in failing[:_MOST_SHOWN])
+        reached = "the target" if len(targets) == 1 else f"all {len(targets)} targets"
+        return "True", ACTIVE_REASON, f"the bounds reach {reached}"
+    shown = "; ".join(f"{target.kind}/{target.name}: {target.message}" for target in failing[:_MOST_SHOWN])
     return "False", failing[0].reason, shown
-
-
-def _count(targets: int) -> str:
-    return "the target" if targets == 1 else f"all {targets} targets"
 
 
 def _condition(
     generation: int, status: str, reason: str, message: str, before: ScheduleStatus, now: int
 ) -> ScheduleCondition:
-    since = next(
-        (
-            each.last_transition_time
-            for each in before.conditions
-            if each.type == APPLIED and each.status == status
-        ),
-        _instant(now),
-    )
+    since = _instant(now)
+    for former in before.conditions:
+        if former.type == APPLIED and former.status == status:
+            since = former.last_transition_time
     return ScheduleCondition(APPLIED, status, reason, message, since, generation)
 
 

@@ -7,7 +7,7 @@ cluster are watched too.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -307,6 +307,9 @@ class ScaleConflicts(ReflectedCache):
         named = [_label(owner) for owner in self._first[target] if owner != itself][:MOST_NAMED]
         more = len(owners) - (itself in owners) - len(named)
         return (*named, f"{more} more") if more else tuple(named)
+
+    def owners(self, target: TargetKey) -> Collection[_Owner]:
+        return self._owners.get(target, ())  # each by kind, namespace and name
 
     def _update_hpa(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
         self._set_target((HPA_KIND, namespace, name), _find_target(hpa))

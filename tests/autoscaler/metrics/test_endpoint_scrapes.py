@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
+from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodCache

@@ -1,7 +1,6 @@
 """Autoscalers and metrics by the ten thousand, as a tenant may make them: no step holds the loop."""
 
 import asyncio
-from collections.abc import Iterable
 
 import pytest
 
@@ -61,12 +60,11 @@ class Load:
             defects=problems.defects,
         )
 
-    def _delay(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self.delayed.add(key)
-            self.delays.note()
-            regarding = Regarding("v1", key.kind, key.namespace, key.name)
-            self.recorder.record(regarding, "Warning", "MetricsDelayed", "x" * 200)
+    def _delay(self, key: Key) -> None:
+        self.delayed.add(key)
+        self.delays.note()
+        regarding = Regarding("v1", key.kind, key.namespace, key.name)
+        self.recorder.record(regarding, "Warning", "MetricsDelayed", "x" * 200)
 
     async def poll(self, _: float) -> PollResult:
         self.polled += 1

@@ -6,7 +6,7 @@ On a loop with simulated time.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from adapter.autoscaler.metrics import feed as polled
 from adapter.autoscaler.metrics import polling
 from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
-from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext
+from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, series_reading
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -79,10 +79,7 @@ class Watch:
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, clock)
         self.owners: list[Key] = []
-        self.delays = DelayReporter(self.monitoring, self.faults, self._tell)
-
-    def _tell(self, owners: Iterable[Key]) -> None:
-        self.owners += owners
+        self.delays = DelayReporter(self.monitoring, self.faults, self.owners.append)
 
     @property
     def defects(self) -> float | None:
@@ -256,7 +253,7 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
 # -- what a late answer may do ------------------------------------------------------------------------------
 
 
-def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavailable:
+def _read(source: PolledSource, clock: LoopClock) -> ExternalReading | Unavailable:
     now = round(clock.wall() * SECOND)
     reading = source.read(ReadContext((), lambda _: 1, now, clock.monotonic()))
     assert isinstance(reading, ExternalReading | Unavailable)
@@ -271,7 +268,7 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         await asyncio.sleep(10)  # its interval is learned before the others come
         flood(feeds, prometheus)
         await asyncio.sleep(5)
-        source = ExternalSource(feed, feeds, Key("greedy", "a0"))
+        source = PolledSource(feed, feeds, Key("greedy", "a0"), "external", series_reading)
         found = []
         for _ in range(120):
             await asyncio.sleep(1)
@@ -301,7 +298,8 @@ async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
     """Until then no delay is reported: an answer on its way is not overdue."""
     async with opened() as (feeds, prometheus, _):
         flood(feeds, prometheus)
-        source = ExternalSource(prometheus.want(feeds, "greedy/a0", "last"), feeds, Key("greedy", "a0"))
+        feed = prometheus.want(feeds, "greedy/a0", "last")
+        source = PolledSource(feed, feeds, Key("greedy", "a0"), "external", series_reading)
         await asyncio.sleep(1)
         early = _read(source, prometheus.clock)
         await asyncio.sleep(polled.DELAYED)

@@ -12,10 +12,12 @@ from adapter.autoscaler.metrics.feed import (
     SampleInterval,
     SourceAnswer,
 )
+from adapter.autoscaler.metrics.sources import ReadContext, object_reading, pods_reading, series_reading
 from adapter.model.timestamps import SECOND
 
 NOW = 1_000_000 * SECOND
 FIVE = 5 * SECOND
+CONTEXT = ReadContext((), lambda _: 3, NOW, 0.0)
 
 
 def answer(age: float = 1, **fields: object) -> SourceAnswer:
@@ -25,7 +27,7 @@ def answer(age: float = 1, **fields: object) -> SourceAnswer:
 
 
 def test_fresh_values() -> None:
-    assert feed.pods_reading(answer(), FIVE, NOW, "") == PodsReading({"a": 1000, "b": 2000})
+    assert pods_reading(answer(), FIVE, CONTEXT, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_fresh_values() -> None:
 def test_old_samples_are_no_values(
     age: float, interval: int | None, oldest: int | None, *, kept: bool
 ) -> None:
-    found = feed.pods_reading(answer(age, oldest=oldest), interval, NOW, "")
+    found = pods_reading(answer(age, oldest=oldest), interval, CONTEXT, "")
 
     assert isinstance(found, PodsReading)
     assert set(found.values) == ({"a", "b"} if kept else {"b"})
@@ -50,39 +52,37 @@ def test_old_samples_are_no_values(
 
 
 def test_unknown_ages_may_raise_and_not_shrink() -> None:
-    found = feed.pods_reading(answer(times={}), FIVE, NOW, "")
+    found = pods_reading(answer(times={}), FIVE, CONTEXT, "")
 
     assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
 
 
 def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
-    found = feed.pods_reading(answer(times={}, oldest=FIVE), FIVE, NOW, "")
+    found = pods_reading(answer(times={}, oldest=FIVE), FIVE, CONTEXT, "")
 
     assert isinstance(found, Unavailable)
     assert "too old" in found.message
 
 
 def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
-    found = feed.pods_reading(answer(), None, NOW, "")
+    found = pods_reading(answer(), None, CONTEXT, "")
 
     assert isinstance(found, PodsReading)
     assert found.overdue == UNKNOWN_INTERVAL
 
 
 def test_an_api_that_stamps_its_samples_is_believed() -> None:
-    assert feed.pods_reading(answer(trusted=True), None, NOW, "") == PodsReading({"a": 1000, "b": 2000})
+    assert pods_reading(answer(trusted=True), None, CONTEXT, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 def test_nothing_is_nothing() -> None:
-    found = feed.pods_reading(SourceAnswer({}, {}), FIVE, NOW, "")
+    found = pods_reading(SourceAnswer({}, {}), FIVE, CONTEXT, "")
 
     assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 
 
 def test_late_answers() -> None:
-    found = feed.object_reading(
-        SourceAnswer({"a": 1}, {"a": NOW}, lookback=0), FIVE, NOW, "it is late", lambda _: 3
-    )
+    found = object_reading(SourceAnswer({"a": 1}, {"a": NOW}, lookback=0), FIVE, CONTEXT, "it is late")
 
     assert found == ObjectReading(1, 3, "it is late")
 
@@ -90,13 +90,11 @@ def test_late_answers() -> None:
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
     old = SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
-    assert isinstance(feed.series_reading(old, FIVE, NOW, "", lambda _: 3), Unavailable)
-    assert isinstance(
-        feed.series_reading(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
+    assert isinstance(series_reading(old, FIVE, CONTEXT, ""), Unavailable)
+    assert isinstance(series_reading(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, CONTEXT, ""), Unavailable)
+    assert series_reading(SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, CONTEXT, "") == ExternalReading(
+        (1, 2), 3
     )
-    assert feed.series_reading(
-        SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3
-    ) == ExternalReading((1, 2), 3)
 
 
 def test_pods_ready_over_the_window_of_the_sample() -> None:

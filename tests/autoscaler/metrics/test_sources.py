@@ -156,6 +156,12 @@ class Bench:
     def read(self, source: MetricSource) -> Any:
         return source.read(self.view())
 
+    async def scrape(self, bodies: Mapping[str, str], pods: Sequence[FakePod]) -> None:
+        """Scrape pods, which show what `bodies` has by address."""
+        self.here.reader.bodies = dict(bodies)
+        self.here.scraped.want("shop/web", "shop", ["load"], pods)
+        await self.here.scrape()
+
     async def answered(self, source: MetricSource) -> Any:
         """Return what a source says once it was asked."""
         self.read(source)
@@ -202,9 +208,7 @@ async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
 )
 async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(never: FakePod) -> None:
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, never])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B, never])
         here.provided.objects = samples(20, c=7000)
         source = here.open(pods_metric(name="load"))
 
@@ -213,9 +217,7 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
 
 async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B])
         here.provided.objects = ObjectSamples({"c": 7000}, {}, 0.0, None)
         source = here.open(pods_metric(name="load"))
 
@@ -227,9 +229,7 @@ async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
 async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, late: bool) -> None:
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}, [A, B, C])
         source = here.open(pods_metric(name="load"))
 
         for seconds in (1.2, 2.4, 3.6):  # two intervals and a timeout, and nothing from b
@@ -262,9 +262,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
 
 async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "other 3"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: "load 2", C.ip: "other 3"}, [A, B, C])
         here.provided.objects = samples(1, c=9000)
         source = here.open(pods_metric(name="load"))
         assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000})
@@ -304,9 +302,7 @@ async def test_a_pod_that_was_not_scraped_yet_is_overdue_and_one_that_has_no_rat
 )
 async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values: dict[str, int]) -> None:
     async with bench(more=more) as here:
-        here.here.reader.bodies = {A.ip: "load NaN", B.ip: "load 2", C.ip: "load 0"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load NaN", B.ip: "load 2", C.ip: "load 0"}, [A, B, C])
         source = here.open(pods_metric(name="load"))
 
         assert here.read(source) == PodsReading(values)
@@ -395,9 +391,7 @@ async def test_a_pod_that_ends_delays_no_other(gone: dict[str, Any]) -> None:
 async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
     """A pod without a scrape has a sample from before another became ready."""
     async with bench() as here:
-        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
-        here.here.scraped.want("shop/web", "shop", ["load"], [A, B])
-        await here.here.scrape()
+        await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B])
         here.provided.objects = samples(20, c=7000)
         source = here.open(pods_metric(name="load"))
         here.became_ready = {"b": here.clock.monotonic() - 10}
@@ -647,11 +641,20 @@ def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) 
     return ResourceAnswer(items, 15.0, WALL, 0.0, partial=partial, times=taken)
 
 
-async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
+@pytest.mark.parametrize(
+    ("times", "partial", "overdue"),
+    [
+        pytest.param(None, True, scaler_provider.PARTIAL, id="with a warning"),
+        pytest.param({}, False, UNKNOWN_AGE, id="of unknown age"),
+    ],
+)
+async def test_cpu_by_rules_of_ours_may_raise_and_not_shrink(
+    times: Mapping[str, float] | None, overdue: str, *, partial: bool
+) -> None:
     async with bench() as here:
-        here.provided.usages = used("a", times=None, partial=True)
+        here.provided.usages = used("a", times=times, partial=partial)
         reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, scaler_provider.PARTIAL)
+        assert (reading.values, reading.overdue) == ({"a": 300}, overdue)
 
 
 async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
@@ -676,13 +679,6 @@ async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
         reading = await here.answered(here.open(cpu_metric()))
         assert isinstance(reading, Unavailable)
         assert reading.reason == "Stale"
-
-
-async def test_cpu_by_rules_of_ours_of_unknown_age_may_raise_and_not_shrink() -> None:
-    async with bench() as here:
-        here.provided.usages = used("a", times={})
-        reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, UNKNOWN_AGE)
 
 
 async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:

@@ -1,0 +1,323 @@
+"""The forecast of one autoscaler: what it was judged by, its plans, and the minimum that comes out.
+
+Each minute the demand that decisions have seen steps through the plan, and what comes out is the minimum.
+That takes microseconds. The book says when: it steps all forecasts, and has their jobs done.
+
+The demand, in pods, is that which `fastpath simulate` and the history in Prometheus have: what all pods had
+together of a metric, divided by what one pod has at the target; of several metrics the greatest. It is not
+rounded.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from adapter.autoscaler.decide import observation as observations
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    Observation,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.interfaces import ForecastBound
+from adapter.autoscaler.series import ForecastSeries
+from adapter.autoscaler.state import AutoscalerState
+from adapter.bounds.forecast import job as jobs
+from adapter.bounds.forecast import minimum
+from adapter.bounds.forecast import verdict as verdicts
+from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.bounds.forecast.minimum import Limits
+from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
+from adapter.bounds.forecast.verdict import UNJUDGED, ForecastCard, Readiness, Verdict
+from adapter.errors import InputError
+from adapter.model.autoscaling import forecast as forecast_spec
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.forecast import FLOOR, ForecastSettings
+from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.pods import PodFacts
+from adapter.model.quantity import from_milli
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.metrics import Monitoring
+
+SETTLED = 60
+"""Seconds after which Prometheus has all samples of an hour."""
+
+SPREAD = 2400
+"""Over so many seconds of an hour the jobs are spread."""
+
+RETRY: Final = 300
+"""Seconds to the next try of a job that failed."""
+
+PAUSE: Final = 1800
+"""The least seconds from a verdict of an autoscaler to its next."""
+
+_STEPS_KNOWN = 2
+"""For so many steps a minimum holds without being computed again."""
+
+_SYNCS = 2
+"""A decision that is older than so many periods says nothing about the demand."""
+
+_CARD = msgspec.json.Decoder(ForecastCard | None)
+
+Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
+"""Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
+
+
+@dataclass(slots=True, eq=False)
+class AutoscalerForecast:
+    state: AutoscalerState
+    settings: ForecastSettings
+    basis: tuple[object, ForecastSettings]
+    """The spec and settings that verdict and plans are made for: after a change both are made again."""
+    series: ForecastSeries
+    due: int
+    """When the next job is, in seconds of the decision clock."""
+    spread: int
+    planned: PlannedMinimum = field(default_factory=lambda: PlannedMinimum(STEP))
+    until: int = 0
+    """The minimum holds until then, in nanoseconds, unless it is computed again."""
+    verdict: Verdict | None = None
+    limits: Limits | None = None
+    card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
+    failure: ForecastAnswer | None = None
+    """The answer of the last job if it failed."""
+    paused: int = 0
+    """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
+    shown: Readiness = UNJUDGED
+    reported: str = ""
+    """The reason of the last event."""
+
+    @property
+    def minimum(self) -> int:
+        return self.planned.minimum if self.settings.mode == FLOOR else 0
+
+    @property
+    def bound(self) -> ForecastBound:
+        return ForecastBound(self.minimum, self.until, self.shown)
+
+    def document(self) -> dict[str, Any]:
+        condition, card = self.shown, _CARD.decode(self.card)
+        return {
+            "card": None if card is None else msgspec.structs.replace(card, mode=self.settings.mode),
+            "floor": self.minimum,
+            "withheld": self.planned.withheld,
+            "condition": {
+                "status": str(condition.holds),
+                "reason": condition.reason,
+                "message": condition.message,
+            },
+        }
+
+    def readiness(self) -> Readiness:
+        if self.failure is not None:
+            return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
+        if self.verdict is None and self.paused:
+            return verdicts.paused(self.paused)
+        return verdicts.readiness_of(self.settings.mode, self.verdict, self.planned.withheld)
+
+    def show(self) -> tuple[bool, Event | None]:
+        """Show what the forecast says now; tell whether its condition has changed, and the event of that."""
+        before, now = self.shown, self.readiness()
+        self.series.show(self.minimum, self.verdict, self.planned.day, ready=now.holds)
+        if now == before:  # decisions tell by the object whether the condition has changed
+            return False, None
+        self.shown = now
+        event = _event_of(before, now, self.planned.withheld)
+        if event is None or event.reason == self.reported:
+            return True, None
+        self.reported = event.reason
+        return True, event
+
+    def step(self, index: int) -> bool:
+        """Compute the minimum of a step that begins; tell whether it is another one."""
+        before, last, now = self.minimum, self.state.last, index * STEP * SECOND
+        if last is None or last.snapshot is None or now - last.at > _SYNCS * self.state.period * SECOND:
+            demand = math.nan
+        else:
+            demand = demand_of(self.state.object.spec.metrics or (), last.snapshot.observation)
+        self.planned.step(index, demand)
+        self.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
+        return self.minimum != before
+
+    # -- jobs ------------------------------------------------------------------------------------------------
+
+    def is_judged_at(self, now: int) -> bool:
+        """Tell whether the job at `now` makes a new verdict."""
+        if self.verdict is None or self.verdict.missing:
+            return True
+        hour, last = now // HOUR, self.verdict.at // HOUR
+        return hour > last and (hour % 24 == self.spread % 24 or hour - last > 24)
+
+    def build_job(self, queries: Queries, now: int) -> ForecastJob | ForecastAnswer:
+        """Return the job at `now`, or the answer to one that cannot be done."""
+        autoscaler, last = self.state.object, self.state.last
+        pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
+        try:
+            selected = tuple(queries(autoscaler))
+            milli = request_of(autoscaler.spec.metrics or (), pods)
+        except InputError as error:
+            problem = "; ".join(f"{fault.path}: {fault.expected}" for fault in error.faults)
+            return ForecastAnswer(reason=jobs.NO_QUERY, problem=problem)
+        except ValueError as error:
+            return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
+        return ForecastJob(
+            str(self.state.key),
+            msgspec.structs.replace(autoscaler, status=None),
+            "boost" if self.state.key.is_native else "fast",
+            self.settings,
+            tuple(max(1, math.ceil(start.ready / 1000)) for start in self.state.ledger.starts()),
+            selected,
+            now,
+            None if milli is None else from_milli(milli),
+            self.verdict,
+            self.limits,
+            self.is_judged_at(now),
+            self.planned.plan is None,
+        )
+
+    def take(self, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
+        """Take the answer to the job at `now`, and with it when the next job is."""
+        if answer.verdict is None:
+            self.failure, self.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
+            return
+        self.failure, self.verdict, self.limits = None, answer.verdict, answer.limits
+        self.card = answer.card.copy()  # else it would keep the whole line of the worker
+        for plan in answer.plans:
+            self.planned.take(plan)
+        self.due = (now // HOUR + 1) * HOUR + SETTLED + self.spread % SPREAD
+
+
+def follow(
+    state: AutoscalerState | None, known: AutoscalerForecast | None, monitoring: Monitoring, now: int
+) -> AutoscalerForecast | None:
+    """Return the forecast of an autoscaler as its spec is now, None without one.
+
+    That is the one that is `known`, unless more than its mode has changed.
+    """
+    if state is None or state.violations or (spec := state.object.spec.forecast) is None:
+        return None
+    try:
+        settings = forecast_spec.settings_of(spec)
+    except ValueError:  # a time zone that this machine does not know, which is a violation of the spec
+        return None
+    basis = msgspec.structs.replace(state.object.spec, mode="", forecast=None), settings._replace(mode="")
+    if known is not None and (known.state, known.basis) == (state, basis):
+        known.settings = settings
+        return known
+    due = max(now, now // HOUR * HOUR + SETTLED)
+    series, spread = ForecastSeries(monitoring, state.key), zlib.crc32(str(state.key).encode())
+    return AutoscalerForecast(state, settings, basis, series, due, spread)
+
+
+def pause_after(answer: ForecastAnswer) -> int:
+    """Return how many seconds after a job for a verdict its autoscaler may have the next one."""
+    if answer.verdict is not None:
+        return RETRY if answer.verdict.missing else PAUSE
+    if answer.reason in jobs.COMPUTED:
+        return PAUSE
+    return RETRY if answer.reason in jobs.READ else 0
+
+
+def _event_of(before: Readiness, now: Readiness, withheld: str) -> Event | None:
+    """Return the event of a promotion or a demotion, None for no event."""
+    acted = {verdicts.ACTING, verdicts.ADVISING, verdicts.WITHHELD}
+    if now.reason == verdicts.ACTING:
+        return Event("Normal", "ForecastActs", now.message)
+    if now.reason == verdicts.ADVISING:
+        return Event("Normal", "ForecastAdvises", now.message)
+    if now.reason == verdicts.WITHHELD and withheld != minimum.UNKNOWN:
+        return Event("Warning", "ForecastWithheld", now.message)
+    if now.reason == verdicts.REFUSED and before.reason in acted:
+        return Event("Warning", "ForecastRefused", now.message)
+    if not now.holds and before.holds:
+        return Event("Warning", "ForecastFailed", now.message)
+    return None
+
+
+# -- demand --------------------------------------------------------------------------------------------------
+
+
+def demand_of(metrics: Sequence[MetricSpec], seen: Observation) -> float:
+    """Return the demand in pods, NaN if one of the metrics has no value."""
+    if len(metrics) != len(seen.readings) or not metrics:
+        return math.nan
+    needs = [_need(metric, reading, seen) for metric, reading in zip(metrics, seen.readings, strict=True)]
+    return math.nan if any(map(math.isnan, needs)) else max(needs)
+
+
+def _need(metric: MetricSpec, reading: Reading, seen: Observation) -> float:
+    if isinstance(reading, Unavailable):
+        return math.nan
+    if isinstance(reading, PodsReading):
+        return _need_of_pods(metric, reading, seen.pods)
+    source = metric.object or metric.external
+    if source is None:
+        return math.nan
+    total = sum(reading.values) if isinstance(reading, ExternalReading) else reading.value
+    target, ready = source.target, reading.ready_then
+    if target.average_value is not None:
+        return _share(total, target.average_value.milli)
+    if target.value is None:
+        return math.nan
+    if ready is None:
+        ready = sum(pod.running_and_ready for pod in seen.pods)
+    return _share(total * ready, target.value.milli)
+
+
+def _need_of_pods(metric: MetricSpec, reading: PodsReading, pods: Sequence[PodFacts]) -> float:
+    values: Mapping[str, int] = reading.values
+    if reading.left_out or len(values) != len(pods):
+        # those of the known pods, with those that a decision leaves out
+        values = {**values, **reading.left_out}
+        values = {pod.name: values[pod.name] for pod in pods if pod.name in values}
+    source = metric.pods or metric.resource
+    if not values or source is None:
+        return math.nan
+    total, target = sum(values.values()), source.target
+    if target.average_value is not None:
+        return _share(total, target.average_value.milli)
+    if metric.resource is None or target.average_utilization is None:
+        return math.nan
+    requests = list(_requests(metric.resource.name, [pod for pod in pods if pod.name in values]))
+    if not requests:
+        return math.nan
+    return _share(total * 100 * len(requests), sum(requests) * target.average_utilization)
+
+
+def _requests(resource: str, pods: Sequence[PodFacts]) -> Iterator[int]:
+    for pod in pods:
+        request = observations.request_of(pod, resource)
+        if isinstance(request, int):
+            yield request
+
+
+def request_of(metrics: Sequence[MetricSpec], pods: Sequence[PodFacts]) -> int | None:
+    """Return the mean request of a pod in thousandths, None if no metric has a target of type Utilization.
+
+    Raises ValueError with a sentence if no request is known, or if the metrics need several.
+    """
+    wanted = {
+        metric.resource.name
+        for metric in metrics
+        if metric.resource is not None and metric.resource.target.average_value is None
+    }
+    if not wanted:
+        return None
+    if len(wanted) > 1:
+        raise ValueError(f"targets of type Utilization for {' and '.join(sorted(wanted))}: expected one")
+    (resource,) = wanted
+    requests = list(_requests(resource, pods))
+    if not requests:
+        raise ValueError(f"no pod with a request for {resource} is known")
+    return round(sum(requests) / len(requests))
+
+
+def _share(total: float, of: float) -> float:
+    """Return a negative total, or one without a target, as unknown."""
+    return total / of if total >= 0 and of > 0 else math.nan
