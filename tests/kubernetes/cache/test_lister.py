@@ -1,16 +1,18 @@
-"""The object cache against a cluster: what it shows, what it costs, what it does when things fail."""
+"""The lister against a cluster: what it shows, what it costs, what it does when things fail."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from adapter import errors
 from adapter.compose.clock import SystemClock
-from adapter.kubernetes.cache import label_index
-from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
+from adapter.kubernetes.cache import label_index, lister, pod_codec
+from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.model.label_selectors import EVERYTHING, parse_selector
@@ -18,7 +20,7 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.apiclient import PODS, QUICK, pod, reflecting, resource
+from tests.support.apiclient import PODS, QUICK, pod, reflecting, resource, unconnected
 from tests.support.processor import limited
 from tests.support.waiting import other_work, running, until
 
@@ -402,3 +404,115 @@ async def test_a_reflector_that_breaks_is_not_passed_over(
     with pytest.raises(ExceptionGroup) as raised:
         await other.run()
     assert raised.group_contains(TypeError)
+
+
+# -- the cache of pods in the place of a reflector -----------------------------------------------------------
+
+
+@pytest.fixture
+def context() -> ReflectorContext:
+    return unconnected(periods=ReflectorPeriods(first_list=0.01))
+
+
+@pytest.fixture
+def pods(context: ReflectorContext) -> PodCache:
+    return PodCache(context)
+
+
+def put_pod(cache: PodCache, namespace: str, name: str, phase: str, **labels: str) -> None:
+    metadata = {"namespace": namespace, "name": name, "labels": labels}
+    document = {"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}}
+    cache.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(document)))
+
+
+def sync(pods: PodCache) -> None:
+    for reflector in pods.reflectors:
+        reflector.synced = True
+        reflector.attempted.set()
+
+
+async def test_running_pods_alone(pods: PodCache) -> None:
+    put_pod(pods, "shop", "a", "Running", app="web")
+    put_pod(pods, "shop", "b", "Pending", app="web")
+    put_pod(pods, "shop", "c", "Succeeded")
+    put_pod(pods, "bank", "a", "Running", app="db")
+    sync(pods)
+    running = RunningPods(pods)
+
+    web, db = LabeledObject("shop", "a", {"app": "web"}), LabeledObject("bank", "a", {"app": "db"})
+    assert await running.select(PODS, "shop", EVERYTHING) == (web,)
+    assert await running.select(PODS, None, EVERYTHING) == (db, web)
+    assert await running.select(PODS, None, parse_selector("app=db")) == (db,)
+    assert await running.select(PODS, "nowhere", EVERYTHING) == ()
+    assert await running.find(PODS, "shop", "a") == web
+    assert await running.find(PODS, "shop", "b") is None
+    assert await running.find(PODS, "shop", "z") is None
+    assert running.count(PODS) == 2
+
+
+async def test_the_number_of_running_pods_is_kept_up_to_date(pods: PodCache) -> None:
+    sync(pods)
+    counts: list[int] = []
+    for phase in ("Pending", "Running", "Running", "Succeeded", "Running"):
+        put_pod(pods, "shop", "a", phase, version=str(len(counts)))
+        counts.append(pods.running)
+    put_pod(pods, "shop", "b", "Failed")
+    pods.remove("shop", "b")
+    assert pods.running == 1
+    pods.remove("shop", "a")
+    pods.remove("shop", "a")
+    assert (counts, pods.running) == ([0, 1, 1, 0, 1], 0)
+
+
+async def test_before_the_first_list_nothing_is_absent(pods: PodCache, context: ReflectorContext) -> None:
+    running, objects = RunningPods(pods), ObjectLister(context, pods=pods)
+    objects.start([PODS])
+    assert objects.unsynced() == (PODS.group_resource,)
+    with pytest.raises(errors.NotSyncedError):
+        await running.select(PODS, "shop", EVERYTHING)
+    with pytest.raises(errors.NotSyncedError):
+        await running.find(PODS, "shop", "a")
+    with pytest.raises(errors.NotSyncedError):
+        await objects.names(PODS, "shop", EVERYTHING)
+    sync(pods)
+    assert objects.unsynced() == ()
+    assert await objects.names(PODS, "shop", EVERYTHING) == ()
+
+
+async def test_a_refused_list_fails_its_questions_and_keeps_nothing_else_waiting(
+    pods: PodCache, context: ReflectorContext
+) -> None:
+    objects = ObjectLister(context, pods=pods)
+    objects.start([PODS])
+    reflector = pods.reflectors[0]
+    reflector.error = errors.KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
+    reflector.attempted.set()
+    assert objects.unsynced() == ()
+    with pytest.raises(errors.KubernetesError, match="cannot list pods: 403 Forbidden"):
+        await objects.names(PODS, "shop", EVERYTHING)
+    with pytest.raises(errors.KubernetesError, match="cannot list pods: 403 Forbidden"):
+        await RunningPods(pods).select(PODS, "shop", EVERYTHING)
+
+
+async def test_all_pods_by_label(pods: PodCache, context: ReflectorContext) -> None:
+    put_pod(pods, "shop", "a", "Running", app="web")
+    put_pod(pods, "shop", "b", "Succeeded", app="web")
+    sync(pods)
+    objects = ObjectLister(context, pods=pods)
+    assert await objects.names(PODS, "shop", parse_selector("app=web")) == ("a", "b")
+    assert await objects.find(PODS, "shop", "b") == LabeledObject("shop", "b", {"app": "web"})
+    assert await objects.select(PODS, None, parse_selector("app=db")) == ()
+    assert objects.count(PODS) == 2
+
+
+async def test_other_work_goes_on_while_many_are_selected(
+    pods: PodCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lister, "_STEP", 10)
+    for number in range(500):
+        put_pod(pods, "shop", f"p{number:03}", "Running" if number % 2 else "Pending")
+    sync(pods)
+    async with other_work() as turns:
+        found = await RunningPods(pods).select(PODS, None, EVERYTHING)
+    assert len(found) == 250
+    assert turns.count >= 40
