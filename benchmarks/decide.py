@@ -16,7 +16,7 @@ import msgspec
 
 from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
+from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, with_defaults
@@ -85,13 +85,10 @@ def main() -> None:
     report.add(**common.median_of([{figure: _rate(partial(_evaluate, lines), len(lines))} for _ in runs]))
     for name, metrics in _CASES_OF_DECIDE.items():
         autoscaler, observation = _prepare(metrics)
-        for form, history, calls in (
-            ("", RecommendationQueues(), int(sizes.calls)),
-            ("_listed", RecommendationList(), 1000),
-        ):
-            work = partial(_decide, autoscaler, observation, history, calls)
-            figure = f"decide_{name}{form}_calls_per_second"
-            report.add(**common.median_of([{figure: _rate(work, calls)} for _ in runs]))
+        calls = int(sizes.calls)
+        work = partial(_decide, autoscaler, observation, calls)
+        figure = f"decide_{name}_calls_per_second"
+        report.add(**common.median_of([{figure: _rate(work, calls)} for _ in runs]))
     report.show()
 
 
@@ -159,10 +156,9 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[PreparedSpec, Observatio
 def _decide(
     autoscaler: PreparedSpec,
     observation: Observation,
-    recommendations: RecommendationList | RecommendationQueues,
     calls: int,
 ) -> None:
-    history = History(recommendations)
+    history = History()
     status = observation.status
     for number in range(calls):
         seen = msgspec.structs.replace(observation, status=status)

@@ -72,12 +72,14 @@ def run(job: tuple[int, int, Path]) -> Row:
     case = Case(scenario, read_policy(POLICY), ForecastSettings())
     first = min(2 * 7 * DAY, max(load.seconds // DAY - 6, 1) * DAY)
     if load.seconds < (JUDGED_DAYS + 1) * DAY:
-        missing = judge.missing_of(judge.build_demand(case)) if load.seconds >= 3600 else "less than an hour"
+        missing = "less than an hour"
+        if load.seconds >= 3600:
+            missing = judge.find_missing(judge.build_demand(case))
         return Row(place, start_up, verdicts=f"no verdict: {missing}", seconds=time.process_time() - began)
     days = list(planner.roll(case, first))
     minimums = planner.join_minimums(days, case.start)
     loads = {name: each.part(first, each.seconds) for name, each in scenario.loads.items()}
-    judged = judge.with_loads(scenario, loads, (EPOCH + first) * SECOND)
+    judged = dataclasses.replace(scenario, loads=loads, epoch=(EPOCH + first) * SECOND)
     figures, need = [], 0.0
     for each in (None, minimums):
         split = SplitFigures(0)

@@ -88,7 +88,7 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                 except InputError as error:
                     status = 2
                     invalid = "; ".join(map(str, error.faults))
-                    answer = to_json({"name": evaluate_document.name_of(line), "invalid": invalid})
+                    answer = to_json({"name": evaluate_document.read_name(line), "invalid": invalid})
                 out.write(visible.escape(answer.decode()).encode() + b"\n")
                 out.flush()  # the writer of the next line may wait for this answer
     return status

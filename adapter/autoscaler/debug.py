@@ -7,7 +7,7 @@ import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.history import Recommendation, RecommendationQueues
+from adapter.autoscaler.decide.history import Recommendation
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
 from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.interfaces import Key
@@ -62,7 +62,6 @@ def encode(document: dict[str, Any]) -> bytes:
 def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
     memory, last, now = state.memory, state.last, controller.loop.now()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
-    assert isinstance(recommendations, RecommendationQueues)  # the only kind that the scaler keeps
     shown: dict[str, Any] = {
         "kind": state.object.kind,
         "namespace": state.key.namespace,

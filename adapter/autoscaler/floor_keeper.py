@@ -55,14 +55,13 @@ class FloorKeeper:
         assert state.boost is not None
         if self._floors is None:
             return None, "this process publishes no floors"
-        spans = [metric.span for metric in snapshot.inputs]
+        spans, held = [metric.span for metric in snapshot.inputs], state.memory.boost
         before = snapshot.observation.replicas
-        raised = boosting.begin(state.memory.boost, before, replicas, state.boost, spans, now)
-        assert raised.floor is not None
+        floor = boosting.begin(held, before, replicas, state.boost, spans, now)
         longest, _ = state.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
-        floor = msgspec.structs.replace(raised.floor, added=added, target=snapshot.target.uid)
-        published = _published(state, msgspec.structs.replace(raised, floor=floor), now)
+        floor = msgspec.structs.replace(floor, added=added, target=snapshot.target.uid)
+        published = _published(state, msgspec.structs.replace(held, floor=floor), now)
         assert published is not None
         try:
             await self._floors.publish(published)
@@ -115,5 +114,4 @@ class FloorKeeper:
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:
-    meta, scheduled = state.object.metadata, state.scheduled_floor(now)
-    return boosting.published(memory, meta.namespace, meta.name, meta.uid, meta.resource_version, scheduled)
+    return boosting.published(memory, state.object.metadata, state.scheduled_floor(now))

@@ -78,7 +78,7 @@ class TargetFollower:
         """
         if text != self._text:
             self._close_pods()
-            self._text, self.selector = text, decision.selector_of(text)
+            self._text, self.selector = text, decision.read_selector(text)
             if self.selector is not None:
                 self.pods = self._parent.pods.follow(
                     self._key.namespace, self.selector, str(self._key), self._changed, self._note_start

@@ -27,9 +27,11 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.autoscaler.floor_keeper import FloorKeeper, FloorOutcome
@@ -165,7 +167,7 @@ class Reconciler:
         if change.by != conflicts.OWN:
             scale = facts(autoscaler=str(state.key), replicas=target.replicas, manager=change.by)
             _log.info("another client has scaled the target", extra=scale)
-        if event := guarded.change_event(state.memory, change, target.replicas, state.boost):
+        if event := memories.change_event(state.memory, change, target.replicas, state.boost):
             self.actuator.event(state.object, event)
         if state.boost is not None and not state.is_writing:  # else the end of the write settles the floor
             self.floors.show(state, now)
@@ -326,9 +328,9 @@ class Reconciler:
         state.subscriptions.attempted = choice.replicas if outcome.unknown else None
         if outcome.error:
             state.failures += 1
-            seen, memory, why = snapshot.observation, state.memory, outcome.error
-            failure = guarded.failed(pending.spec, seen, memory, now, snapshot.constraints, why)
-            seen = msgspec.structs.replace(seen, write_error=why)
+            memory = state.memory
+            seen = msgspec.structs.replace(snapshot.observation, write_error=outcome.error)
+            failure = guarded.decide(pending.spec, seen, memory, now, snapshot.constraints)
             again = pending._replace(
                 snapshot=snapshot._replace(observation=seen), memory=memory, at=now, most=None
             )

@@ -12,14 +12,16 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
+from adapter.autoscaler.decide import conflicts, prepared_spec
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide import pending as pending_capacity
-from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
+from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import Events
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
@@ -126,12 +128,12 @@ class AutoscalerState:
         history = self.memory.history
         if not (history.ups or history.downs):
             return ()
-        return histories.changes_of(history.ups, history.downs, now, max(self.prepared.longest_periods))
+        return histories.recent_changes(history.ups, history.downs, now, max(self.prepared.longest_periods))
 
     @property
     def backlog_credits(self) -> tuple[BacklogCredit, ...]:
         """What the metrics with pending capacity count less."""
-        return pending_capacity.credits_of(self.memory.history.pending)
+        return pending_capacity.list_credits(self.memory.history.pending)
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -140,7 +142,8 @@ class AutoscalerState:
         before, self.object = self.object.spec, autoscaler
         if autoscaler.spec == before:
             return False
-        self.memory = guarded.spec_changed(self.memory)
+        state = conflicts.spec_changed(self.memory.conflicts)
+        self.memory = msgspec.structs.replace(self.memory, conflicts=state)
         if autoscaler.spec.scale_target_ref != before.scale_target_ref:
             self._forget_target()
         self.prepared = self._prepare()
@@ -187,7 +190,7 @@ class AutoscalerState:
     def _forget_target(self) -> None:
         """Forget what was done to the former target. A demotion belongs to the autoscaler, and stays."""
         boosted = self.memory.boost
-        self.memory = guarded.remember(NO_STATUS)
+        self.memory = memories.remember(NO_STATUS)
         self.set_boosting(Boosting(demotion=boosted.demotion, told=boosted.told))
         self.subscriptions.forget_target()
         self.ledger = ReadyLedger()
@@ -197,7 +200,7 @@ class AutoscalerState:
     def observe_scale(self, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of the target; return the change that it shows, if our decisions did not make it."""
         scale = ScaleObservation(target.replicas, target.manager, target.since)
-        self.memory, change = guarded.observe(self.prepared, self.memory, scale, now, self.boost)
+        self.memory, change = memories.observe(self.prepared, self.memory, scale, now, self.boost)
         if change is not None:
             self.subscriptions.attempted = None  # whatever became of that write, the count is another now
         return change
@@ -265,7 +268,7 @@ class AutoscalerState:
         own = Constraints.of(self.object.spec, self.readiness)
         return own._replace(rivals=rivals, boost=self.boost, bounds=self.bounds)
 
-    def scheduled_floor(self, now: int) -> ScheduledFloor:
+    def scheduled_floor(self, now: int) -> Floor:
         """Return the minimums of windows and forecast that a boosted HorizontalPodAutoscaler is to read.
 
         They are 0 while the target is at zero: the HPA would leave zero because of them. A forecast that
@@ -273,7 +276,7 @@ class AutoscalerState:
         """
         known, before = self.memory.conflicts.known, self.published
         if known is None and before is not None:
-            return ScheduledFloor.of(before)
+            return before
         bounds = self.bounds if known else NO_BOUNDS
         if bounds.forecast <= self.prepared.limits.lowest:
             bounds = bounds.with_forecast(0)
@@ -290,8 +293,9 @@ class AutoscalerState:
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
-        self.memory, events = guarded.commit(
-            self.memory, decision, snapshot.observation, now, snapshot.constraints
+        limits = snapshot.constraints
+        self.memory, events = memories.commit(
+            self.memory, decision, snapshot.observation, now, limits.boost, limits.fallback
         )
         self.last = LastDecision(now, snapshot, decision)
         return events
@@ -302,7 +306,7 @@ class AutoscalerState:
 
     def set_clock(self, by: int) -> None:
         """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""
-        self.memory = guarded.shifted(self.memory, by)
+        self.memory = memories.shifted(self.memory, by)
         self.clock_shift += by
 
     # -- floors ----------------------------------------------------------------------------------------------
@@ -312,7 +316,7 @@ class AutoscalerState:
         if self.boost is not None:
             alone = not self._context.rivals.of(self.object)
             most, band = self.object.spec.max_replicas, self.prepared.band
-            boosted = boosting.follow(self.memory.boost, self.boost, now, alone=alone, most=most, band=band)
+            boosted = boosting.follow(self.memory.boost, self.boost, band, now, alone=alone, most=most)
             self.set_boosting(boosted)
 
     def set_boosting(self, boosted: Boosting) -> None:
@@ -324,8 +328,8 @@ def _remember(
     status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int
 ) -> Memory:
     if status is None:
-        return guarded.remember(NO_STATUS, *(events or ((), ())))
+        return memories.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
-        events = histories.events_of(status.recent_changes, now)
-    pending = pending_capacity.state_of(status.pending_capacity, now)
-    return guarded.remember(fastpath_autoscaler.plain_status(status), *events, pending)
+        events = histories.inherited_events(status.recent_changes, now)
+    pending = pending_capacity.inherited_state(status.pending_capacity, now)
+    return memories.remember(fastpath_autoscaler.plain_status(status), *events, pending)

@@ -36,7 +36,6 @@ from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
-from adapter.forecast.rule_histories import RuleHistories
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
@@ -52,6 +51,7 @@ from adapter.model import timestamps
 from adapter.model.autoscaling import shards
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
+from adapter.simulate.metric_queries import RuleHistories
 
 _DRAIN_TIMEOUT = 0.5
 """Seconds to write what is still queued (ready times, statuses, events) when a term ends in order; the next

@@ -60,12 +60,6 @@ class Margins(NamedTuple):
             return self.values[place], self.lows[place]
         return math.nan, math.nan
 
-    def lasting(self, hours: int) -> "Margins":
-        """Return the margins with the last one for so many more hours, as a picture shows them."""
-        return self._replace(
-            values=self.values + self.values[-1:] * hours, lows=self.lows + self.lows[-1:] * hours
-        )
-
 
 def build_margins(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
     """Return the margins of the hours of a grid and of the two after it.

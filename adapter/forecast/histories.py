@@ -16,7 +16,7 @@ import numpy as np
 
 from adapter.bounds.forecast.job import MOST_VALUES, STEP, HistoryQuery
 from adapter.forecast.grid import Values
-from adapter.simulate.recorded.history import Grid
+from adapter.simulate.load import Grid
 
 _UNUSED: Final = 2 * 3600
 """After so many seconds without a job an autoscaler is gone."""
@@ -75,7 +75,7 @@ class Histories:
         kept = self._kept.pop(name, None)
         if kept is None or kept.queries != tuple(queries):
             kept = _KeptHistory(tuple(queries))
-        self._make_room(_namespace_of(name), values, now)
+        self._make_room(_namespace(name), values, now)
         kept.used, kept.values = now, values
         self._kept[name] = kept
         for query in queries:
@@ -109,7 +109,7 @@ class Histories:
                     f"no room for {values:,} values of its history: {total:,} of {self._most:,} are taken, "
                     f"{own:,} by namespace {namespace}, and no other one would have more than it"
                 )
-            oldest = next(key for key in left if _namespace_of(key) == most)
+            oldest = next(key for key in left if _namespace(key) == most)
             sums[most] -= left.pop(oldest).values
         self._kept = left
 
@@ -117,11 +117,11 @@ class Histories:
         """Return the values of each namespace."""
         sums: Counter[str] = Counter()
         for name, kept in self._kept.items():
-            sums[_namespace_of(name)] += kept.values
+            sums[_namespace(name)] += kept.values
         return sums
 
 
-def _namespace_of(name: str) -> str:
+def _namespace(name: str) -> str:
     return name.partition("/")[0]
 
 

@@ -7,14 +7,13 @@ the forecast. It is the shortage, and the pods. `adapter.bounds.forecast.verdict
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
-from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.forecast import verdict as verdicts
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import (
@@ -28,16 +27,14 @@ from adapter.bounds.forecast.verdict import (
     percent,
 )
 from adapter.forecast import variants
-from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
+from adapter.forecast.grid import CANDIDATES, DAY, DemandGrid, Values, of_segments
 from adapter.forecast.variants import Variant, VariantSpan
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.deciders import Decider
-from adapter.simulate.figures import Figures
-from adapter.simulate.load import Load
+from adapter.simulate.engine import Figures
 from adapter.simulate.metrics import simulated_metrics
 from adapter.simulate.policies import SimulatedPolicy
 from adapter.simulate.schedules import ForecastMinimums
@@ -76,22 +73,16 @@ class Case(NamedTuple):
         return self.settings.horizon or simulation.learned_start_up(self.scenario.start_ups)
 
 
-def limits_of(case: Case) -> Limits:
+def build_limits(case: Case) -> Limits:
     """Return what the minimums of an autoscaler are bound to, before a coverage is chosen."""
     autoscaler = case.scenario.autoscaler
     spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
     # A minimum that comes a few seconds late is better than one that comes a whole step early.
     lead = max(1, math.ceil(case.lead / STEP - 0.1))
-    settings = case.settings
-    return Limits(
-        *spec.limits, lead, hold_of(spec), 0.0, settings.max_extra, *spec.band, zone=settings.zone.key
-    )
-
-
-def hold_of(spec: PreparedSpec) -> int:
-    """Return the steps in which a scale-down waits, at least 1."""
     window = spec.settings.downscale_stabilization if spec.down is None else spec.down.window
-    return max(1, -(-window // (STEP * SECOND)))
+    hold = max(1, -(-window // (STEP * SECOND)))  # the steps in which a scale-down waits
+    settings = case.settings
+    return Limits(*spec.limits, lead, hold, 0.0, settings.max_extra, *spec.band, zone=settings.zone.key)
 
 
 def build_demand(case: Case) -> DemandGrid:
@@ -116,13 +107,13 @@ def judge(
 
     What `check` raises ends it.
     """
-    missing = missing_of(demand)
+    missing = find_missing(demand)
     if not case.scenario.start_ups:
         missing = "no start of a pod was seen yet"
     if missing:
         lead = case.lead if case.scenario.start_ups or case.settings.horizon else 0
         return Verdict(demand.end, lead, missing=missing), None
-    limits, count = limits_of(case), len(demand.values)
+    limits, count = build_limits(case), len(demand.values)
     judged, recent = (VariantSpan(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
     replayed = _last_days(case, demand.end)
     none = _replay(replayed, NONE, (), check)
@@ -152,7 +143,7 @@ def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: Varian
     return min(none.pods / (expected.pods * STEP), 1.0) if expected.pods else 1.0
 
 
-def missing_of(demand: DemandGrid) -> str:
+def find_missing(demand: DemandGrid) -> str:
     """Return what a verdict needs and the demand has not, "" for nothing."""
     known = ~np.isnan(demand.values)
     if not known.any():
@@ -183,7 +174,7 @@ def _last_days(case: Case, end: int) -> Case:
     start = end - JUDGED_DAYS * DAY
     begin, until = start - case.start, end - case.start
     loads = {key: load.part(begin, until) for key, load in case.scenario.loads.items()}
-    return case._replace(scenario=with_loads(case.scenario, loads, start * SECOND))
+    return case._replace(scenario=dataclasses.replace(case.scenario, loads=loads, epoch=start * SECOND))
 
 
 def _replay(case: Case, name: str, minimums: Sequence[int], check: Check) -> CandidateFigures:
@@ -193,11 +184,6 @@ def _replay(case: Case, name: str, minimums: Sequence[int], check: Check) -> Can
     replayed = dataclasses.replace(case.scenario, phases=1, forecast=forecast)
     simulation.simulate(replayed, case.policy, observer=split)
     return CandidateFigures(name, split.whole, split.recent)
-
-
-def with_loads(scenario: Scenario, loads: Mapping[str, Load], epoch: int) -> Scenario:
-    """Return a scenario with other loads, from an instant in nanoseconds on."""
-    return dataclasses.replace(scenario, loads=loads, epoch=epoch)
 
 
 class SplitFigures:

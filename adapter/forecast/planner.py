@@ -1,4 +1,6 @@
-"""Plans of hours, and the rolling forecast: a verdict each day, a plan each hour, a minimum each step.
+"""Plans of hours, the rolling forecast, and the card that shows a forecast.
+
+The rolling forecast has a verdict each day, a plan each hour, and a minimum each step.
 
 `plans` makes plans from a demand that ends an hour before the plan begins, or later: what comes after
 changes nothing, so a replay makes the plans of a whole day at once. `roll` goes through a recorded demand as
@@ -7,17 +9,21 @@ a live scaler does, with the same code: `judge`, `plans`, `PlannedMinimum`.
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from adapter.bounds.forecast.minimum import Account, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan, PlannedMinimum
-from adapter.bounds.forecast.verdict import Verdict
-from adapter.forecast import judge, variants
-from adapter.forecast.conformal import build_margins
-from adapter.forecast.grid import DAY, DemandGrid
+from adapter.bounds.forecast.verdict import AHEAD, POINT, CardPoint, ForecastCard, Verdict
+from adapter.forecast import conformal, judge, variants
+from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.judge import STEP, Case
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.simulate.schedules import ForecastMinimums
+
+PAST: Final = DAY
+"""The seconds that a card shows before the end of the demand; AHEAD are those after it."""
 
 _STEPS = HOUR // STEP
 
@@ -37,7 +43,7 @@ def plans(
     first, count = demand.start // STEP, len(demand.values)
     ahead = hours.stop * _STEPS + limits.lead - first - count
     forecast = variants.build_forecast(demand, name, limits.lead, settings, max(0, ahead))
-    margins = build_margins(demand, forecast, limits.lead, limits.coverage)
+    margins = conformal.build_margins(demand, forecast, limits.lead, limits.coverage)
     hourly = []
     for hour in hours:
         margin, low = (None if math.isnan(value) else value for value in margins.at(hour))
@@ -49,12 +55,6 @@ def plans(
             )
         hourly.append(Plan(hour, STEP, name, limits, forecasts, margin, low, account))
     return hourly
-
-
-def cut_history(demand: DemandGrid, at: int, settings: ForecastSettings) -> DemandGrid:
-    """Return the history that a verdict at an instant in seconds looks at, and all plans until the next."""
-    begin = max(demand.start, at - settings.history)
-    return demand.part(begin, at)
 
 
 class DayOfMinimums(NamedTuple):
@@ -76,7 +76,8 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfMinimums]:
     values, incumbent = demand.values.tolist(), ""
     begin = case.start + max(DAY, -(-first // DAY) * DAY)
     for at in range(begin, demand.end, DAY):
-        history = cut_history(demand, at, case.settings)
+        # What the verdict looks at, and all plans until the next one.
+        history = demand.part(max(demand.start, at - case.settings.history), at)
         verdict, variant = judge.judge(case, history, incumbent)
         incumbent = verdict.chosen
         hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
@@ -99,3 +100,52 @@ def join_minimums(days: "list[DayOfMinimums]", start: int) -> ForecastMinimums:
         values += [0] * ((day.start - start) // STEP - len(values))
         values += day.minimums
     return ForecastMinimums(start, STEP, values)
+
+
+# -- the card ------------------------------------------------------------------------------------------------
+
+
+def build_card(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:
+    """Return the card at the end of the demand; `verdict` may be older."""
+    settings, shown = case.settings, _choose_shown(verdict)
+    points: tuple[CardPoint, ...] = ()
+    candidate = verdict.find(shown)
+    if candidate is not None:
+        lead = judge.build_limits(case).lead
+        ahead = AHEAD // demand.step
+        forecast = variants.build_forecast(demand, shown, lead, settings, ahead)
+        margins = conformal.build_margins(demand, forecast, lead, candidate.wanted)
+        # The last margin holds for the hours ahead.
+        margins = margins._replace(
+            values=margins.values + margins.values[-1:] * (AHEAD // 3600),
+            lows=margins.lows + margins.lows[-1:] * (AHEAD // 3600),
+        )
+        upper = conformal.build_bounds(demand, forecast, lead, margins)
+        points = _points(demand.extended(ahead), forecast, upper)
+    return ForecastCard(settings.mode, settings.max_extra, settings.min_gain, verdict, shown, points)
+
+
+def _choose_shown(verdict: Verdict) -> str:
+    """Return the candidate that a picture shows."""
+    if verdict.chosen or verdict.none is None:
+        return verdict.chosen
+    none = verdict.none.whole
+    return max(verdict.candidates, key=lambda candidate: candidate.whole.gain_over(none)).name
+
+
+def _points(demand: DemandGrid, forecast: Values, upper: Values) -> tuple[CardPoint, ...]:
+    steps = POINT // demand.step
+    first = max(0, len(demand.values) - (PAST + AHEAD) // demand.step)
+    count = (len(demand.values) - first) // steps
+    curves = [_greatest(curve, first, count, steps) for curve in (demand.values, forecast, upper)]
+    return tuple(
+        CardPoint(demand.start + (first + place * steps) * demand.step, *(curve[place] for curve in curves))
+        for place in range(count)
+    )
+
+
+def _greatest(values: Values, first: int, count: int, steps: int) -> list[float | None]:
+    """Return the greatest known value of each `steps` values, None where none is known."""
+    parts = values[first : first + count * steps].reshape(count, steps)
+    greatest = np.where(np.isnan(parts), -np.inf, parts).max(axis=1)
+    return [None if math.isinf(value) else float(value) for value in greatest.tolist()]

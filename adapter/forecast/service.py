@@ -8,7 +8,6 @@ import asyncio
 import importlib.util
 import subprocess
 import threading
-from collections.abc import Callable
 
 import msgspec
 
@@ -57,7 +56,6 @@ class ForecastService:
         job_timeout: float = JOB_TIMEOUT,
         most_values: int = MOST_VALUES,
         module: str = MODULE,
-        is_installed: Callable[[], bool] = lambda: importlib.util.find_spec("numpy") is not None,
     ) -> None:
         self._origin = origin
         self._problems = problems
@@ -65,19 +63,18 @@ class ForecastService:
         self._timeout = job_timeout
         self._most_values = most_values
         self._module = module
-        self._is_installed = is_installed
         self._process: _Process | None = None
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         """Return the answer to a job. One that fails is an answer too."""
-        if not self._is_installed():
+        if importlib.util.find_spec("numpy") is None:
             return ForecastAnswer(reason=jobs.NOT_INSTALLED, problem=_MISSING)
         try:
             server = await self._origin.server(QUERY_TIMEOUT)
         except (InputError, PrometheusError) as error:
             return ForecastAnswer(reason=jobs.UNREADABLE, problem=f"the history cannot be read: {error}")
         try:
-            process = self._started()
+            process = self._process = self._process or _Process(self._module)
         except OSError as error:
             return self._failed(f"the forecast worker cannot be started: {error.strerror}")
         bounds = self._most_values, self._cpu_seconds, IN_TIME * self._timeout
@@ -116,11 +113,6 @@ class ForecastService:
         process, self._process = self._process, None
         if process is not None:
             await asyncio.to_thread(process.end, 0.0)
-
-    def _started(self) -> "_Process":
-        if self._process is None:
-            self._process = _Process(self._module)
-        return self._process
 
     def _failed(self, message: str, output: str = "") -> ForecastAnswer:
         self._problems.report(PROBLEM, "the forecast worker failed", message, output=output)

@@ -14,9 +14,7 @@ import numpy as np
 from adapter.bounds.forecast.minimum import Account, CountModel, Limits, MinimumFollower
 from adapter.bounds.forecast.verdict import SWITCH_MARGIN
 from adapter.forecast import conformal
-from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.conformal import Margins
-from adapter.forecast.grid import DemandGrid, Values
+from adapter.forecast.grid import CANDIDATES, DemandGrid, Values
 from adapter.model.autoscaling.forecast import ForecastSettings
 
 COVERAGES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
@@ -38,15 +36,12 @@ class VariantSpan(NamedTuple):
 class Variant(NamedTuple):
     """A candidate with a coverage, which is one of the limits of its minimums.
 
-    `forecast` and `bounds` are about each step of the grid and of a lead after it. `minimums` are those of
-    the steps of the grid, and `withheld` says why one was withheld, "" if it was not. `account` is that of
-    the end of the grid.
+    `bounds` are about each step of the grid and of a lead after it. `minimums` are those of the steps of the
+    grid, and `withheld` says why one was withheld, "" if it was not. `account` is that of the grid's end.
     """
 
     name: str
     limits: Limits
-    forecast: Values
-    margins: Margins
     bounds: Values
     minimums: list[int]
     withheld: list[str]
@@ -97,7 +92,7 @@ def build(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSetting
         minimums.append(follower.step(index, demand, bound, low))
         withheld.append(follower.withheld)
         demand = after
-    return Variant(name, limits, forecast, margins, bounds, minimums, withheld, follower.account)
+    return Variant(name, limits, bounds, minimums, withheld, follower.account)
 
 
 def build_forecast(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:

@@ -22,7 +22,7 @@ from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
 from adapter.errors import InputError, PrometheusError
-from adapter.forecast import cards, judge, planner
+from adapter.forecast import judge, planner
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
 from adapter.forecast.judge import Case, Check
@@ -102,7 +102,8 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
     rows = histories.update(job.name, job.queries, begin, at, job.now, read)
     for metric in simulated:
         if np.isnan(rows[metric.name][-HOUR // STEP :]).all():
-            problem = f"the query of {metric.name} has no value in the hour before {_clock(at)}"
+            end = f"{at // HOUR % 24:02}:00 UTC"
+            problem = f"the query of {metric.name} has no value in the hour before {end}"
             return ForecastAnswer(reason=jobs.NO_VALUES, problem=problem)
     # of several metrics, one unknown makes the demand unknown
     demand = functools.reduce(np.maximum, (rows[metric.name] / metric.capacity for metric in simulated))
@@ -118,7 +119,7 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
             limits, account = variant.limits, variant.account
     check(0)
     case = _case(job, begin, {})
-    card = msgspec.Raw(msgspec.json.encode(cards.build_card(case, grid, verdict)))
+    card = msgspec.Raw(msgspec.json.encode(planner.build_card(case, grid, verdict)))
     # The judge found no forecast that is better than none. The card says so, and there is no plan.
     if not verdict.chosen or limits is None:
         return ForecastAnswer(verdict, card=card)
@@ -153,12 +154,7 @@ def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:
     """Tell whether minimums now look another number of steps ahead, because pods start faster or slower."""
     if job.limits is None or not (job.start_ups or job.settings.horizon):
         return bool(verdict.chosen)
-    return judge.limits_of(_case(job, 0, {})).lead != job.limits.lead
-
-
-def _clock(at: int) -> str:
-    """Return a time of day in UTC."""
-    return f"{at // HOUR % 24:02}:00 UTC"
+    return judge.build_limits(_case(job, 0, {})).lead != job.limits.lead
 
 
 def run(source: BinaryIO, sink: BinaryIO) -> None:

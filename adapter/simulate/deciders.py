@@ -1,7 +1,7 @@
 """The autoscalers of a simulation: an HPA with its controller, and the scaler of Fastpath, alone or as boost.
 
 Each holds the state that the production code keeps, and calls that code: `decision.decide` for the HPA
-controller; `guarded`, `boost` and their memory for Fastpath. `decide` returns the count to write, None for
+controller; `guarded`, `memory` and `boost` for Fastpath. `decide` returns the count to write, None for
 none. What a decision reads of another autoscaler is its `beacon`.
 """
 
@@ -12,18 +12,18 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
-from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
     Observation,
     Reading,
-    Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
@@ -44,7 +44,6 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
     if spec.throughputs:
         return now + 1  # the credit of pending capacity changes all the time
     recommendations = history.recommendations
-    assert isinstance(recommendations, RecommendationQueues)
     periods: set[int] = set()
     if spec.up is None or spec.down is None:
         windows = {spec.settings.downscale_stabilization + 1}  # an entry of exactly that age still counts
@@ -79,11 +78,6 @@ def _observe(
     )
 
 
-def _remember(replicas: int) -> Memory:
-    """Return the memory of a scaler that has known the count for long."""
-    return Memory(conflicts=ConflictState(known=replicas))
-
-
 class NativeDecider:
     """An HPA and its controller. The beacon of a boosted HPA is the floor that it reads."""
 
@@ -97,7 +91,7 @@ class NativeDecider:
         """`with_floor` is the spec with the metric of the floor as its last, for a boosted HPA."""
         self.spec = spec
         self._whole = with_floor or spec
-        self._history = History(RecommendationQueues())
+        self._history = History()
         self.status = NO_STATUS
         self.last: Decision | None = None
         """The last decision that was computed."""
@@ -125,7 +119,6 @@ class ScalerDecider:
     """The scaler of Fastpath for a FastPathAutoscaler."""
 
     knows_pods = True
-    holds_floor = False
 
     def __init__(
         self,
@@ -135,13 +128,17 @@ class ScalerDecider:
         within: int,
         schedule: SimulatedSchedule = NO_SCHEDULE,
     ) -> None:
-        """`within` is the learned start-up time in nanoseconds."""
+        """`within` is the learned start-up time in nanoseconds. The scaler has known the count for long."""
         self.spec = spec
+        self._constraints = constraints
         self._within = within
         self._schedule = schedule
+        self._memory = Memory(conflicts=ConflictState(known=replicas))
         self.last: Decision | None = None
-        self._memory = _remember(replicas)
-        self._constraints = constraints
+
+    @property
+    def holds_floor(self) -> bool:
+        return self._memory.boost.floor is not None
 
     def beacon(self, now: int) -> int:  # noqa: ARG002 - there is nothing beside it
         return 0
@@ -153,96 +150,23 @@ class ScalerDecider:
         beacon: int,  # noqa: ARG002 - there is nothing beside it
         now: int,
     ) -> int | None:
-        constraints = self._constraints._replace(bounds=self._schedule.at(now))
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
-        self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
+        self._memory, _ = memories.observe(self.spec, self._memory, scale, now)
+        return self._decide(workload, readings, self._constraints, now)
+
+    def _decide(
+        self, workload: Workload, readings: Sequence[Reading], constraints: Constraints, now: int
+    ) -> int | None:
+        constraints = constraints._replace(bounds=self._schedule.at(now))
         observation = _observe(workload, readings, self._memory.status, self._within)
         outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
-        self._memory, _ = guarded.commit(self._memory, outcome, observation, now, constraints)
+        boost, rules = constraints.boost, constraints.fallback
+        self._memory, _ = memories.commit(self._memory, outcome, observation, now, boost, rules)
         self.last = outcome
         return outcome.replicas if outcome.rescale else None
 
     def observe(self, replicas: int, now: int) -> None:
         """Do nothing: no other client writes the target of a FastPathAutoscaler."""
-
-    def boundary(self, now: int) -> int:
-        return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
-
-
-class BoostDecider:
-    """The scaler of Fastpath beside an HPA: it raises, and holds what it raised by a floor.
-
-    Its beacon is the count that the status of the HPA shows.
-    """
-
-    knows_pods = True
-
-    def __init__(
-        self,
-        spec: PreparedSpec,
-        native: NativeDecider,
-        hold: int | None,
-        period: int,
-        spans: Sequence[int],
-        replicas: int,
-        within: int,
-        schedule: SimulatedSchedule = NO_SCHEDULE,
-    ) -> None:
-        """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds.
-
-        The `schedule` has no maximums.
-        """
-        self.spec = spec
-        self.last: Decision | None = None
-        self._native = native
-        self._schedule = schedule
-        native.read_floor = self._read_floor
-        self._memory = _remember(replicas)
-        self._hold, self._period, self._spans = hold, period, spans
-        self._within = within
-
-    def beacon(self, now: int) -> int:  # noqa: ARG002 - the status changes with the decisions of the HPA
-        status = self._native.status
-        return min(status.current_replicas, status.desired_replicas)
-
-    def decide(self, workload: Workload, readings: Sequence[Reading], beacon: int, now: int) -> int | None:
-        boost = self._boost(beacon)
-        constraints = Constraints(BOOST, boost=boost, bounds=self._schedule.at(now))
-        boosted = boosting.follow(
-            self._memory.boost, boost, now, most=self.spec.limits.highest, band=self.spec.band
-        )
-        self._memory = msgspec.structs.replace(self._memory, boost=boosted)
-        observation = _observe(workload, readings, self._memory.status, self._within)
-        outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
-        if outcome.rescale:
-            raised = boosting.begin(
-                self._memory.boost, workload.replicas, outcome.replicas, boost, self._spans, now
-            )
-            assert raised.floor is not None
-            raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, stands=True))
-            self._memory = msgspec.structs.replace(self._memory, boost=raised)
-        self._memory, _ = guarded.commit(self._memory, outcome, observation, now, constraints)
-        self.last = outcome
-        return outcome.replicas if outcome.rescale else None
-
-    def observe(self, replicas: int, now: int) -> None:
-        """Take in a count that the HPA controller has written."""
-        scale = ScaleObservation(replicas, NATIVE_MANAGER)
-        boost = self._boost(self.beacon(now))
-        self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, boost)
-
-    @property
-    def holds_floor(self) -> bool:
-        return self._memory.boost.floor is not None
-
-    def _boost(self, shown: int) -> Boost:
-        return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
-
-    def _read_floor(self, now: int) -> int:
-        """Return the floor of a raise or of the schedule, the greater of them."""
-        highest = self.spec.limits.highest
-        raised = floors.floor_of(self._memory.boost.floor, now, highest)
-        return max(raised, min(highest, self._schedule.at(now).lowest))
 
     def boundary(self, now: int) -> int:
         """While a raise is held every decision counts: its floor ends by time."""
@@ -251,14 +175,56 @@ class BoostDecider:
         return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
 
 
-Decider = NativeDecider | ScalerDecider | BoostDecider
+class BoostDecider(ScalerDecider):
+    """The scaler of Fastpath beside an HPA: it raises, and holds what it raised by a floor.
+
+    Its beacon is the count that the status of the HPA shows.
+    """
+
+    def __init__(
+        self,
+        spec: PreparedSpec,
+        native: NativeDecider,
+        boost: Boost,
+        spans: Sequence[int],
+        replicas: int,
+        within: int,
+        schedule: SimulatedSchedule = NO_SCHEDULE,
+    ) -> None:
+        """`spans` are the nanoseconds that samples of each metric cover; the `schedule` has no maximums."""
+        super().__init__(spec, Constraints(BOOST, boost=boost), replicas, within, schedule)
+        self._boost = boost
+        self._spans = spans
+        self._native = native
+        native.read_floor = self._read_floor
+
+    def beacon(self, now: int) -> int:  # noqa: ARG002 - the status changes with the decisions of the HPA
+        status = self._native.status
+        return min(status.current_replicas, status.desired_replicas)
+
+    def decide(self, workload: Workload, readings: Sequence[Reading], beacon: int, now: int) -> int | None:
+        boost, spec = self._boost._replace(shown=beacon), self.spec
+        boosted = boosting.follow(self._memory.boost, boost, spec.band, now, most=spec.limits.highest)
+        self._memory = msgspec.structs.replace(self._memory, boost=boosted)
+        count = self._decide(workload, readings, self._constraints._replace(boost=boost), now)
+        if count is not None:
+            floor = boosting.begin(self._memory.boost, workload.replicas, count, boost, self._spans, now)
+            self._memory = self._memory.with_floor(msgspec.structs.replace(floor, stands=True))
+        return count
+
+    def observe(self, replicas: int, now: int) -> None:
+        """Take in a count that the HPA controller has written."""
+        scale, boost = (
+            ScaleObservation(replicas, NATIVE_MANAGER),
+            self._boost._replace(shown=self.beacon(now)),
+        )
+        self._memory, _ = memories.observe(self.spec, self._memory, scale, now, boost)
+
+    def _read_floor(self, now: int) -> int:
+        """Return the floor of a raise or of the schedule, the greater of them."""
+        highest = self.spec.limits.highest
+        raised = floors.floor_of(self._memory.boost.floor, now, highest)
+        return max(raised, min(highest, self._schedule.at(now).lowest))
 
 
-def propose(spec: PreparedSpec, index: int, workload: Workload, reading: Reading, now: int) -> int | None:
-    """Return what one metric proposes, None if its reading is not used."""
-    if isinstance(reading, Unavailable):
-        return None
-    pods = workload.pods
-    situation = Situation(workload.replicas, len(pods), pods, spec.band, spec.settings, now)
-    outcome = spec.metrics[index].propose(reading, situation)
-    return None if isinstance(outcome, Unavailable) or outcome.withheld else outcome.replicas
+Decider = NativeDecider | ScalerDecider

@@ -8,18 +8,55 @@ effect in the next second. Seconds in which nothing of that changes are counted 
 import math
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import Decider
-from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import Workload
 
 EPOCH = 1_700_000_000 * SECOND
 """Second 0 of a simulation without schedules, so that results do not depend on the day."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums over the seconds of a run; pod seconds are replicas times seconds.
+
+    `need` is the load in pods, not rounded. Pods that are starting are in `pod_seconds` and not in the ready
+    ones, which `shortage` and `excess` compare with the need. `gap_seconds` are seconds without a known load,
+    which count in `pod_seconds` alone.
+    """
+
+    shortage: float = 0.0
+    excess: float = 0.0
+    pod_seconds: float = 0.0
+    need: float = 0.0
+    short_seconds: int = 0
+    changes: int = 0
+    max_replicas: int = 0
+    seconds_at_max: int = 0
+    backlog_max: float = 0.0
+    gap_seconds: int = 0
+
+    def add(self, seconds: int, need: float, ready: int, replicas: int, most: int) -> None:
+        """Count seconds in which nothing changes; `most` is maxReplicas."""
+        self.pod_seconds += seconds * replicas
+        self.max_replicas = max(self.max_replicas, replicas)
+        if replicas >= most:
+            self.seconds_at_max += seconds
+        if math.isnan(need):
+            self.gap_seconds += seconds
+            return
+        self.need += seconds * need
+        if need > ready:
+            self.shortage += seconds * (need - ready)
+            self.short_seconds += seconds
+        else:
+            self.excess += seconds * (ready - need)
 
 
 class CountChange(NamedTuple):

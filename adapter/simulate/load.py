@@ -2,12 +2,16 @@
 
 A load is a step function: the value of a point holds until the next point. Where a recorded load has no
 samples it has a *gap*: nothing is invented there, and the simulation sees no metric.
+
+A load comes from a CSV file, or from the history of a metric. The history is a grid of times, one each
+`step`. The grid and its chunks begin at multiples of the step and of a chunk, so that the same times are
+asked for tomorrow, and what is cached can be used again.
 """
 
 import csv
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from adapter.config.yaml.reader import one_line
@@ -20,6 +24,18 @@ LONGEST = 366 * 24 * 3600
 
 GREATEST = 1e15
 """The greatest load: the metrics APIs hold values in thousandths in 64 bits."""
+
+CHUNK_POINTS = 2_000
+"""Points of one query: at most 11,000 are allowed, and a query over fewer is easier on Prometheus."""
+
+MOST_POINTS = 3_000_000
+"""The longest history, in points of one metric: a year at 15 s."""
+
+SATURATED_FROM = 0.95
+"""From which share of its capacity a pod counts as saturated: measured values vary a little around it."""
+
+Values = Mapping[int, float]
+"""Values by time in epoch seconds."""
 
 
 class LoadSpan(NamedTuple):
@@ -164,3 +180,56 @@ def _number(text: str) -> float | None:
 
 def _error(source: str, line: int, place: str, value: str, expected: str) -> InputError:
     return InputError([Fault(place, one_line(value), expected, source, line)])
+
+
+# -- the history of a metric ---------------------------------------------------------------------------------
+
+
+class Grid(NamedTuple):
+    """The times from `start` to `end`, the end exclusive, in epoch seconds."""
+
+    start: int
+    end: int
+    step: int
+
+    @property
+    def points(self) -> int:
+        return (self.end - self.start) // self.step
+
+    def chunks(self) -> Iterator["Grid"]:
+        """Yield the parts of the grid that one query asks for, oldest first."""
+        length = self.step * CHUNK_POINTS
+        at = self.start
+        while at < self.end:
+            end = min(self.end, at - at % length + length)
+            yield Grid(at, end, self.step)
+            at = end
+
+
+def build_grid(until: float, length: float, step: int) -> Grid:
+    """Return the grid that ends at a time in epoch seconds; `length` is in seconds."""
+    end = math.floor(until / step) * step
+    return Grid(end - max(1, math.ceil(length / step)) * step, end, step)
+
+
+def build_load(total: Values, least: Values, grid: Grid, capacity: float) -> Load:
+    """Return the load of a history; `capacity` is what one pod serves, in the unit of the metric.
+
+    `total` is the demand of all pods, `least` the smallest value of a pod, without a value where that is not
+    known. A negative total, and one that the metrics APIs cannot hold, is no demand, and a gap. Where every
+    pod was within 5 % of its capacity or above, the load is marked as saturated.
+    """
+    points = []
+    spans: list[LoadSpan] = []
+    for second in range(0, grid.end - grid.start, grid.step):
+        at = grid.start + second
+        demand = total.get(at, math.nan)
+        if not 0 <= demand <= GREATEST:
+            demand = math.nan
+        points.append((float(second), demand))
+        if not math.isnan(demand) and least.get(at, -math.inf) >= SATURATED_FROM * capacity:
+            if spans and spans[-1].end == second:
+                spans[-1] = LoadSpan(spans[-1].start, second + grid.step)
+            else:
+                spans.append(LoadSpan(second, second + grid.step))
+    return of_points(points, grid.end - grid.start, tuple(spans))

@@ -17,7 +17,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.errors import Fault, InputError
 from adapter.model import quantity
-from adapter.model.autoscaling.hpa import MetricSpec, MetricTarget
+from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.pods import PodFacts, Requests
 from adapter.model.quantity import Quantity
 from adapter.simulate.load import GREATEST
@@ -115,7 +115,10 @@ def _simulated(
         )
     for source in (spec.object, spec.external):
         if source is not None:
-            return _outer(source.metric.name, spec, source.target)
+            is_total = source.target.average_value is not None
+            number = source.target.average_value or source.target.value
+            assert number is not None
+            return SimulatedMetric(source.metric.name, spec, _value(number), is_total=is_total)
     if spec.resource is not None:
         name, target = spec.resource.name, spec.resource.target
         if target.average_value is not None:
@@ -130,13 +133,6 @@ def _simulated(
     expected = "expected a metric of type Pods, Object, External or Resource"
     faults.append(Fault(path, spec.type, expected))
     return None
-
-
-def _outer(name: str, spec: MetricSpec, target: MetricTarget) -> SimulatedMetric:
-    if target.average_value is not None:
-        return SimulatedMetric(name, spec, _value(target.average_value), is_total=True)
-    assert target.value is not None
-    return SimulatedMetric(name, spec, _value(target.value), is_total=False)
 
 
 def _value(number: Quantity) -> float:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
@@ -24,15 +25,13 @@ from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscal
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND
-from adapter.simulate.chain import Chain
+from adapter.simulate.chain import Chain, Signal
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
-from adapter.simulate.engine import EPOCH, CountChange, Demand, Observer, Run
-from adapter.simulate.figures import Figures
+from adapter.simulate.engine import EPOCH, CountChange, Demand, Figures, Observer, Run
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_metrics
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastMinimums, SimulatedSchedule
-from adapter.simulate.signals import Signal
 from adapter.simulate.workload import Workload
 
 SCALER = Settings(scale_to_zero=True, strict=True)
@@ -159,8 +158,10 @@ def _prepare(
         assert policy.fast is not None
         hpa = NativeDecider(native, _with_floor(autoscaler))
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
-        period = policy.native.decide * SECOND
-        raising = BoostDecider(fast, hpa, annotations.hold, period, spans, first, within, schedule)
+        options = Boost(
+            fastpath_autoscaler.BOOST, hold=annotations.hold, period=policy.native.decide * SECOND
+        )
+        raising = BoostDecider(fast, hpa, options, spans, first, within, schedule)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]

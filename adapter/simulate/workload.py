@@ -2,7 +2,10 @@
 
 import heapq
 import math
+import operator
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from adapter.errors import Fault, InputError
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
@@ -26,7 +29,8 @@ class Workload:
     def __init__(
         self, replicas: int, start_up: Callable[[], int], epoch: int, requests: Requests | None = None
     ) -> None:
-        self.replicas = 0
+        _check(replicas)
+        self.replicas = replicas
         self.version = 0
         """Changes with every change of the pods."""
         self._start_up = start_up
@@ -37,11 +41,9 @@ class Workload:
         self._starting: list[tuple[int, int, PodFacts]] = []  # a heap by the second of readiness
         self._ready: list[tuple[int, PodFacts]] = []  # in the order in which they became ready
         self._pods: tuple[PodFacts, ...] | None = None
-        _check(replicas)
-        self.replicas = replicas
         for _ in range(replicas):
             # They have been ready for longer than any rule looks back.
-            self._add_ready(self._new("Pending", -math.inf), -24 * 3600)
+            self._add_ready(self._new(-math.inf), -24 * 3600)
 
     @property
     def ready(self) -> int:
@@ -82,22 +84,22 @@ class Workload:
         """Ask for pods, or let some go."""
         _check(replicas)
         for _ in range(replicas - self.replicas):
-            pod = self._new("Pending", second)
+            pod = self._new(second)
             heapq.heappush(self._starting, (second + max(1, self._start_up()), self._serial, pod))
         if self.replicas > replicas:
             staying = max(0, len(self._starting) - (self.replicas - replicas))
-            self._starting = heapq.nsmallest(staying, self._starting, key=_serial)
+            self._starting = heapq.nsmallest(staying, self._starting, key=operator.itemgetter(1))  # by serial
             heapq.heapify(self._starting)
             del self._ready[replicas - staying :]
         self.replicas = replicas
         self._changed()
 
-    def _new(self, phase: str, second: float) -> PodFacts:
+    def _new(self, second: float) -> PodFacts:
         self._serial += 1
         started = None if math.isinf(second) else self._epoch + round(second) * SECOND
         return PodFacts(
             f"pod-{self._serial}",
-            phase,
+            "Pending",
             LABELS,
             started=started,
             ready="False",
@@ -108,28 +110,14 @@ class Workload:
     def _add_ready(self, pod: PodFacts, at: int) -> None:
         since = self._epoch + at * SECOND
         started = since if pod.started is None else pod.started
-        self._ready.append(
-            (
-                at,
-                PodFacts(
-                    pod.name,
-                    "Running",
-                    LABELS,
-                    started=started,
-                    ready="True",
-                    ready_since=since,
-                    containers=self._containers,
-                ),
-            )
+        ready = msgspec.structs.replace(
+            pod, phase="Running", started=started, ready="True", ready_since=since, created=None
         )
+        self._ready.append((at, ready))
 
     def _changed(self) -> None:
         self.version += 1
         self._pods = None
-
-
-def _serial(starting: tuple[int, int, PodFacts]) -> int:
-    return starting[1]
 
 
 def _check(replicas: int) -> None:

@@ -191,7 +191,7 @@ class NativeController:
             Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods
         )
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
-        selector = decision.selector_of(scale.status.selector)
+        selector = decision.read_selector(scale.status.selector)
         is_within = ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest
         # The controller remembers it before it reads metrics, and not while the count is beyond the limits.
         if selector is not None and scale.spec.replicas and is_within:
@@ -251,7 +251,7 @@ class NativeController:
 
     async def _pods(self, namespace: str, selector: str) -> tuple[Pod, ...]:
         """Return the pods of a selector, none if it is empty or on an error, which `decide` reports."""
-        if decision.selector_of(selector) is None:
+        if decision.read_selector(selector) is None:
             return ()
         query = urlencode({"labelSelector": selector})
         try:

@@ -121,13 +121,13 @@ def read(options: ForecastOptions) -> Given:
 
 def make_card(case: "Case") -> ForecastCard:
     """Return the card of a case. It takes seconds: a week is replayed five times."""
-    from adapter.forecast import cards, judge  # noqa: PLC0415 - needs numpy, which is an extra
+    from adapter.forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
 
     demand = judge.build_demand(case)
     if not len(demand.values):
         missing = f"0 of {JUDGED_DAYS} days of history"
-        return cards.build_card(case, demand, Verdict(demand.end, case.lead, missing=missing))
-    return cards.build_card(case, demand, judge.judge(case, demand)[0])
+        return planner.build_card(case, demand, Verdict(demand.end, case.lead, missing=missing))
+    return planner.build_card(case, demand, judge.judge(case, demand)[0])
 
 
 def _fetch(options: ForecastOptions) -> ShownCard:

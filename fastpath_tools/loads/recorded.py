@@ -33,11 +33,10 @@ from adapter.prometheus.range_query import RangeReader
 from adapter.prometheus.series import SeriesLister
 from adapter.rules import compile as compiler
 from adapter.rules import registry
-from adapter.simulate.load import Load
+from adapter.simulate import metric_queries
+from adapter.simulate.load import MOST_POINTS, Grid, Load, Values, build_grid, build_load
+from adapter.simulate.metric_queries import HistoryQueries
 from adapter.simulate.metrics import SimulatedMetric
-from adapter.simulate.recorded import history, metric_queries
-from adapter.simulate.recorded.history import Grid, Values
-from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options, rules_files
@@ -84,9 +83,9 @@ async def _read(options: LoadOptions) -> Recorded:
     if until > now:
         raise InputError([Fault("--until", options.until, "expected a time in the past")])
     step = int(parse_prometheus_duration(options.step))
-    grid = history.build_grid(until, parse_prometheus_duration(options.last), step)
-    if grid.points > history.MOST_POINTS:
-        expected = f"expected at most {history.MOST_POINTS:,} values in --last: give a longer step"
+    grid = build_grid(until, parse_prometheus_duration(options.last), step)
+    if grid.points > MOST_POINTS:
+        expected = f"expected at most {MOST_POINTS:,} values in --last: give a longer step"
         raise InputError([Fault("--step", options.step, expected)])
     async with AsyncExitStack() as stack:
         live = None
@@ -220,7 +219,7 @@ class HistoryReader:
             raise self._nothing(metric.name, queries)
         await self._check_begin(metric.name, min(total))
         least = await self.values(queries.least) if queries.least else {}
-        return history.build_load(history.RecordedHistory(total, least), self._grid, metric.capacity * ratio)
+        return build_load(total, least, self._grid, metric.capacity * ratio)
 
     async def values(self, query: str) -> Values:
         """Return the values of a query over the whole grid. RunError if Prometheus does not answer."""

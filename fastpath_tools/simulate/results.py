@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.model.autoscaling.forecast import DAY
-from adapter.simulate.figures import Figures
+from adapter.simulate.engine import Figures
 
 FIGURES = {
     "shortagePodSeconds": "shortage",

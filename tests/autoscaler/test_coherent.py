@@ -14,8 +14,10 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ScaleObservation
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.interfaces import Key
@@ -228,14 +230,14 @@ class Story:
         now = self._time.now()
         target = ScaleTarget(self.replicas, self.replicas, "app=web", "1", "fastpath", "/scale")
         observation = ScaleObservation(self.replicas, "fastpath")
-        self._memory, _ = guarded.observe(self._spec, self._memory, observation, now)
+        self._memory, _ = memories.observe(self._spec, self._memory, observation, now)
         monotonic = self.here.clock.monotonic()
         seen = self._subscriptions.observe(
             self._spec, self._memory.status, target, Constraints(), now, monotonic
         )
         assert isinstance(seen, Snapshot)
         made = guarded.decide(self._spec, seen.observation, self._memory, now, Constraints())
-        self._memory, _ = guarded.commit(self._memory, made, seen.observation, now, Constraints())
+        self._memory, _ = memories.commit(self._memory, made, seen.observation, now)
         (reading,) = seen.observation.readings
         self.reading = reading
         self.left_out.append(len(reading.left_out) if isinstance(reading, PodsReading) else 0)

@@ -11,8 +11,10 @@ from functools import partial
 import pytest
 
 from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ScaleObservation
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
 from adapter.autoscaler.metrics.feed import SourceAnswer
 from adapter.autoscaler.metrics.sources import ReadContext, series_reading
@@ -81,10 +83,10 @@ def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> t
         assert isinstance(reading, ExternalReading)
         if not aware:
             reading = ExternalReading(reading.values)
-        memory, _ = guarded.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
+        memory, _ = memories.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
         seen = Observation(replicas, replicas, "app=web", workload.pods(second), [reading])
         made = guarded.decide(scaler, seen, memory, now, circumstances)
-        memory, _ = guarded.commit(memory, made, seen, now, circumstances)
+        memory, _ = memories.commit(memory, made, seen, now)
         if made.rescale:
             replicas = made.replicas
             workload.scale(replicas, second)

@@ -15,8 +15,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded, pending
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.pods import PodFacts
@@ -136,8 +138,8 @@ def simulate(
         now = NOW + second * SECOND
         ready = workload.ready(second)
         if second == new_leader_at:
-            credited = pending.credits_of(memory.history.pending) if inherits else ()
-            memory = guarded.remember(memory.status, pending=pending.state_of(credited, now))
+            credited = pending.list_credits(memory.history.pending) if inherits else ()
+            memory = memories.remember(memory.status, pending=pending.inherited_state(credited, now))
         if second % every == 0:
             replicas = len(workload.made)
             value = run.queue[-lag] if 0 < lag <= len(run.queue) else workload.queue
@@ -150,9 +152,9 @@ def simulate(
                 [Unavailable("Down", "no value") if second in absent else reading],
                 ready_within=None if learned is None else round(learned * SECOND),
             )
-            memory, _ = guarded.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
+            memory, _ = memories.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
             made = guarded.decide(scaler, seen, memory, now, constraints)
-            memory, _ = guarded.commit(memory, made, seen, now, constraints)
+            memory, _ = memories.commit(memory, made, seen, now)
             workload.scale(made.replicas, second)
         run.replicas.append(len(workload.made))
         run.ready.append(ready)

@@ -28,7 +28,7 @@ from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.ready_times import PodStart
 from adapter.prometheus import connection, endpoint, worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
-from adapter.simulate.recorded import metric_queries
+from adapter.simulate import metric_queries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

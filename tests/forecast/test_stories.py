@@ -12,7 +12,7 @@ import pytest
 
 from adapter.bounds.forecast.minimum import ABSENT, COVERAGE, UNKNOWN
 from adapter.forecast import judge, variants
-from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import CANDIDATES
 from adapter.model.autoscaling.forecast import ForecastSettings
 from tests.support.forecasts import (
     BASE_DAYS,

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from adapter.autoscaler.decide import boost
-from adapter.autoscaler.decide.guarded import FOREIGN_AUTOSCALER
+from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER
 from adapter.model.autoscaling.floor import Demotion
 from adapter.model.timestamps import span_of
 from tests.support import boosting

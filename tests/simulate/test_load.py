@@ -7,7 +7,6 @@ import pytest
 from adapter.errors import InputError
 from adapter.simulate import load
 from adapter.simulate.load import LoadSpan
-from adapter.simulate.recorded import history
 
 
 def test_a_value_holds_until_the_next() -> None:
@@ -77,7 +76,7 @@ def test_bad_files(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("total", [-1.0, 1.1e15, 1e300])
 def test_a_total_that_no_metric_has_is_a_gap(total: float) -> None:
-    grid = history.Grid(0, 30, 10)
-    found = history.build_load(history.RecordedHistory({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
+    grid = load.Grid(0, 30, 10)
+    found = load.build_load({0: 5.0, 10: total, 20: 6.0}, {10: total}, grid, 10.0)
     assert [value for value in found.values if not math.isnan(value)] == [5.0, 6.0]
     assert (found.known_seconds, found.saturated) == (20, ())

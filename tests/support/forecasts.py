@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapter.bounds.forecast.verdict import ReplayFigures, Verdict
-from adapter.forecast import judge
 from adapter.forecast.grid import DAY
 from adapter.forecast.judge import STEP, Case, SplitFigures
 from adapter.forecast.variants import Variant
@@ -94,6 +93,6 @@ def play(case: Case, day: int, minimums: Sequence[int]) -> ReplayFigures:
     start = case.start + begin
     split = SplitFigures(0)
     forecast = ForecastMinimums(start, STEP, minimums[day * MINUTES :]) if minimums else None
-    scenario = judge.with_loads(case.scenario, {"rps": load}, start * SECOND)
+    scenario = dataclasses.replace(case.scenario, loads={"rps": load}, epoch=start * SECOND)
     simulation.simulate(dataclasses.replace(scenario, forecast=forecast), case.policy, observer=split)
     return split.whole

@@ -8,7 +8,7 @@ import msgspec
 
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
+from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent, queued
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
@@ -17,7 +17,6 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Settings,
     Unavailable,
-    band,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
@@ -85,7 +84,7 @@ def situation(
 ) -> Situation:
     """Return what calculators look at; as many replicas exist as are asked for, unless said otherwise."""
     exist = replicas if exist is None else exist
-    return Situation(replicas, exist, listed, tolerated or band(0.1, 0.1), settings or Settings(), NOW)
+    return Situation(replicas, exist, listed, tolerated or Band(0.9, 1.1), settings or Settings(), NOW)
 
 
 Kind = TypeVar("Kind", bound=HorizontalPodAutoscaler | FastPathAutoscaler)
@@ -172,7 +171,7 @@ def remembered(
         return NOW - round(age * SECOND)
 
     return History(
-        RecommendationList(tuple(Recommendation(count, at(age)) for count, age in entries)),
+        queued(Recommendation(count, at(age)) for count, age in entries),
         tuple(ScaleEvent(change, at(age)) for change, age in ups),
         tuple(ScaleEvent(change, at(age)) for change, age in downs),
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.simulate import load
-from adapter.simulate.figures import Figures
+from adapter.simulate.engine import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate

@@ -6,7 +6,6 @@ moves only as far as all recent recommendations agree, and no faster than the po
 ``horizontal.go`` of Kubernetes 1.36.
 """
 
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from adapter.autoscaler.decide import numbers
@@ -83,8 +82,8 @@ def normalize_legacy(
         replicas = cap
     else:
         replicas, reason = stable, "DesiredWithinRange"
-    told = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
-    steps: tuple[Step, ...] = (Step("stabilized", told),)
+    facts = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": window / SECOND}
+    steps: tuple[Step, ...] = (Step("stabilized", facts),)
     if replicas != stable:
         by = {
             "ScaleUpLimit": "twice the replicas, at least 4, in one sync",
@@ -97,7 +96,7 @@ def normalize_legacy(
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
         reason,
         replicas != stable,
-        recommendations.recorded(wanted, now, cutoff),
+        recommendations.recorded(wanted, now),
         steps,
     )
 
@@ -118,9 +117,9 @@ def normalize(
         stabilized = "ReadyForNewScale"
     else:
         stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
-    told: dict[str, float] = {"desired": wanted, "replicas": stable, "lowest": lowest, "highest": highest}
-    told |= {"upSeconds": up.window / SECOND, "downSeconds": down.window / SECOND}
-    steps: tuple[Step, ...] = (Step("stabilized", told),)
+    facts: dict[str, float] = {"desired": wanted, "replicas": stable, "lowest": lowest, "highest": highest}
+    facts |= {"upSeconds": up.window / SECOND, "downSeconds": down.window / SECOND}
+    steps: tuple[Step, ...] = (Step("stabilized", facts),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
     if stable > current:
@@ -128,23 +127,20 @@ def normalize(
         limit = max(limit, current)
         cap = min(limits.highest, limit)
         if stable > cap:
-            replicas = cap
-            reason, by = (
-                ("ScaleUpLimit", policy) if limits.highest > limit else ("TooManyReplicas", "the maximum")
-            )
+            replicas, reason, by = cap, "ScaleUpLimit", policy
+            if limits.highest <= limit:
+                reason, by = "TooManyReplicas", "the maximum"
     elif stable < current:
         limit, policy = lower_limit(current, down, history.ups, history.downs, now)
         limit = min(limit, current)
         floor = max(limits.lowest, limit)
         if stable < floor:
-            replicas = floor
-            reason, by = (
-                ("ScaleDownLimit", policy) if limits.lowest < limit else ("TooFewReplicas", "the minimum")
-            )
+            replicas, reason, by = floor, "ScaleDownLimit", policy
+            if limits.lowest >= limit:
+                reason, by = "TooFewReplicas", "the minimum"
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
-    # Strictly before both cuts: an entry on a cut counts in no window, and is not overwritten either.
-    recorded = recommendations.recorded(wanted, now, min(up_cut, down_cut))
+    recorded = recommendations.recorded(wanted, now)
     return Normalized(replicas, stabilized, reason, replicas != stable, recorded, steps)
 
 
@@ -155,44 +151,31 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     """Return the most replicas that the policies allow, maybe below `current`, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
-    choose = min if rules.select == "Min" else max
-    return _select(
-        choose, rules.policies, [_raised(policy, current, ups, downs, now) for policy in rules.policies]
-    )
+    downs = tuple(event for event in downs if not event.only_limits)
+    allowed = []
+    for policy in rules.policies:
+        base = _base(policy, current, ups, downs, now)
+        factor = 1 + float(policy.value) / 100
+        allowed.append(numbers.ceil32(float(base) * factor) if policy.percent else w32(base + policy.value))
+    limit = min(allowed) if rules.select == "Min" else max(allowed)
+    return limit, rules.policies[allowed.index(limit)]
 
 
 def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, Policy | str]:
     """Return the fewest replicas that the policies allow, maybe negative, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
-    choose = max if rules.select == "Min" else min
-    return _select(
-        choose, rules.policies, [_lowered(policy, current, ups, downs, now) for policy in rules.policies]
-    )
-
-
-def _select(
-    choose: Callable[[Sequence[int]], int], policies: Sequence[Policy], allowed: Sequence[int]
-) -> tuple[int, Policy | str]:
-    limit = choose(allowed)
-    return limit, policies[allowed.index(limit)]
+    ups = tuple(event for event in ups if not event.only_limits)
+    allowed = []
+    for policy in rules.policies:
+        base = _base(policy, current, ups, downs, now)
+        factor = 1 - float(policy.value) / 100
+        allowed.append(numbers.trunc32(float(base) * factor) if policy.percent else w32(base - policy.value))
+    limit = max(allowed) if rules.select == "Min" else min(allowed)
+    return limit, rules.policies[allowed.index(limit)]
 
 
 def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
     """Return the replicas at the start of a policy's period, by undoing the changes since."""
     after = now - policy.period
     return w32(current - changed_within(ups, after) + changed_within(downs, after))
-
-
-def _raised(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
-    base = _base(policy, current, ups, tuple(event for event in downs if not event.only_limits), now)
-    if policy.percent:
-        return numbers.ceil32(float(base) * (1 + float(policy.value) / 100))
-    return w32(base + policy.value)
-
-
-def _lowered(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
-    base = _base(policy, current, tuple(event for event in ups if not event.only_limits), downs, now)
-    if policy.percent:
-        return numbers.trunc32(float(base) * (1 - float(policy.value) / 100))
-    return w32(base - policy.value)

@@ -18,11 +18,10 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
+from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import (
     Band,
-    ExternalReading,
-    ObjectReading,
     Observation,
     PodsReading,
     Reading,
@@ -30,7 +29,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata
 from adapter.model.autoscaling.floor import (
     LONGEST,
     LONGEST_FORECAST,
@@ -93,13 +92,6 @@ class Boosting(msgspec.Struct, frozen=True):
 NOTHING = Boosting()
 
 
-class Reversal(NamedTuple):
-    """Whether a change by another field manager counts as a reversal, and whether it demotes the HPA."""
-
-    counted: bool = False
-    demotes: bool = False
-
-
 # -- what may be done ----------------------------------------------------------------------------------------
 
 
@@ -108,17 +100,20 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
 
     Where only some pods have such values, these count as pods without one, and the others may raise.
     """
-    return [_fresh(each) if not isinstance(each, Unavailable) and each.overdue else each for each in readings]
-
-
-def _fresh(reading: PodsReading | ObjectReading | ExternalReading) -> Reading:
-    if isinstance(reading, PodsReading) and reading.overdue_pods and (rest := reading.of_others()).values:
-        return rest
-    return Unavailable("Stale", f"not fresh: {reading.overdue}")
+    known: list[Reading] = []
+    for reading in readings:
+        if isinstance(reading, Unavailable) or not reading.overdue:
+            known.append(reading)
+            continue
+        rest = (
+            reading.without_overdue() if isinstance(reading, PodsReading) and reading.overdue_pods else None
+        )
+        known.append(rest if rest and rest.values else Unavailable("Stale", f"not fresh: {reading.overdue}"))
+    return known
 
 
 def refusal(
-    made: Decision,
+    decision: Decision,
     observation: Observation,
     memory: Boosting,
     boost: Boost,
@@ -142,13 +137,13 @@ def refusal(
         return "the HPA has the condition AmbiguousSelector"
     if observation.replicas == 0:
         return "the target is at zero; only the HPA scales from zero"
-    if made.replicas < observation.replicas:
+    if decision.replicas < observation.replicas:
         return "boost never scales down; the HPA does"
-    if made.replicas <= least:
+    if decision.replicas <= least:
         return ""
     for count in (observation.replicas, observation.status_replicas):
-        if made.replicas <= count * band.high:
-            return f"{made.replicas} replicas do not exceed {count} by more than the tolerance"
+        if decision.replicas <= count * band.high:
+            return f"{decision.replicas} replicas do not exceed {count} by more than the tolerance"
     return ""
 
 
@@ -168,8 +163,8 @@ def capped(spec: PreparedSpec, most: int) -> PreparedSpec:
 
 def begin(
     memory: Boosting, before: int, replicas: int, boost: Boost, spans: Sequence[int | None], now: int
-) -> Boosting:
-    """Return the memory with the floor of a raise from `before` to `replicas`.
+) -> Floor:
+    """Return the floor of a raise from `before` to `replicas`.
 
     `spans` are the times that one sample of each metric covers, None if unknown.
     """
@@ -179,7 +174,7 @@ def begin(
     last = memory.floor
     # The HPA controller has not seen this raise yet either: it is excused for one stale write in all.
     excused = last is not None and last.shown is None and last.excused
-    floor = Floor(
+    return Floor(
         replicas=replicas,
         until=FineInstant(now + LONGEST),
         raised_from=before,
@@ -187,17 +182,10 @@ def begin(
         hold=Span(min(hold, LONGEST)),
         excused=excused,
     )
-    return msgspec.structs.replace(memory, floor=floor)
 
 
 def follow(
-    memory: Boosting,
-    boost: Boost,
-    now: int,
-    *,
-    alone: bool = True,
-    most: int = MOST,
-    band: Band | None = None,
+    memory: Boosting, boost: Boost, band: Band, now: int, *, alone: bool = True, most: int = MOST
 ) -> Boosting:
     """Return the memory at `now`: start the hold of a floor that the HPA has shown, and end what is over.
 
@@ -215,7 +203,7 @@ def follow(
     if boost.mode != BOOST or boost.fault or demotion is not None or not alone or now >= floor.until:
         return msgspec.structs.replace(memory, floor=None)
     held = min(floor.replicas, most)
-    if floor.shown is None and held <= boost.shown * (1.0 if band is None else band.high):
+    if floor.shown is None and held <= boost.shown * band.high:
         until = FineInstant(min(floor.until, now + floor.hold))
         floor = msgspec.structs.replace(floor, shown=FineInstant(now), until=until)
         return msgspec.structs.replace(memory, floor=floor)
@@ -224,8 +212,10 @@ def follow(
 
 def active_demotion(memory: Boosting, boost: Boost, now: int) -> Demotion | None:
     """Return the demotion unless it has ended, by time or by a change of spec or annotations."""
-    found = memory.demotion
-    return None if found is None or now >= found.until or found.digest != boost.digest else found
+    demotion = memory.demotion
+    if demotion is None or now >= demotion.until or demotion.digest != boost.digest:
+        return None
+    return demotion
 
 
 # -- reversals -----------------------------------------------------------------------------------------------
@@ -238,44 +228,51 @@ def takes_back(memory: Boosting, replicas: int, band: Band, most: int = MOST) ->
 
 
 def judge(
-    memory: Boosting, replicas: int, by: str, boost: Boost, band: Band, now: int, *, most: int = MOST
-) -> tuple[Boosting, Reversal]:
-    """Return the memory after `by` has lowered the count to `replicas`, and whether that reverts a raise.
+    memory: Boosting,
+    replicas: int,
+    change: ForeignChange,
+    boost: Boost,
+    band: Band,
+    now: int,
+    *,
+    most: int = MOST,
+) -> tuple[Boosting, ForeignChange]:
+    """Return the memory after a change to `replicas`, and the change with whether it reverts a raise.
 
-    `by` is a field manager. The first write of the HPA controller after a raise is excused while its status
-    shows the old count, because it may be a retry of an older decision.
+    What it starts is not a pause, but a demotion. The first write of the HPA controller after a raise is
+    excused while its status shows the old count, because it may be a retry of an older decision.
     """
-    floor = memory.floor
+    floor, by = memory.floor, change.by
+    change = change._replace(reverses=False, starts_pause=False)
     if floor is None or not takes_back(memory, replicas, band, most):
-        return memory, Reversal()
+        return memory, change
     if by in NATIVE and now >= floor.until - CLOCKS_AGREE:
-        return memory, Reversal()  # By the clock of the pod that answered it, the floor had ended.
+        return memory, change  # By the clock of the pod that answered it, the floor had ended.
     if by in NATIVE and not floor.excused and floor.shown is None and boost.shown < min(floor.replicas, most):
         floor = msgspec.structs.replace(floor, excused=True, stands=False)
-        return msgspec.structs.replace(memory, floor=floor), Reversal()
+        return msgspec.structs.replace(memory, floor=floor), change
+    change = change._replace(reverses=True)
     reversals = (*(at for at in memory.reversals if at > now - REVERSALS_WITHIN), FineInstant(now))
     if len(reversals) < 2:
         floor = msgspec.structs.replace(floor, stands=False)
-        return msgspec.structs.replace(memory, floor=floor, reversals=reversals), Reversal(counted=True)
+        return msgspec.structs.replace(memory, floor=floor, reversals=reversals), change
     demotion = Demotion(FineInstant(now + DEMOTED_FOR), by, boost.digest)
     memory = msgspec.structs.replace(memory, floor=None, reversals=(), demotion=demotion)
-    return memory, Reversal(counted=True, demotes=True)
+    return memory, change._replace(starts_pause=True)
 
 
 def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
     """Return the event about a reversal, with what to do about it."""
     what = f"{by} scaled the target from {before} to {after} replicas, below its floor"
-    remedy = _remedy(by)
+    remedy = f"Stop {by} from writing spec.replicas, or remove the annotation fastpath.io/mode."
+    if by in NATIVE:
+        remedy = (
+            "Check that the HPA reads the metric fastpath_replicas, and that no other HPA has its target."
+        )
     if demotes:
         until = "boosting is off for an hour, or until spec or annotations change"
         return Event("Warning", DEMOTED, f"{what}, for the second time in 5 minutes: {until}. {remedy}")
     return Event("Warning", REVERSED, f"{what}. {remedy}")
-
-
-def _remedy(by: str) -> str:
-    if by in NATIVE:
-        return "Check that the HPA reads the metric fastpath_replicas, and that no other HPA has its target."
-    return f"Stop {by} from writing spec.replicas, or remove the annotation fastpath.io/mode."
 
 
 # -- advice --------------------------------------------------------------------------------------------------
@@ -303,35 +300,22 @@ def advise(
 # -- what is published ---------------------------------------------------------------------------------------
 
 
-class ScheduledFloor(NamedTuple):
-    """The floor of a schedule and that of a forecast, 0 for none, and until when each holds."""
-
-    replicas: int = 0
-    until: FineInstant = FineInstant(0)
-    forecast: int = 0
-    forecast_until: FineInstant = FineInstant(0)
-
-    @classmethod
-    def of(cls, floor: Floor) -> "ScheduledFloor":
-        """Return what is published already."""
-        return cls(floor.scheduled, floor.scheduled_until, floor.forecast, floor.forecast_until)
-
-
-def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, now: int) -> ScheduledFloor:
-    """Return the floors of bounds, each at most `most`, to be published at `now`.
+def scheduled_floor(bounds: Bounds, most: int, before: Floor | None, now: int) -> Floor:
+    """Return a floor with those of bounds alone, each at most `most`, to be published at `now`.
 
     One that is published `before` stays as it is while half of its time is left. The floor of a window ends
     with the window. That of a forecast ends soon, because without a scaler nothing tells that it is wrong.
     """
-    known = ScheduledFloor() if before is None else ScheduledFloor.of(before)
-    replicas, until, forecast, forecast_until = 0, FineInstant(0), min(bounds.forecast, most), FineInstant(0)
+    known = before or Floor()
+    scheduled, until, forecast, forecast_until = 0, FineInstant(0), min(bounds.forecast, most), FineInstant(0)
     if bounds.min and bounds.until is not None:
-        replicas, end = min(bounds.min, most), bounds.until * SECOND
-        until = _until(now, LONGEST_SCHEDULED, end, known.until if known.replicas == replicas else 0)
+        scheduled, end = min(bounds.min, most), bounds.until * SECOND
+        last = known.scheduled_until if known.scheduled == scheduled else 0
+        until = _until(now, LONGEST_SCHEDULED, end, last)
     if forecast:
         last = known.forecast_until if known.forecast == forecast else 0
         forecast_until = _until(now, LONGEST_FORECAST, now + LONGEST_FORECAST, last)
-    return ScheduledFloor(replicas, until, forecast, forecast_until)
+    return Floor(scheduled=scheduled, scheduled_until=until, forecast=forecast, forecast_until=forecast_until)
 
 
 def _until(now: int, longest: int, end: int, before: int) -> FineInstant:
@@ -340,58 +324,46 @@ def _until(now: int, longest: int, end: int, before: int) -> FineInstant:
     return FineInstant(before if is_enough else min(end, now + longest))
 
 
-def published(
-    memory: Boosting,
-    namespace: str,
-    name: str,
-    uid: str,
-    seen: str,
-    floor: ScheduledFloor = ScheduledFloor(),  # noqa: B008 - immutable
-) -> Floor | None:
-    """Return what is to be published of an HPA, None for nothing. `seen` is its resource version."""
-    is_bounded = floor.replicas or floor.forecast
+def published(memory: Boosting, meta: Metadata, bounds: Floor) -> Floor | None:
+    """Return what is to be published of an HPA, None for nothing. `bounds` is its `scheduled_floor`."""
+    is_bounded = bounds.scheduled or bounds.forecast
     if memory.floor is None and memory.demotion is None and not memory.reversals and not is_bounded:
         return None
     return msgspec.structs.replace(
         memory.floor or Floor(),
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        seen=seen,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        seen=meta.resource_version,
         demoted=memory.demotion,
         reversals=memory.reversals,
-        scheduled=floor.replicas,
-        scheduled_until=floor.until,
-        forecast=floor.forecast,
-        forecast_until=floor.forecast_until,
+        scheduled=bounds.scheduled,
+        scheduled_until=bounds.scheduled_until,
+        forecast=bounds.forecast,
+        forecast_until=bounds.forecast_until,
     )
 
 
-def adopt(found: Floor | None, now: int) -> Boosting:
+def adopt(published: Floor, now: int) -> Boosting:
     """Return the memory of a new leader from what the previous one published, maybe by a wrong clock."""
-    if found is None:
-        return NOTHING
     floor = None
-    if found.replicas and now < found.until:
-        until, raised_at = min(found.until, now + LONGEST), min(found.raised_at, now)
-        raised = msgspec.structs.replace(found, until=FineInstant(until), raised_at=FineInstant(raised_at))
-        floor = msgspec.structs.replace(
-            raised,
-            namespace="",
-            name="",
-            uid="",
-            seen="",
-            demoted=None,
-            reversals=(),
-            scheduled=0,
-            scheduled_until=FineInstant(0),
-            forecast=0,
-            forecast_until=FineInstant(0),
+    if published.replicas and now < published.until:
+        floor = Floor(
+            replicas=published.replicas,
+            until=FineInstant(min(published.until, now + LONGEST)),
+            raised_from=published.raised_from,
+            raised_at=FineInstant(min(published.raised_at, now)),
+            shown=published.shown,
+            hold=published.hold,
+            stands=published.stands,
+            added=published.added,
+            target=published.target,
+            excused=published.excused,
         )
-    demotion = found.demoted
+    demotion = published.demoted
     if demotion is not None and demotion.until > now + DEMOTED_FOR:
         demotion = msgspec.structs.replace(demotion, until=FineInstant(now + DEMOTED_FOR))
-    return Boosting(floor, tuple(FineInstant(min(at, now)) for at in found.reversals), demotion)
+    return Boosting(floor, tuple(FineInstant(min(at, now)) for at in published.reversals), demotion)
 
 
 def shifted(memory: Boosting, by: int) -> Boosting:

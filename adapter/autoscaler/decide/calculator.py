@@ -5,8 +5,8 @@ wrap, ratios are doubles, results are rounded up, and an overflow gives the numb
 `decision` combines the proposals of several metrics; `behavior` applies windows and policies.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
@@ -20,7 +20,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     count_ready,
     group_pods,
-    request_of,
+    read_request,
 )
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
@@ -57,6 +57,10 @@ class Proposal(NamedTuple):
     withheld: str = ""
 
 
+Compute = Callable[[Any, Situation], Proposal | Unavailable]
+"""Computes a metric; its argument is the reading of the metric's own type."""
+
+
 class Measurement(NamedTuple):
     """An average over pods and its ratio to the target."""
 
@@ -82,17 +86,17 @@ class UtilizationAverage(NamedTuple):
 
     def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
         requested = self.requested
-        total = asked = count = 0
+        total = request = count = 0
         for name, value in values.items():
             if name in requested:
                 total += value
-                asked += requested[name]
+                request += requested[name]
                 count += 1
         hundredfold = total * 100
-        total, asked = numbers.w64(total), numbers.w64(asked)
-        if asked == 0:
+        total, request = numbers.w64(total), numbers.w64(request)
+        if request == 0:
             return _NO_REQUESTS
-        quotient = numbers.quot(numbers.w64(total * 100), asked)
+        quotient = numbers.quot(numbers.w64(total * 100), request)
         share = numbers.w32(quotient)
         overflowed = share != quotient or hundredfold > INT64_MAX
         return Measurement(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
@@ -126,13 +130,8 @@ class ValueAverage(NamedTuple):
         return self.target
 
     def step(self, measured: Measurement) -> Step:
-        facts = {
-            "measured": measured.average,
-            "target": self.target,
-            "ratio": measured.ratio,
-            "bytes": self.memory,
-        }
-        return Step("average", facts)
+        facts = {"measured": measured.average, "target": self.target, "ratio": measured.ratio}
+        return Step("average", facts | {"bytes": self.memory})
 
 
 PodsAverage = UtilizationAverage | ValueAverage
@@ -148,21 +147,14 @@ def resource_replicas(
     counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    requested = _requested(situation.pods, resource, container)
-    if isinstance(requested, Unavailable):
-        return requested
-    return _replicas_for_pods(counted, UtilizationAverage(requested, target), reading, metric, situation)
-
-
-def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[str, int] | Unavailable:
-    """Return the requests of all pods, ignored ones included; a pod without one fails the metric."""
+    # Those of all pods, ignored ones included; a pod without one fails the metric.
     requested: dict[str, int] = {}
-    for pod in pods:
-        request = request_of(pod, resource, container)
+    for pod in situation.pods:
+        request = read_request(pod, resource, container)
         if isinstance(request, Unavailable):
             return request
         requested[pod.name] = request
-    return requested
+    return _replicas_for_pods(counted, UtilizationAverage(requested, target), reading, metric, situation)
 
 
 def raw_resource_replicas(
@@ -178,11 +170,8 @@ def raw_resource_replicas(
     return _replicas_for_pods(counted, ValueAverage(target, resource == "memory"), reading, metric, situation)
 
 
-class _Counted(NamedTuple):
-    """The values to average, and the groups of the pods."""
-
-    values: Mapping[str, int]
-    groups: Groups
+_Counted = tuple[Mapping[str, int], Groups]
+"""The values to average, and the groups of the pods."""
 
 
 def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Counted | Unavailable:
@@ -194,7 +183,7 @@ def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Co
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}
         values = {name: value for name, value in values.items() if name not in left_out}
-    return _Counted(values, groups) if values else _NO_SAMPLES
+    return (values, groups) if values else _NO_SAMPLES
 
 
 def _replicas_for_pods(
@@ -211,13 +200,14 @@ def _replicas_for_pods(
     if isinstance(measured, Unavailable):
         return measured
     ratio, overflowed = measured.ratio, measured.overflowed
-    told = {"metric": metric, "ready": groups.ready}
-    told |= {
+    facts = {
+        "metric": metric,
+        "ready": groups.ready,
         "unready": len(groups.unready),
         "missing": len(groups.missing) - len(left_out),
         "ignored": len(groups.ignored),
     }
-    steps: tuple[Step, ...] = (Step("pods", told), average.step(measured))
+    steps: tuple[Step, ...] = (Step("pods", facts), average.step(measured))
     if left_out:
         steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
     # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
@@ -319,38 +309,17 @@ def _multiply(ratio: float, base: int) -> tuple[int, Step]:
 # -- a value for the whole target ----------------------------------------------------------------------------
 
 
-def object_metric_replicas(
-    reading: ObjectReading, target: int, metric: str, situation: Situation
+def ratio_replicas(
+    reading: ObjectReading | ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Compute replicas for a target value of an object; mirrors ``GetObjectMetricReplicas``."""
-    return _usage_ratio_replicas(reading.value, reading, target, metric, situation)
+    """Compute replicas for a target value of an object, or sum of an external metric.
 
-
-def external_metric_replicas(
-    reading: ExternalReading, target: int, metric: str, situation: Situation
-) -> Proposal | Unavailable:
-    """Compute replicas for a target sum of an external metric; mirrors ``GetExternalMetricReplicas``."""
-    return _usage_ratio_replicas(_capped_sum(reading.values), reading, target, metric, situation)
-
-
-def _capped_sum(values: Iterable[int]) -> int:
-    """Return the sum, capped at INT64_MAX; a negative one wraps."""
-    total = 0
-    for value in values:
-        if value > 0 and total > INT64_MAX - value:
-            return INT64_MAX
-        total = numbers.w64(total + value)
-    return total
-
-
-def _usage_ratio_replicas(
-    value: int, reading: ObjectReading | ExternalReading, target: int, metric: str, situation: Situation
-) -> Proposal | Unavailable:
-    """Multiply the ready pods by the ratio, from zero one pod; mirrors ``getUsageRatioReplicaCount``.
-
-    Tolerance does not apply at zero. Unlike upstream a scale-up counts at most the pods that were ready at
-    the time of the sample (`ready_then`): a value that lags behind the pods would overshoot.
+    The ready pods are multiplied by the ratio, from zero one pod, and tolerance does not apply there. It
+    mirrors ``GetObjectMetricReplicas``, ``GetExternalMetricReplicas`` and ``getUsageRatioReplicaCount``.
+    Unlike upstream a scale-up counts at most the pods that were ready at the time of the sample
+    (`ready_then`): a value that lags behind the pods would overshoot.
     """
+    value = reading.value if isinstance(reading, ObjectReading) else _capped_sum(reading.values)
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
     if situation.replicas == 0:
@@ -375,34 +344,37 @@ def _usage_ratio_replicas(
     return Proposal(replicas, (*steps, last), value=value)
 
 
+def _capped_sum(values: Sequence[int]) -> int:
+    """Return the sum, capped at INT64_MAX; a negative one wraps."""
+    total = 0
+    for value in values:
+        if value > 0 and total > INT64_MAX - value:
+            return INT64_MAX
+        total = numbers.w64(total + value)
+    return total
+
+
 # -- a value for each replica --------------------------------------------------------------------------------
 
 
-def object_per_pod_replicas(
-    reading: ObjectReading, target: int, metric: str, situation: Situation
+def per_pod_replicas(
+    reading: ObjectReading | ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Compute replicas for a target share of an object's value; mirrors ``GetObjectPerPodMetricReplicas``."""
-    return _per_pod_replicas(reading.value, target, metric, situation, cut=False)
+    """Divide the value of an object, or the sum of an external metric, by the target for each replica.
 
-
-def external_per_pod_replicas(
-    reading: ExternalReading, target: int, metric: str, situation: Situation
-) -> Proposal | Unavailable:
-    """Compute replicas for a target share of the sum; mirrors ``GetExternalPerPodMetricReplicas``.
-
-    As there, a running sum below zero counts as an overflow and ends the addition at INT64_MAX.
+    It mirrors ``GetObjectPerPodMetricReplicas`` and ``GetExternalPerPodMetricReplicas``. As in the latter, a
+    running sum below zero counts as an overflow and ends the addition at INT64_MAX, and the result is capped
+    at INT32_MAX.
     """
-    usage = 0
-    for value in reading.values:
-        usage = numbers.w64(usage + value)
-        if usage < 0:
-            usage = INT64_MAX
-            break
-    return _per_pod_replicas(usage, target, metric, situation, cut=True)
-
-
-def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation, *, cut: bool) -> Proposal:
-    """Divide a value by the target for each replica; `cut` if upstream caps the result at INT32_MAX."""
+    if isinstance(reading, ObjectReading):
+        usage, cut = reading.value, False
+    else:
+        usage, cut = 0, True
+        for value in reading.values:
+            usage = numbers.w64(usage + value)
+            if usage < 0:
+                usage = INT64_MAX
+                break
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
     steps = (_value_step(metric, usage, target, exist, ratio),)
@@ -413,8 +385,8 @@ def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation
         )
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
-    told = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}
-    return Proposal(replicas, (*steps, Step("quotient", told)), average=average)
+    facts = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}
+    return Proposal(replicas, (*steps, Step("quotient", facts)), average=average)
 
 
 def _value_step(metric: str, measured: int, target: int, replicas: int | None, ratio: float) -> Step:

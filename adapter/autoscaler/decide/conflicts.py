@@ -60,6 +60,12 @@ class ConflictState(msgspec.Struct, frozen=True):
     def is_paused(self, now: int) -> bool:
         return now < self.paused_until
 
+    @property
+    def why_paused(self) -> str:
+        """The last pause as text."""
+        seconds = self.pause // SECOND
+        return f"scaling suspended for {seconds}s: field manager {self.paused_by} reverted our change"
+
 
 class ForeignChange(NamedTuple):
     """A change of the count that our decisions did not make, and the field manager that made it.

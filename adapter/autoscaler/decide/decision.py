@@ -82,7 +82,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Sync:
-    """The state of one sync while it is computed."""
+    """The state of one sync while it is computed.
+
+    `statuses` are those of the metrics, None if none was computed. `error` is that of the sync, and before it
+    ends that of the metrics that failed.
+    """
 
     spec: PreparedSpec
     observation: Observation
@@ -91,6 +95,8 @@ class _Sync:
     conditions: Conditions
     events: list[Event] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    statuses: tuple[MetricStatus, ...] | None = None
+    error: str = ""
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
     covered: int | None = None
@@ -98,15 +104,7 @@ class _Sync:
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
 
-    def end(
-        self,
-        desired: int | None,
-        *,
-        rescale: bool = False,
-        reason: str = "",
-        statuses: tuple[MetricStatus, ...] | None = None,
-        error: str = "",
-    ) -> Decision:
+    def end(self, desired: int | None, *, rescale: bool = False, reason: str = "") -> Decision:
         """Return the decision: `desired` is to be written with `rescale`; None if no count was decided.
 
         Without a decided count, and if it could not be written, the status keeps the previous one.
@@ -117,7 +115,7 @@ class _Sync:
             last_scale_time=Instant(self.now) if rescale else before.last_scale_time,
             current_replicas=current,
             desired_replicas=after if desired == after else before.desired_replicas,
-            current_metrics=statuses,
+            current_metrics=self.statuses,
             conditions=self.conditions.listed(),
         )
         self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
@@ -128,7 +126,7 @@ class _Sync:
             status=status,
             status_changed=not conditions.same_status(before, status),
             events=tuple(self.events),
-            error=error,
+            error=self.error,
             history=self.history,
             trace=tuple(self.steps),
             desired=desired,
@@ -139,72 +137,49 @@ class _Sync:
         )
 
 
-class _Wanted(NamedTuple):
-    """What the metrics ask for, the metric that decides, and the error of those that failed."""
-
-    replicas: int
-    description: str
-    statuses: tuple[MetricStatus, ...]
-    error: str
-
-
-class _Failed(NamedTuple):
-    """The error if the metrics as a whole failed, and their statuses; None if none was computed."""
-
-    error: str
-    statuses: tuple[MetricStatus, ...] | None
-
-
 def decide(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
     """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
     current, (lowest, highest) = observation.replicas, spec.limits
-    found = Conditions(observation.status.conditions or (), now)
-    sync = _Sync(spec, observation, history, now, found, steps=[*spec.opening])
+    before = Conditions(observation.status.conditions or (), now)
+    sync = _Sync(spec, observation, history, now, before, steps=[*spec.opening])
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
     facts = {"target": spec.target, "replicas": current, "statusReplicas": observation.status_replicas}
     sync.steps.append(Step("start", facts | {"min": lowest, "max": highest}))
     if history.recommendations.empty:
-        first = history.recommendations.recorded(current, now, now)
+        first = history.recommendations.recorded(current, now)
         sync.history = msgspec.structs.replace(history, recommendations=first)
         sync.steps.append(Step("first", {"replicas": current}))
     if current == 0:
-        came_to_zero = spec.settings.scale_to_zero and conditions.holds(
-            observation.status.conditions, SCALED_TO_ZERO
-        )
+        gate = spec.settings.scale_to_zero
+        came_to_zero = gate and conditions.holds(observation.status.conditions, SCALED_TO_ZERO)
         if came_to_zero and (lowest != 0 or spec.has_outer_metric):
             return _follow_metrics(sync, from_zero=True)
-        return _disabled(sync)
+        # Another client scaled the target to zero.
+        sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
+        if not gate:
+            sync.conditions.remove(SCALED_TO_ZERO)
+        sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
+        return sync.end(0)
+    if lowest <= current <= highest:
+        return _follow_metrics(sync, from_zero=False)
+    bound, side, what, reason = lowest, "below", "minimum", _BELOW_MIN
     if current > highest:
-        return _rescale_to_bound(sync, highest, "above", "maximum", _ABOVE_MAX)
-    if current < lowest:
-        return _rescale_to_bound(sync, lowest, "below", "minimum", _BELOW_MIN)
-    return _follow_metrics(sync, from_zero=False)
-
-
-def _disabled(sync: _Sync) -> Decision:
-    """Do nothing: another client scaled the target to zero."""
-    sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
-    gate = sync.spec.settings.scale_to_zero
-    if not gate:
-        sync.conditions.remove(SCALED_TO_ZERO)
-    sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
-    return sync.end(0)
+        bound, side, what, reason = highest, "above", "maximum", _ABOVE_MAX
+    sync.steps.append(Step("bounds", {"current": current, "side": side, "bound": bound, "what": what}))
+    return _rescale(sync, bound, reason)
 
 
 def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
     current, lowest = sync.observation.replicas, sync.spec.limits.lowest
-    wanted = _compute_metrics(sync)
+    proposed, description = _compute_metrics(sync)
     least = sync.observation.fallback if sync.absent else 0
-    desired, description = 0, ""
-    if isinstance(wanted, _Failed):
-        sync.warn("FailedComputeMetricsReplicas", wanted.error)
+    if proposed is None:
+        sync.warn("FailedComputeMetricsReplicas", sync.error)
         whole = "failed to compute desired number of replicas based on listed metrics for"
-        error = f"{whole} {sync.spec.target}: {wanted.error}"
+        sync.error = f"{whole} {sync.spec.target}: {sync.error}"
         if least <= current:
-            return sync.end(None, statuses=wanted.statuses, error=error)
-    else:
-        error, description = wanted.error, wanted.description
-        desired = max(0, wanted.replicas)
+            return sync.end(None)
+    desired = max(0, proposed or 0)
     reason = ""  # Set before limits, as upstream: a raise by past recommendations alone has none.
     if least > max(desired, current):
         desired, reason = least, _FALLBACK
@@ -220,8 +195,8 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
         sync.steps.append(Step("raised", {"replicas": replicas}))
     if replicas == current:
         sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
-        return sync.end(current, statuses=wanted.statuses, error=error)
-    return _rescale(sync, replicas, reason, wanted.statuses, error)
+        return sync.end(current)
+    return _rescale(sync, replicas, reason)
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
@@ -239,15 +214,7 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
     return normalized
 
 
-def _rescale_to_bound(sync: _Sync, bound: int, side: str, what: str, reason: str) -> Decision:
-    told = {"current": sync.observation.replicas, "side": side, "bound": bound, "what": what}
-    sync.steps.append(Step("bounds", told))
-    return _rescale(sync, bound, reason, None, "")
-
-
-def _rescale(
-    sync: _Sync, replicas: int, reason: str, statuses: tuple[MetricStatus, ...] | None, error: str
-) -> Decision:
+def _rescale(sync: _Sync, replicas: int, reason: str) -> Decision:
     """Return a decision with a new count, or with the error if it could not be written."""
     spec, observation = sync.spec, sync.observation
     current = observation.replicas
@@ -256,8 +223,8 @@ def _rescale(
         text = f"the HPA controller was unable to update the target scale: {problem}"
         sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
         sync.steps.append(Step("failed", {"done": "written", "message": problem}))
-        failed = f"failed to rescale {spec.target}: {problem}"
-        return sync.end(replicas, statuses=statuses, error=failed)
+        sync.error = f"failed to rescale {spec.target}: {problem}"
+        return sync.end(replicas)
     text = f"the HPA controller was able to update the target scale to {replicas}"
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
     sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
@@ -274,21 +241,21 @@ def _rescale(
         sync.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
     else:
         sync.conditions.remove(SCALED_TO_ZERO)
-    return sync.end(replicas, rescale=True, reason=reason, statuses=statuses, error=error)
+    return sync.end(replicas, rescale=True, reason=reason)
 
 
 def without_scale(
     spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
 ) -> Decision:
     """Return the decision of a sync whose scale could not be read: an event and a condition."""
-    found = Conditions(status.conditions or (), now)
+    after = Conditions(status.conditions or (), now)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
-    found.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
-    after = msgspec.structs.replace(status, conditions=found.listed())
+    after.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
+    status_after = msgspec.structs.replace(status, conditions=after.listed())
     return Decision(
         replicas=status.current_replicas,
-        status=after,
-        status_changed=not conditions.same_status(status, after),
+        status=status_after,
+        status_changed=not conditions.same_status(status, status_after),
         events=(Event("Warning", "FailedGetScale", error),),
         error=f"failed to query scale subresource for {spec.target}: {error}",
         history=history,
@@ -322,14 +289,14 @@ def _parse(selector: str) -> LabelSelector | str:
         return error.message
 
 
-def selector_of(text: str) -> LabelSelector | None:
+def read_selector(text: str) -> LabelSelector | None:
     """Return the selector of a scale, None if `decide` rejects its text, as it does an empty one."""
     parsed = _parse(text) if text else ""
     return None if isinstance(parsed, str) else parsed
 
 
-def _check_selector(sync: _Sync) -> str:
-    """Return why the pods of the target cannot be selected, "" if they can."""
+def _check_selector(sync: _Sync) -> bool:
+    """Tell whether the pods of the target can be selected; else report why not."""
     observation = sync.observation
     if not observation.selector:
         error, message = "selector is required", "the HPA target's scale is missing a selector"
@@ -344,20 +311,21 @@ def _check_selector(sync: _Sync) -> str:
         )
         event = reason = "AmbiguousSelector"
     else:
-        return ""
+        return True
+    sync.error = error
     sync.warn(event, error)
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason=reason, message=message)
     sync.steps.append(Step("selector", {"message": error}))
-    return error
+    return False
 
 
-def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
-    """Compute all metrics in the order of the spec; the highest proposal counts.
+def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
+    """Compute all metrics in the order of the spec; return the highest proposal and the name of its metric.
 
-    A metric without a value blocks a scale-down only.
+    The proposal is None if the metrics as a whole failed. A metric without a value blocks a scale-down only.
     """
-    if error := _check_selector(sync):
-        return _Failed(error, None)
+    if not _check_selector(sync):
+        return None, ""
     spec, observation = sync.spec, sync.observation
     situation = Situation(
         observation.replicas,
@@ -381,7 +349,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         status = _NO_METRIC
         # An overdue value proposes a scale-down: the status shows the value, and the metric counts as absent.
         if isinstance(outcome, Proposal) and outcome.withheld:
-            status = metric.report(metric.current(outcome))
+            status = metric.status(outcome)
             sync.steps += outcome.steps
             outcome = Unavailable(_OVERDUE, outcome.withheld)
         # After the guard of overdue values, so that no credit is given for a value that does not count.
@@ -402,7 +370,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             statuses.append(status)
             continue
         sync.steps += outcome.steps
-        statuses.append(metric.report(metric.current(outcome)))
+        statuses.append(metric.status(outcome))
         if best == 0 or outcome.replicas > best:
             best, description = outcome.replicas, metric.description
     if pending is not None:
@@ -411,7 +379,8 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
     sync.absent = tuple(metric.description for metric, _ in failures)
     # With a metric missing the highest proposal is only a lower bound, and no recommendation.
     sync.wanted = None if failures else max(0, best)
-    return _conclude(sync, best, description, tuple(statuses), failures, overdue)
+    sync.statuses = tuple(statuses)
+    return _conclude(sync, best, failures, overdue, description)
 
 
 def _follow_pending(sync: _Sync) -> PendingState | None:
@@ -425,26 +394,20 @@ def _follow_pending(sync: _Sync) -> PendingState | None:
 
 
 def _conclude(
-    sync: _Sync,
-    best: int,
-    description: str,
-    statuses: tuple[MetricStatus, ...],
-    failures: Sequence[tuple[PreparedMetric, str]],
-    overdue: int,
-) -> _Wanted | _Failed:
-    count, current = len(statuses), sync.observation.replicas
-    error = ""
-    told = {"failed": len(failures), "overdue": overdue, "metrics": count, "replicas": best}
+    sync: _Sync, best: int, failures: Sequence[tuple[PreparedMetric, str]], overdue: int, description: str
+) -> tuple[int | None, str]:
+    count, current = len(sync.spec.metrics), sync.observation.replicas
+    facts = {"failed": len(failures), "overdue": overdue, "metrics": count, "replicas": best}
     if failures:
         metric, problem = failures[0]
         first = f"first error is: {metric.aggregate}{problem}"
-        error = f"invalid metrics ({len(failures)} invalid out of {count}), {first}"
+        sync.error = f"invalid metrics ({len(failures)} invalid out of {count}), {first}"
         if len(failures) >= count or best < current:
             text = f"the HPA was unable to compute the replica count: {problem}"
             sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
-            sync.steps.append(Step("blocked", told | {"current": current}))
-            return _Failed(error, statuses)
+            sync.steps.append(Step("blocked", facts | {"current": current}))
+            return None, ""
     text = f"the HPA was able to successfully calculate a replica count from {description}"
     sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)
-    sync.steps.append(Step("choice", told | {"metric": description}))
-    return _Wanted(best, description, statuses, error)
+    sync.steps.append(Step("choice", facts | {"metric": description}))
+    return best, description

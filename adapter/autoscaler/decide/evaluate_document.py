@@ -5,14 +5,15 @@ then answers each metric from the lists of the document as the metrics APIs woul
 metrics clients that can occur for an answer from a list.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide.decision import selector_of
-from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
+from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide.decision import read_selector
+from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
@@ -42,7 +43,6 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
     with_defaults,
 )
-from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.pods import Pod, PodFacts, facts_of
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import Instant
@@ -118,16 +118,17 @@ class EvaluateDocument(Struct, frozen=True):
         if past is None:
             return History()
         recommendations = (
-            Recommendation(each.replicas, now - timestamps.span_of(each.age_seconds))
-            for each in past.recommendations or ()
+            Recommendation(entry.replicas, now - timestamps.span_of(entry.age_seconds))
+            for entry in past.recommendations or ()
         )
         ups, downs = (
             tuple(
-                ScaleEvent(each.change, now - timestamps.span_of(each.age_seconds)) for each in changes or ()
+                ScaleEvent(event.change, now - timestamps.span_of(event.age_seconds))
+                for event in changes or ()
             )
             for changes in (past.scale_up_events, past.scale_down_events)
         )
-        return History(RecommendationList(tuple(recommendations)), ups, downs)
+        return History(histories.queued(recommendations), ups, downs)
 
 
 _DECODER = msgspec.json.Decoder(EvaluateDocument, dec_hook=decode_scalar)
@@ -174,7 +175,7 @@ def read_plain(tree: object, source: str = "") -> EvaluateDocument:
     return _checked(document, source)
 
 
-def name_of(text: bytes) -> str | None:
+def read_name(text: bytes) -> str | None:
     """Return the name of a document that may be invalid, None if it has none."""
     try:
         tree = msgspec.json.decode(text)
@@ -199,8 +200,8 @@ def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
         # that of its target, else where kubectl puts what names no namespace
         meta = replace(meta, namespace=document.scale.metadata.namespace or "default")
     hpa = replace(hpa, metadata=meta, spec=with_defaults(hpa.spec))
-    violations = [("hpa", each) for each in validation.validate(hpa, stored=True)]
-    violations += [("scale", each) for each in validation.validate_scale(document.scale)]
+    violations = [("hpa", violation) for violation in validation.validate(hpa, stored=True)]
+    violations += [("scale", violation) for violation in validation.validate_scale(document.scale)]
     faults += [
         Fault(f"{where}.{path}", ": ".join(filter(None, (problem, value))), detail, source)
         for where, (path, problem, value, detail) in violations
@@ -212,6 +213,7 @@ def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
 
 # -- the observation -----------------------------------------------------------------------------------------
 
+_NO_METRICS = "no metrics returned from %s metrics API"
 _PodKeys = Container[tuple[str, str]]
 """Namespace and name of the selected pods; the namespace of an item may be empty."""
 
@@ -219,12 +221,12 @@ _PodKeys = Container[tuple[str, str]]
 def observe(document: EvaluateDocument) -> Observation:
     hpa, scale = document.hpa, document.scale
     namespace = hpa.metadata.namespace
-    selector = selector_of(scale.status.selector)
+    selector = read_selector(scale.status.selector)
     within = {"", namespace}
     pods: list[PodFacts] = []
     if selector is not None:
-        in_namespace = (pod for pod in document.pods or () if pod.metadata.namespace in within)
-        pods = _selected(map(facts_of, in_namespace), selector)
+        in_namespace = (facts_of(pod) for pod in document.pods or () if pod.metadata.namespace in within)
+        pods = [pod for pod in in_namespace if selector.matches(pod.labels)]
     keys = {(where, pod.name) for pod in pods for where in within}
     metrics = document.metrics or Metrics()
     return Observation(
@@ -237,30 +239,21 @@ def observe(document: EvaluateDocument) -> Observation:
     )
 
 
-def _selected(pods: Iterable[PodFacts], selector: LabelSelector) -> list[PodFacts]:
-    requirements = selector.requirements
-    if len(requirements) == 1 and requirements[0].operator is Operator.EQUALS:  # nearly always
-        key, _, (value,) = requirements[0]
-        return [pod for pod in pods if pod.labels.get(key) == value]
-    return [pod for pod in pods if selector.matches(pod.labels)]
-
-
 def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str) -> Reading:
-    if metric.type == "Resource" and metric.resource is not None:
-        return read_usage(_of_these(metrics.resource, pods), metric.resource.name, "")
-    if metric.type == "ContainerResource" and metric.container_resource is not None:
-        source = metric.container_resource
-        return read_usage(_of_these(metrics.resource, pods), source.name, source.container)
+    if metric.type in {"Resource", "ContainerResource"}:
+        selected = [
+            item for item in metrics.resource or () if (item.metadata.namespace, item.metadata.name) in pods
+        ]
+        if metric.type == "Resource" and metric.resource is not None:
+            return read_usage(selected, metric.resource.name, "")
+        assert metric.container_resource is not None
+        return read_usage(selected, metric.container_resource.name, metric.container_resource.container)
     if metric.type == "Pods" and metric.pods is not None:
         return _of_pods(metrics.custom or (), pods, metric.pods.metric.name)
     if metric.type == "Object" and metric.object is not None:
         return _of_object(metrics.custom or (), metric.object, namespace)
     assert metric.external is not None
     return _of_external(metrics.external or (), metric.external)
-
-
-def _of_these(items: Sequence[PodMetrics] | None, pods: _PodKeys) -> list[PodMetrics]:
-    return [item for item in items or () if (item.metadata.namespace, item.metadata.name) in pods]
 
 
 def _of_pods(items: Sequence[CustomMetricValue], pods: _PodKeys, name: str) -> Reading:
@@ -271,7 +264,7 @@ def _of_pods(items: Sequence[CustomMetricValue], pods: _PodKeys, name: str) -> R
         and (its := item.described_object).kind == "Pod"
         and (its.namespace, its.name) in pods
     }
-    return PodsReading(values) if values else _no_metrics("custom")
+    return PodsReading(values) if values else Unavailable("NoMetrics", _NO_METRICS % "custom")
 
 
 def _of_object(items: Sequence[CustomMetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
@@ -297,11 +290,7 @@ def _of_external(items: Sequence[ExternalMetricValue], source: ExternalMetricSou
         for item in items
         if item.metric_name.lower() == name and selector.matches(item.metric_labels or {})
     ]
-    return ExternalReading(values) if values else _no_metrics("external")
-
-
-def _no_metrics(api: str) -> Unavailable:
-    return Unavailable("NoMetrics", f"no metrics returned from {api} metrics API")
+    return ExternalReading(values) if values else Unavailable("NoMetrics", _NO_METRICS % "external")
 
 
 def _group(reference: CrossVersionObjectReference) -> str:
@@ -312,7 +301,7 @@ def _group(reference: CrossVersionObjectReference) -> str:
 
 def _resource(kind: str, group: str) -> str:
     """Return ``plural.group`` of a kind; the plural of an unknown kind is guessed as kubectl does."""
-    plural = next((each.plural for each in BUILTIN if (each.kind, each.group) == (kind, group)), None)
+    plural = next((known.plural for known in BUILTIN if (known.kind, known.group) == (kind, group)), None)
     if plural is None:
         plural = kind.lower()
         if plural.endswith("s"):

@@ -1,12 +1,8 @@
 """The fallback for absent metrics (spec.fallback): when it starts and ends, and what it asks for.
 
-The caller sets that count as `Observation.fallback`; `decision.decide` applies windows, policies and
-maxReplicas to it. A fallback keeps or raises the replicas and never lowers them, and the metrics that have
-values may ask for more. Around one decision:
-
-    observation = replace(observation, fallback=fallback.replicas(rules, absence, now))
-    made = decide(spec, observation, history, now)
-    absence, events = fallback.follow(rules, absence, made, now)
+`replicas` is that count before a decision, for `Observation.fallback`; `decision.decide` applies windows,
+policies and maxReplicas to it. `follow` notes the result. A fallback keeps or raises the replicas and never
+lowers them, and the metrics that have values may ask for more.
 """
 
 from typing import NamedTuple
@@ -35,19 +31,15 @@ class Absence(NamedTuple):
 NOTHING_ABSENT = Absence()
 
 
-def replicas(rules: Fallback | None, absence: Absence, now: int) -> int:
+def replicas(rules: Fallback, absence: Absence, now: int) -> int:
     """Return the least replicas if a metric is absent now; 0 while no fallback is in force."""
-    if rules is None or not _in_force(rules, absence, now):
+    if not _in_force(rules, absence, now):
         return 0
-    if rules.type == FLOOR:
-        return rules.replicas or 0
-    if rules.type == LAST_GOOD:
-        return absence.last_good or 0
-    return 0
+    return {FLOOR: rules.replicas, LAST_GOOD: absence.last_good}.get(rules.type) or 0
 
 
 def follow(
-    rules: Fallback | None, absence: Absence, made: Decision, now: int
+    rules: Fallback | None, absence: Absence, decision: Decision, now: int
 ) -> tuple[Absence, tuple[Event, ...]]:
     """Return what is remembered after a decision, and an event if the fallback has started or ended.
 
@@ -55,19 +47,20 @@ def follow(
     at a zero that another client set) ends the absence, which starts over when metrics are computed again.
     """
     since, last_good = absence.since, absence.last_good
-    if made.absent is None:
-        if made.rescale or made.error:
+    if decision.absent is None:
+        if decision.rescale or decision.error:
             return absence, ()
         since = None
-    elif made.absent:
+    elif decision.absent:
         since = now if since is None else min(since, now)
     else:
-        since, last_good = None, made.wanted
+        since, last_good = None, decision.wanted
     after = Absence(since, last_good, absence.active)
     is_active = rules is not None and _in_force(rules, after, now)
     if is_active == absence.active:
         return after, ()
-    event = _start(rules, after, made, now) if rules and is_active else _end(rules, absence, made, now)
+    absent = decision.absent
+    event = _start(rules, after, absent, now) if rules and is_active else _end(rules, absence, absent, now)
     return after._replace(active=is_active), (event,)
 
 
@@ -86,27 +79,25 @@ def _in_force(rules: Fallback, absence: Absence, now: int) -> bool:
     return absence.last_good is not None and 0 <= age < (rules.last_good_for or 0)
 
 
-def _start(rules: Fallback, absence: Absence, made: Decision, now: int) -> Event:
-    kept = write_span(rules.last_good_for or 0)
-    what = {
-        FLOOR: f"keeping at least {rules.replicas} replicas",
-        LAST_GOOD: f"keeping at least the last good {absence.last_good} replicas for {kept}",
-    }.get(rules.type, "keeping the current replicas")
-    names = ", ".join(made.absent or ())
-    return Event(
-        "Warning", STARTED, f"no value for {_age(absence, now)}: {names}; {what}; scale-down is blocked"
-    )
+def _start(rules: Fallback, absence: Absence, absent: tuple[str, ...] | None, now: int) -> Event:
+    what = "keeping the current replicas"
+    if rules.type == FLOOR:
+        what = f"keeping at least {rules.replicas} replicas"
+    elif rules.type == LAST_GOOD:
+        kept = write_span(rules.last_good_for or 0)
+        what = f"keeping at least the last good {absence.last_good} replicas for {kept}"
+    text = f"no value for {_age(absence, now)}: {', '.join(absent or ())}; {what}; scale-down is blocked"
+    return Event("Warning", STARTED, text)
 
 
-def _end(rules: Fallback | None, before: Absence, made: Decision, now: int) -> Event:
+def _end(rules: Fallback | None, before: Absence, absent: tuple[str, ...] | None, now: int) -> Event:
     if rules is None:
         return Event("Normal", ENDED, "spec.fallback was removed")
-    if made.absent:
+    if absent:
         kept = write_span(rules.last_good_for or 0)
-        return Event(
-            "Warning", ENDED, f"the last good count expired after {kept}; keeping the current replicas"
-        )
-    if made.absent is None:
+        text = f"the last good count expired after {kept}; keeping the current replicas"
+        return Event("Warning", ENDED, text)
+    if absent is None:
         return Event("Normal", ENDED, "metrics are not in use now")
     return Event("Normal", ENDED, f"all metrics have values again after {_age(before, now)}")
 

@@ -1,13 +1,12 @@
 """What an autoscaler remembers from one sync to the next: recommendations and scale events.
 
-Recommendations have two forms that give the same results while windows do not change. `RecommendationList` is
-upstream's list, in which the last stale entry is overwritten; `evaluate` uses it. `RecommendationQueues` are
-two monotonic queues for decisions once a second: they keep only entries that can still be the highest or the
-lowest of a window, for an hour, which no window exceeds.
+Upstream keeps a list of recommendations, in which the last stale entry is overwritten. For decisions once a
+second there are two monotonic queues here. They give the same results while windows do not change, and keep
+only entries that can still be the highest or the lowest of a window, for an hour, which no window exceeds.
 
-Recent scale events also travel in the status (`changes_of`, `events_of`), so that a new leader exceeds no
-policy. They carry the time of the leader that made them, whose clock may have been ahead by an unknown
-amount. Two rules keep this safe whatever the skew:
+Recent scale events also travel in the status (`recent_changes`, `inherited_events`), so that a new leader
+exceeds no policy. They carry the time of the leader that made them, whose clock may have been ahead by an
+unknown amount. Two rules keep this safe whatever the skew:
 
 - A time in the future counts as now. Else a raise would block all raises until that time, maybe for hours.
 - Inherited changes only limit. A raise counts against further raises, for one period from now at most, and
@@ -47,51 +46,11 @@ class Recommendation(NamedTuple):
 _time = operator.itemgetter(1)
 
 
-class RecommendationList(msgspec.Struct, frozen=True, tag=True):
-    """A list in upstream's order, which is not that of time.
+class Recommendations(msgspec.Struct, frozen=True, tag="RecommendationQueues"):
+    """Two queues in the order of time: counts fall in `high` and rise in `low`. `now` must not go back.
 
-    In both forms `after` is exclusive: an entry at that nanosecond does not count. Entries before
-    `stale_before` count in no window.
+    An instant `after` is exclusive: an entry at that nanosecond does not count.
     """
-
-    entries: tuple[Recommendation, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        return not self.entries
-
-    def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of the entries after an instant."""
-        for replicas, at in self.entries:
-            if at > after and replicas > wanted:
-                wanted = replicas
-        return wanted
-
-    def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of the entries after an instant."""
-        for replicas, at in self.entries:
-            if at > after and replicas < wanted:
-                wanted = replicas
-        return wanted
-
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationList":
-        """Return the list with one more entry: in place of the last stale one, else at the end."""
-        entry = Recommendation(replicas, now)
-        stale = -1
-        for place, (_, at) in enumerate(self.entries):
-            if at < stale_before:
-                stale = place
-        if stale < 0:
-            return RecommendationList((*self.entries, entry))
-        return RecommendationList((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
-
-    def shifted(self, by: int) -> "RecommendationList":
-        """Return them on a clock that was set forward by so many nanoseconds."""
-        return RecommendationList(_shifted(self.entries, by))
-
-
-class RecommendationQueues(msgspec.Struct, frozen=True, tag=True):
-    """Two queues in the order of time: counts fall in `high` and rise in `low`. `now` must not go back."""
 
     high: tuple[Recommendation, ...] = ()
     low: tuple[Recommendation, ...] = ()
@@ -101,14 +60,16 @@ class RecommendationQueues(msgspec.Struct, frozen=True, tag=True):
         return not self.high
 
     def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.high, after, key=_time)
         return max(wanted, self.high[place].replicas) if place < len(self.high) else wanted
 
     def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.low, after, key=_time)
         return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
 
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationQueues":  # noqa: ARG002 - kept for all windows alike
+    def recorded(self, replicas: int, now: int) -> "Recommendations":
         """Return the queues with one more entry, without those that it replaces or that are an hour old."""
         entry = Recommendation(replicas, now)
         high, low = len(self.high), len(self.low)
@@ -116,23 +77,33 @@ class RecommendationQueues(msgspec.Struct, frozen=True, tag=True):
             high -= 1
         while low and self.low[low - 1].replicas >= replicas:
             low -= 1
-        return RecommendationQueues(
-            (*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry)
+        oldest = now - KEPT - 1
+        return Recommendations(
+            (*self.high[bisect_right(self.high, oldest, hi=high, key=_time) : high], entry),
+            (*self.low[bisect_right(self.low, oldest, hi=low, key=_time) : low], entry),
         )
 
-    def shifted(self, by: int) -> "RecommendationQueues":
-        return RecommendationQueues(_shifted(self.high, by), _shifted(self.low, by))
+    def shifted(self, by: int) -> "Recommendations":
+        """Return them on a clock that was set forward by so many nanoseconds (back where negative)."""
+        high, low = (
+            tuple(Recommendation(replicas, at + by) for replicas, at in queue)
+            for queue in (self.high, self.low)
+        )
+        return Recommendations(high, low)
 
 
-Recommendations = RecommendationList | RecommendationQueues
-
-
-def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
-    return tuple(Recommendation(replicas, at + by) for replicas, at in entries)
-
-
-def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendation, ...]:
-    return entries[bisect_right(entries, now - KEPT - 1, key=_time) :]
+def queued(entries: Iterable[Recommendation]) -> Recommendations:
+    """Return the queues of recommendations in any order and of any age."""
+    high: list[Recommendation] = []
+    low: list[Recommendation] = []
+    for entry in sorted(entries, key=_time):
+        while high and high[-1].replicas <= entry.replicas:
+            high.pop()
+        while low and low[-1].replicas >= entry.replicas:
+            low.pop()
+        high.append(entry)
+        low.append(entry)
+    return Recommendations(tuple(high), tuple(low))
 
 
 class ScaleEvent(NamedTuple):
@@ -186,7 +157,7 @@ class History(msgspec.Struct, frozen=True):
     A change of the spec resets nothing.
     """
 
-    recommendations: Recommendations = RecommendationList()
+    recommendations: Recommendations = Recommendations()
     ups: Events = ()
     downs: Events = ()
     pending: PendingState | None = None
@@ -195,7 +166,7 @@ class History(msgspec.Struct, frozen=True):
 
 def without_recommendations(history: History) -> History:
     """Return the history of an autoscaler that looks at no metric, which ends pending capacity as well."""
-    return History(RecommendationQueues(), history.ups, history.downs, reporting=history.reporting)
+    return History(ups=history.ups, downs=history.downs, reporting=history.reporting)
 
 
 def growth(history: History, after: int) -> int:
@@ -230,36 +201,30 @@ def shifted(history: History, by: int) -> History:
     )
 
 
-LONGEST_PERIOD = 1800 * SECOND
-"""The longest period of a policy."""
-
-
 MOST = 64
 """The largest number of changes in a status."""
 
 
-def changes_of(
-    ups: Events, downs: Events, now: int, longest_period: int = LONGEST_PERIOD
-) -> tuple[PastChange, ...]:
+def recent_changes(ups: Events, downs: Events, now: int, longest_period: int) -> tuple[PastChange, ...]:
     """Return the events that a policy may count at `now` nanoseconds or later, oldest first.
 
     Of more than `MOST` events the oldest become one in each direction at the time of the last of them, so
     that policies count them for longer, not shorter.
     """
     after = now - longest_period
-    found = [(up.at, up.change) for up in ups if up.at > after and not up.assumed]
-    found += [(down.at, -down.change) for down in downs if down.at > after]
-    found.sort()
-    if len(found) > MOST:
-        old, kept = found[: 2 - MOST], found[2 - MOST :]
+    changes = [(up.at, up.change) for up in ups if up.at > after and not up.assumed]
+    changes += [(down.at, -down.change) for down in downs if down.at > after]
+    changes.sort()
+    if len(changes) > MOST:
+        old, kept = changes[: 2 - MOST], changes[2 - MOST :]
         raised, lowered = (sum(change for _, change in old if (change > 0) is up) for up in (True, False))
-        found = [(old[-1][0], change) for change in (lowered, raised) if change] + kept
-    return tuple(PastChange(change, FineInstant(at)) for at, change in found)
+        changes = [(old[-1][0], change) for change in (lowered, raised) if change] + kept
+    return tuple(PastChange(change, FineInstant(at)) for at, change in changes)
 
 
-def events_of(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
+def inherited_events(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
     """Return the inherited events up and down at `now` nanoseconds."""
-    listed = [(each.change, min(int(each.time), now)) for each in changes or ()]
+    listed = [(past.change, min(int(past.time), now)) for past in changes or ()]
     ups = tuple(ScaleEvent(change, at, inherited=True) for change, at in listed if change > 0)
     downs = tuple(ScaleEvent(-change, at, inherited=True) for change, at in listed if change < 0)
     return ups, downs

@@ -36,30 +36,24 @@ class Reporting(NamedTuple):
     lost: Mapping[str, int] = {}
 
 
-_NOTHING = Reporting()
-
 ReportingPods = Mapping[str, Reporting]
 """What is remembered of each metric, by what it reads of pods (`PreparedMetric.source`)."""
 
 
-class Followed(NamedTuple):
-    """An observation in which a metric with lost values is overdue, and what is remembered after it."""
+def follow(
+    before: ReportingPods, sources: Sequence[str], observation: Observation, now: int
+) -> tuple[Observation, ReportingPods, bool]:
+    """Return the observation with metrics that lost values as overdue, what is remembered, and if any did.
 
-    observation: Observation
-    reporting: ReportingPods
-    blocks: bool
-    """Whether a metric has lost values."""
-
-
-def follow(before: ReportingPods, sources: Sequence[str], observation: Observation, now: int) -> Followed:
-    """Note the values at `now`. `sources` are those of the metrics, "" for a metric of no pods."""
+    `sources` are those of the metrics, "" for a metric of no pods.
+    """
     readings: list[Reading] = []
     after: dict[str, Reporting] = {}
     blocks = False
     for source, reading in zip(sources, observation.readings, strict=True):
         seen = reading
         if source:
-            known = before.get(source, _NOTHING)
+            known = before.get(source) or Reporting()
             if isinstance(reading, PodsReading):
                 known = _note(known, reading, observation, now)
                 if known.lost and (why := _why(known.lost, observation.pods)):
@@ -69,7 +63,7 @@ def follow(before: ReportingPods, sources: Sequence[str], observation: Observati
         readings.append(seen)
     if blocks:
         observation = msgspec.structs.replace(observation, readings=readings)
-    return Followed(observation, after, blocks)
+    return observation, after, blocks
 
 
 def _note(before: Reporting, reading: PodsReading, observation: Observation, now: int) -> Reporting:
@@ -119,13 +113,13 @@ def _why(lost: Mapping[str, int], pods: Sequence[PodFacts]) -> str:
 
 def next_end(reporting: ReportingPods, now: int) -> int | None:
     """Return the first instant after `now` at which a lost value no longer blocks, None without one."""
-    ends = (since + LATELY for each in reporting.values() for since in each.lost.values())
+    ends = (since + LATELY for known in reporting.values() for since in known.lost.values())
     return min((end for end in ends if end > now), default=None)
 
 
 def shifted(reporting: ReportingPods, by: int) -> ReportingPods:
     """Return it on a clock that was set forward by so many nanoseconds (back where negative)."""
     return {
-        source: each._replace(lost={name: since + by for name, since in each.lost.items()})
-        for source, each in reporting.items()
+        source: known._replace(lost={name: since + by for name, since in known.lost.items()})
+        for source, known in reporting.items()
     }

@@ -53,13 +53,13 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     other_cut: Sequence[str] = ()
     overdue_pods: Sequence[str] = ()
 
-    def of_other_cut(self) -> Self:
+    def with_other_cut(self) -> Self:
         """Return the reading of the other cut."""
         values = {**self.values, **self.left_out}
         left_out = {name: values.pop(name) for name in self.other_cut}
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
 
-    def of_others(self) -> Self:
+    def without_overdue(self) -> Self:
         """Return the reading without `overdue_pods`."""
         late = frozenset(self.overdue_pods)
         return msgspec.structs.replace(
@@ -152,11 +152,6 @@ class Band(NamedTuple):
         return self.low <= ratio <= self.high
 
 
-def band(down: float, up: float) -> Band:
-    """Return the band of two tolerances; each bound is computed once in doubles, as upstream does."""
-    return Band(1.0 - down, 1.0 + up)
-
-
 def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Reading:
     """Return the usage of each pod, or of one container in each.
 
@@ -166,9 +161,9 @@ def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Re
     samples: dict[str, tuple[int, int]] = {}
     for item in items:
         used = [
-            each.usage.get(resource) if each.usage else None
-            for each in item.containers or ()
-            if not container or each.name == container
+            measured.usage.get(resource) if measured.usage else None
+            for measured in item.containers or ()
+            if not container or measured.name == container
         ]
         if container:
             del used[1:]  # the first of that name
@@ -246,7 +241,7 @@ _POD_LEVEL = frozenset({"cpu", "memory"})
 _HUGE_PAGES = "hugepages-"
 
 
-def request_of(pod: PodFacts, resource: str, container: str = "") -> int | Unavailable:
+def read_request(pod: PodFacts, resource: str, container: str = "") -> int | Unavailable:
     """Return the request of a pod, or of one of its containers, in thousandths."""
     if pod.pod_requests and not container and any(map(_is_pod_level, pod.pod_requests)):
         total = _scheduler_request(pod, resource)
@@ -254,14 +249,16 @@ def request_of(pod: PodFacts, resource: str, container: str = "") -> int | Unava
             return _missing(f"missing pod-level request for {resource} in Pod {pod.name}")
         return total.milli
     milli = 0
-    for each in (
-        (*pod.containers, *filter(_stays, pod.init_containers)) if pod.init_containers else pod.containers
+    for part in (
+        (*pod.containers, *filter(_is_sidecar, pod.init_containers))
+        if pod.init_containers
+        else pod.containers
     ):
-        if container and each.name != container:
+        if container and part.name != container:
             continue
-        quantity = _asked(each, resource)
+        quantity = _container_request(part, resource)
         if quantity is None:
-            return _missing(f"missing request for {resource} in container {each.name} of Pod {pod.name}")
+            return _missing(f"missing request for {resource} in container {part.name} of Pod {pod.name}")
         milli += quantity.milli
         if container:
             return milli
@@ -275,12 +272,11 @@ def _missing(message: str) -> Unavailable:
 
 
 def _is_pod_level(resource: str) -> bool:
-    return resource in _POD_LEVEL or resource.startswith(_HUGE_PAGES)
+    return resource in {"cpu", "memory"} or resource.startswith("hugepages-")
 
 
-def _stays(container: Container) -> bool:
-    """Tell whether an init container is a sidecar."""
-    return container.restart_policy == "Always"
+def _is_sidecar(init_container: Container) -> bool:
+    return init_container.restart_policy == "Always"
 
 
 def _scheduler_request(pod: PodFacts, resource: str) -> Quantity | None:
@@ -289,14 +285,14 @@ def _scheduler_request(pod: PodFacts, resource: str) -> Quantity | None:
     That is the sum of the containers or, if larger, the need of an init step; a pod-level request replaces
     both.
     """
-    total = _sum_of([*pod.containers, *filter(_stays, pod.init_containers)], resource)
+    total: Quantity | None = None
+    for container in (*pod.containers, *filter(_is_sidecar, pod.init_containers)):
+        total = _plus(total, _container_request(container, resource))
     sidecars: Quantity | None = None
     for container in pod.init_containers:
-        own = _asked(container, resource)
-        if _stays(container):
-            sidecars = step = _plus(sidecars, own)
-        else:
-            step = _plus(own, sidecars)
+        step = _plus(sidecars, _container_request(container, resource))
+        if _is_sidecar(container):
+            sidecars = step
         if step is not None and (total is None or total < step):
             total = step
     own_request: Mapping[str, Quantity] = pod.pod_requests or {}
@@ -305,19 +301,12 @@ def _scheduler_request(pod: PodFacts, resource: str) -> Quantity | None:
     return _plus(total, (pod.overhead or {}).get(resource))
 
 
-def _sum_of(containers: list[Container], resource: str) -> Quantity | None:
-    total: Quantity | None = None
-    for container in containers:
-        total = _plus(total, _asked(container, resource))
-    return total
-
-
 def _plus(total: Quantity | None, more: Quantity | None) -> Quantity | None:
     if total is None or more is None:
         return more if total is None else total
     return total + more
 
 
-def _asked(container: Container, resource: str) -> Quantity | None:
+def _container_request(container: Container, resource: str) -> Quantity | None:
     requests: Requests | None = None if container.resources is None else container.resources.requests
     return requests.get(resource) if requests else None

@@ -29,14 +29,14 @@ start at once. The values of Pods and resource metrics are no queue that other p
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT64_MAX
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation
 from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.timeline import MOST_LEAD
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
@@ -66,13 +66,6 @@ HOLD = 60 * SECOND
 MOST_SLOTS = 64
 """How many slots of different age are told apart."""
 
-_UNCOUNTED = "pending pods are not counted, because"
-_UNLEARNED = f"{_UNCOUNTED} no start-up time of the pods is known yet"
-_UNSURE = f"{_UNCOUNTED} the pods may be out of date: "
-
-Credits = Mapping[str, float]
-"""What each metric counts less, in thousandths, by the name of the metric."""
-
 
 class Slots(NamedTuple):
     """What one raise has asked for and no pod is Ready for yet: since when, and how many pods."""
@@ -84,13 +77,14 @@ class Slots(NamedTuple):
 class PendingState(NamedTuple):
     """What is remembered between two decisions; `at` is the time of the last one.
 
-    `replicas` was the count then. `pods` were pending, None if that is unknown: no start-up time was learned,
-    or the pods were not known for certain. `slots` are those of the raises that were seen, the oldest first;
-    None at the beginning of a term, which knows the pods but not their raises.
+    `credited` is what each metric counts less, in thousandths, by its name. `replicas` was the count then.
+    `pods` were pending, None if that is unknown: no start-up time was learned, or the pods were not known for
+    certain. `slots` are those of the raises that were seen, the oldest first; None at the beginning of a
+    term, which knows the pods but not their raises.
     """
 
     at: int
-    credited: Credits
+    credited: Mapping[str, float]
     pods: int | None = None
     replicas: int = 0
     slots: tuple[Slots, ...] | None = None
@@ -103,7 +97,9 @@ def follow(
 
     `throughputs` are what one Ready pod works off in a second, in thousandths, by the name of the metric.
     """
-    within, replicas = start_up_time(observation), observation.replicas
+    within, replicas = observation.ready_within, observation.replicas
+    if within is not None:
+        within = min(within, MOST_WITHIN)
     before = state or PendingState(now, {})
     if not replicas:
         return PendingState(now, {}, 0, replicas, ())
@@ -111,65 +107,56 @@ def follow(
     # The credit leaks, so that one that is wrong does not withhold a raise for good.
     left = math.exp(-elapsed / (LEAK * (within or ASSUMED)))
     credited = {name: before.credited.get(name, 0.0) * left for name in throughputs}
-    slots = _asked(before, replicas, now)
+    slots = _with_count(before, replicas, now)
     # Without a start-up time or a sure count of pods nothing is added, and what was credited only leaks.
     if within is None or observation.unsure_of_pods:
         return PendingState(now, credited, None, replicas, slots)
-    slots = _unready(_of_new_term(observation, within, now) if slots is None else slots, observation)
+    slots = _unready(_inherited_slots(observation, within, now) if slots is None else slots, observation)
     unready = sum(min(max(0, now - since), within) * pods for since, pods in slots) / SECOND
     if before.pods is None:
         # What pods pend for now is a lower bound of the credit, whatever is known of the time before.
-        credited = {name: max(credited[name], each * unready) for name, each in throughputs.items()}
+        credited = {name: max(credited[name], rate * unready) for name, rate in throughputs.items()}
     else:
         # The pods that were pending then, not those of now: a change is decided at once.
         pod_seconds = before.pods * min(elapsed, within) / SECOND
-        credited = {name: credited[name] + each * pod_seconds for name, each in throughputs.items()}
-    kept = tuple(each for each in slots if now - each.since < within + HOLD)
+        credited = {name: credited[name] + rate * pod_seconds for name, rate in throughputs.items()}
+    kept = tuple(slot for slot in slots if now - slot.since < within + HOLD)
     if len(kept) < len(slots):
         # Of all slots, not of the overdue ones alone: slots of later raises would hide the same backlog.
-        credited = {name: max(0.0, credited[name] - each * unready) for name, each in throughputs.items()}
+        credited = {name: max(0.0, credited[name] - rate * unready) for name, rate in throughputs.items()}
     pending = sum(pods for since, pods in kept if now - since < within)
     return PendingState(now, credited, pending, replicas, kept)
 
 
-def start_up_time(observation: Observation) -> int | None:
-    """Return the learned start-up time as it counts, in nanoseconds."""
-    within = observation.ready_within
-    return None if within is None else min(within, MOST_WITHIN)
-
-
-def asked(state: PendingState, replicas: int) -> PendingState:
+def written(state: PendingState, replicas: int) -> PendingState:
     """Return the state after its decision was written: the count is asked for since then."""
     pods = None if state.pods is None else max(0, state.pods + replicas - state.replicas)
-    return state._replace(pods=pods, replicas=replicas, slots=_asked(state, replicas, state.at))
+    return state._replace(pods=pods, replicas=replicas, slots=_with_count(state, replicas, state.at))
 
 
-def _asked(state: PendingState, replicas: int, now: int) -> tuple[Slots, ...] | None:
-    """Return the slots when so many replicas are asked for."""
+def _with_count(state: PendingState, replicas: int, now: int) -> tuple[Slots, ...] | None:
+    """Return the slots when so many replicas are asked for, at most `MOST_SLOTS`."""
     slots, more = state.slots, replicas - state.replicas
     if slots is None or not more:
         return slots
-    if more > 0:
-        return _bounded((*slots, Slots(now, more)))
-    # A scale-down takes pods that are not Ready first.
-    return _limited(slots, sum(pods for _, pods in slots) + more)
-
-
-def _bounded(slots: tuple[Slots, ...]) -> tuple[Slots, ...]:
-    """Return at most `MOST_SLOTS`: the two whose raises are closest become one, as old as the older one."""
+    if more < 0:
+        # A scale-down takes pods that are not Ready first.
+        return _limited(slots, sum(pods for _, pods in slots) + more)
+    slots = (*slots, Slots(now, more))
     if len(slots) <= MOST_SLOTS:
         return slots
-    later = min(range(1, len(slots)), key=lambda each: slots[each].since - slots[each - 1].since)
-    (since, pods), (_, more) = slots[later - 1 : later + 1]
-    return (*slots[: later - 1], Slots(since, pods + more), *slots[later + 1 :])
+    # The two whose raises are closest become one, as old as the older one.
+    later = min(range(1, len(slots)), key=lambda place: slots[place].since - slots[place - 1].since)
+    (since, pods), (_, added) = slots[later - 1 : later + 1]
+    return (*slots[: later - 1], Slots(since, pods + added), *slots[later + 1 :])
 
 
 def _limited(slots: Iterable[Slots], pods: int) -> tuple[Slots, ...]:
     """Return the first slots, of so many pods at most."""
     kept = []
-    for each in slots:
-        if (taken := min(each.pods, pods)) > 0:
-            kept.append(Slots(each.since, taken))
+    for slot in slots:
+        if (taken := min(slot.pods, pods)) > 0:
+            kept.append(Slots(slot.since, taken))
             pods -= taken
     return tuple(kept)
 
@@ -180,7 +167,7 @@ def _unready(slots: Sequence[Slots], observation: Observation) -> tuple[Slots, .
     return _limited(reversed(slots), observation.replicas - ready)[::-1]
 
 
-def _of_new_term(observation: Observation, within: int, now: int) -> tuple[Slots, ...]:
+def _inherited_slots(observation: Observation, within: int, now: int) -> tuple[Slots, ...]:
     """Return the slots of pods whose raises are not known: each is as old as its pod, which the API tells."""
     created = Counter(
         max(pod.created, now - within - HOLD)
@@ -203,23 +190,6 @@ class Queue(NamedTuple):
     name: str
     target: int
 
-    def kept(self, replicas: int, low: float) -> float:
-        """Return the smallest value for which exact arithmetic keeps so many replicas.
-
-        That is within the tolerance, whose lower bound is `low`, or rounds up to the count.
-        """
-        return self.target * min(low * replicas, replicas - 1)
-
-
-class CreditedProposal(NamedTuple):
-    """The proposal of a metric, and the credit that it has left."""
-
-    proposal: Proposal
-    credit: float
-
-
-Compute = Callable[[Any, Situation], Proposal | Unavailable]
-
 
 def withhold(
     queue: Queue,
@@ -229,24 +199,28 @@ def withhold(
     state: PendingState,
     observation: Observation,
     situation: Situation,
-) -> CreditedProposal:
-    """Return the proposal of a metric with at most the raise that the queue less its credit asks for.
+) -> tuple[Proposal, float]:
+    """Return a proposal with at most the raise that the queue less its credit asks for, and the credit left.
 
     `compute` computed the proposal from the reading. Value and average of the proposal stay as measured.
     """
-    name = queue.name
+    name, current = queue.name, situation.replicas
     value = reading.value if isinstance(reading, ObjectReading) else min(sum(reading.values), INT64_MAX)
-    beyond = value - queue.kept(situation.replicas, situation.band.low)
-    credit = max(0.0, min(state.credited.get(name, 0.0), beyond))
-    if proposal.replicas <= situation.replicas or not situation.replicas:
-        return CreditedProposal(proposal, credit)
-    steps = proposal.steps
+    # The smallest value for which exact arithmetic keeps the count: within tolerance, or rounded up to it.
+    least = queue.target * min(situation.band.low * current, current - 1)
+    credit = max(0.0, min(state.credited.get(name, 0.0), value - least))
+    if proposal.replicas <= current or not current:
+        return proposal, credit
+    steps, why = proposal.steps, ""
     if observation.ready_within is None:
-        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": _UNLEARNED}))
-    elif why := observation.unsure_of_pods:
-        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": f"{_UNSURE}{why}"}))
+        why = "no start-up time of the pods is known yet"
+    elif observation.unsure_of_pods:
+        why = f"the pods may be out of date: {observation.unsure_of_pods}"
+    if why:
+        message = f"pending pods are not counted, because {why}"
+        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": message}))
     if not (whole := int(credit)):
-        return CreditedProposal(proposal._replace(steps=steps), credit)
+        return proposal._replace(steps=steps), credit
     rest = value - whole
     if isinstance(reading, ObjectReading):
         reading = msgspec.structs.replace(reading, value=rest)
@@ -254,12 +228,10 @@ def withhold(
         reading = msgspec.structs.replace(reading, values=(rest,))
     reduced = compute(reading, situation)
     assert isinstance(reduced, Proposal)  # a target for each pod needs no pods
-    replicas = min(proposal.replicas, max(situation.replicas, reduced.replicas))
-    told = {"metric": name, "value": value, "credit": whole, "rest": rest, "pods": state.pods}
-    told |= {"replicas": replicas, "exact": proposal.replicas}
-    return CreditedProposal(
-        proposal._replace(replicas=replicas, steps=(*steps, Step("pending", told))), credit
-    )
+    replicas = min(proposal.replicas, max(current, reduced.replicas))
+    facts = {"metric": name, "value": value, "credit": whole, "rest": rest, "pods": state.pods}
+    facts |= {"replicas": replicas, "exact": proposal.replicas}
+    return proposal._replace(replicas=replicas, steps=(*steps, Step("pending", facts))), credit
 
 
 def shifted(state: PendingState | None, by: int) -> PendingState | None:
@@ -273,7 +245,7 @@ def shifted(state: PendingState | None, by: int) -> PendingState | None:
 # -- the record for the next leader --------------------------------------------------------------------------
 
 
-def credits_of(state: PendingState | None) -> tuple[BacklogCredit, ...]:
+def list_credits(state: PendingState | None) -> tuple[BacklogCredit, ...]:
     """Return the credits for the status: whole thousandths above zero."""
     if state is None:
         return ()
@@ -284,10 +256,10 @@ def credits_of(state: PendingState | None) -> tuple[BacklogCredit, ...]:
     )
 
 
-def state_of(credited: Iterable[BacklogCredit] | None, now: int) -> PendingState | None:
+def inherited_state(credited: Iterable[BacklogCredit] | None, now: int) -> PendingState | None:
     """Return the state that a status tells at `now`; a time in the future counts as now."""
-    listed = {each.metric: each for each in credited or () if each.credit.sign == 1}
-    if not listed:
+    by_metric = {known.metric: known for known in credited or () if known.credit.sign == 1}
+    if not by_metric:
         return None
-    at = min(now, max(each.time for each in listed.values()))
-    return PendingState(int(at), {name: float(each.credit.milli) for name, each in listed.items()})
+    at = min(now, max(known.time for known in by_metric.values()))
+    return PendingState(int(at), {name: float(known.credit.milli) for name, known in by_metric.items()})

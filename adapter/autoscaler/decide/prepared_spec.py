@@ -9,13 +9,13 @@ if it asks for fewer, it counts as unavailable.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
-from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     Band,
@@ -24,7 +24,6 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Settings,
     Unavailable,
-    band,
     count_ready,
 )
 from adapter.autoscaler.decide.pending import Queue
@@ -40,7 +39,6 @@ from adapter.model.autoscaling.hpa import (
     MetricIdentifier,
     MetricSpec,
     MetricStatus,
-    MetricTarget,
     MetricValueStatus,
     ObjectMetricStatus,
     PodsMetricStatus,
@@ -53,8 +51,6 @@ _NEGATIVE = "negative values are not used"
 _OVERFLOW = "a number exceeds 64 or 32 bits"
 
 Values = PodsReading | ObjectReading | ExternalReading
-Compute = Callable[[Any, Situation], Proposal | Unavailable]
-"""Computes a metric; its argument is the reading of the metric's own type."""
 Report = Callable[[MetricValueStatus], MetricStatus]
 
 
@@ -101,15 +97,16 @@ class PreparedMetric(NamedTuple):
             return outcome._replace(withheld=f"{self.fetching}{reading.overdue}: it may scale up, not down")
         return outcome
 
-    def current(self, proposal: Proposal) -> MetricValueStatus:
-        """Return the value for the status: memory in powers of 1024 if that is exact."""
+    def status(self, proposal: Proposal) -> MetricStatus:
+        """Return the status with the value: memory in powers of 1024 if that is exact."""
         form = Format.BINARY_SI if self.memory else Format.DECIMAL_SI
         value, average = proposal.value, proposal.average
-        return MetricValueStatus(
+        current = MetricValueStatus(
             None if value is None else from_milli(value),
             None if average is None else from_milli(average, form),
             proposal.utilization,
         )
+        return self.report(current)
 
 
 def _refuse(reading: Values) -> str:
@@ -160,24 +157,25 @@ def prepare(autoscaler: HorizontalPodAutoscaler | FastPathAutoscaler, settings: 
     """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
-    tolerances = [settings.tolerance, settings.tolerance]
+    tolerance_down = tolerance_up = settings.tolerance
     up = down = None
     if behavior := spec.behavior:
         assert behavior.scale_up is not None
         assert behavior.scale_down is not None
         up, down = _rules(behavior.scale_up, settings), _rules(behavior.scale_down, settings)
-        for place, rules in enumerate((behavior.scale_down, behavior.scale_up)):
-            if rules.tolerance is not None:
-                tolerances[place] = rules.tolerance.approximate()
+        if behavior.scale_down.tolerance is not None:
+            tolerance_down = behavior.scale_down.tolerance.approximate()
+        if behavior.scale_up.tolerance is not None:
+            tolerance_up = behavior.scale_up.tolerance.approximate()
     metrics = spec.metrics or ()
     pending = spec.pending_capacity if isinstance(spec, FastPathAutoscalerSpec) else None
-    throughputs = {each.metric: each.pod_throughput.milli for each in pending or ()}
+    throughputs = {option.metric: option.pod_throughput.milli for option in pending or ()}
     prepared = tuple(_prepared(metric, meta.namespace, throughputs) for metric in metrics)
     return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
         limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
         metrics=prepared,
-        band=band(*tolerances),
+        band=Band(1.0 - tolerance_down, 1.0 + tolerance_up),  # computed once in doubles, as upstream does
         settings=settings,
         has_outer_metric=any(metric.type in {"Object", "External"} for metric in metrics),
         up=up,
@@ -207,44 +205,29 @@ def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
 
 
 def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
-    source = metric.resource
-    assert source is not None
-    name = source.name
-    return _of_resource(
-        name,
-        "",
-        source.target,
-        "resource",
-        "FailedGetResourceMetric",
-        f"failed to get {name} resource metric value: ",
-        lambda current: MetricStatus("Resource", resource=ResourceMetricStatus(name, current)),
-    )
+    """Prepare a resource of pods or of one container: by averageValue if that is set, else by utilization."""
+    if metric.type == "Resource":
+        assert metric.resource is not None
+        name, container, target = metric.resource.name, "", metric.resource.target
+        what, owner, failure = "resource", f"{name} resource", "FailedGetResourceMetric"
 
+        def report(current: MetricValueStatus) -> MetricStatus:
+            return MetricStatus("Resource", resource=ResourceMetricStatus(name, current))
 
-def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
-    source = metric.container_resource
-    assert source is not None
-    name, container = source.name, source.container
+    else:
+        assert metric.container_resource is not None
+        source = metric.container_resource
+        name, container, target = source.name, source.container, source.target
+        what, owner, failure = (
+            "container resource",
+            f"{container} container",
+            "FailedGetContainerResourceMetric",
+        )
 
-    def report(current: MetricValueStatus) -> MetricStatus:
-        status = ContainerResourceMetricStatus(name, container, current)
-        return MetricStatus("ContainerResource", container_resource=status)
+        def report(current: MetricValueStatus) -> MetricStatus:
+            status = ContainerResourceMetricStatus(name, container, current)
+            return MetricStatus("ContainerResource", container_resource=status)
 
-    return _of_resource(
-        name,
-        container,
-        source.target,
-        "container resource",
-        "FailedGetContainerResourceMetric",
-        f"failed to get {container} container metric value: ",
-        report,
-    )
-
-
-def _of_resource(
-    name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
-) -> PreparedMetric:
-    """Build a resource metric: by averageValue if that is set, else by averageUtilization."""
     raw, share = target.average_value, target.average_utilization
     if raw is not None:
         milli, measure, description = raw.milli, "usage", f"{name} resource"
@@ -259,18 +242,15 @@ def _of_resource(
         def compute(reading: PodsReading, situation: Situation) -> Proposal | Unavailable:
             return calculator.resource_replicas(reading, share, name, container, description, situation)
 
-    fetching = f"unable to get metrics for resource {name}: "
-    computing = f"failed to get {name} {measure}: "
-    memory = name == "memory"
     return PreparedMetric(
         description,
         failure,
-        fetching,
-        aggregate,
+        f"unable to get metrics for resource {name}: ",
+        f"failed to get {owner} metric value: ",
         compute,
         report,
-        computing,
-        memory,
+        computing=f"failed to get {name} {measure}: ",
+        memory=name == "memory",
         source=f"resource {name} {container}",
     )
 
@@ -300,14 +280,14 @@ def _replicas_of_cuts(
 
     So another cut never scales down, nor makes a raise smaller.
     """
-    made = calculator.raw_resource_replicas(reading, target, "", metric, situation)
+    proposal = calculator.raw_resource_replicas(reading, target, "", metric, situation)
     if not reading.other_cut:
-        return made
-    other = calculator.raw_resource_replicas(reading.of_other_cut(), target, "", metric, situation)
-    if isinstance(made, Unavailable) or isinstance(other, Unavailable) or other.overflowed:
-        return made
-    if other.replicas <= made.replicas:
-        return made
+        return proposal
+    other = calculator.raw_resource_replicas(reading.with_other_cut(), target, "", metric, situation)
+    if isinstance(proposal, Unavailable) or isinstance(other, Unavailable) or other.overflowed:
+        return proposal
+    if other.replicas <= proposal.replicas:
+        return proposal
     steps = tuple(Step("otherCut", step.facts) if step.name == "leftOut" else step for step in other.steps)
     return other._replace(steps=steps)
 
@@ -319,14 +299,14 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     aggregate = "failed to get object metric value: "
     blank = _selector_fault(source.metric)
     description = f"{described.kind} metric {name}"
-    calculate, milli = calculator.object_metric_replicas, 0
+    calculate, milli = calculator.ratio_replicas, 0
     if target.type == "Value" and target.value is not None:
         milli = target.value.milli
     elif target.type == "AverageValue" and target.average_value is not None:
         # Upstream uses this name, and this prefix twice in errors.
         description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
         aggregate += "" if blank else f"failed to get {name} object metric: "
-        calculate, milli = calculator.object_per_pod_replicas, target.average_value.milli
+        calculate, milli = calculator.per_pod_replicas, target.average_value.milli
     else:
         blank = (
             blank
@@ -353,11 +333,11 @@ def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
     aggregate = f"failed to get {name} external metric value: "
     if target.average_value is not None:
         aggregate += f"failed to get {name} external metric: "
-        calculate, milli = calculator.external_per_pod_replicas, target.average_value.milli
+        calculate, milli = calculator.per_pod_replicas, target.average_value.milli
     else:
         assert target.value is not None
         aggregate += f"failed to get external metric {name}: "
-        calculate, milli = calculator.external_metric_replicas, target.value.milli
+        calculate, milli = calculator.ratio_replicas, target.value.milli
     return PreparedMetric(
         description,
         "FailedGetExternalMetric",
@@ -371,7 +351,7 @@ def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
 
 _BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
     "Resource": _resource,
-    "ContainerResource": _container_resource,
+    "ContainerResource": _resource,
     "Pods": _pods,
     "Object": _object,
     "External": _external,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded, prepared_spec
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation, Settings
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata

@@ -4,25 +4,23 @@ A window changes minReplicas and maxReplicas, a forecast minReplicas, and nothin
 of an autoscaler with these bounds. Two rules are added. Where the minimum falls, because its window ends, its
 schedule is changed or deleted, or the forecast is lower, it counts as a recommendation of that moment. So the
 scale-down waits for its stabilization window, as that of a HorizontalPodAutoscaler does, which has read the
-minimum as a metric. And a forecast never wakes a target from zero (`for_count`).
+minimum as a metric. And a forecast never wakes a target from zero. `guarded` applies both.
 
 Where an autoscaler has too many schedules, some do not count, and their minimums are not known. Its bounds
 then hold the count that it has as a minimum, so that it is not scaled down.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.forecast.verdict import PENDING, Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 
 TOO_MANY_WINDOWS = "TooManyWindows"
@@ -35,13 +33,13 @@ class BoundedSpec(PreparedSpec, frozen=True, kw_only=True):
     """A spec with the limits that it has within bounds, and with what decisions show of these.
 
     It is made when `own`, the spec without bounds, the bounds, or the condition of the forecast change, and
-    is kept from decision to decision. `texts` are what the conditions of bounds say.
+    is kept from decision to decision. `texts` are reason and message of each condition of bounds that holds.
     """
 
     own: PreparedSpec
     bounds: Bounds
     readiness: Readiness | None
-    texts: "_Texts"
+    texts: Mapping[str, tuple[str, str]]
 
     def without_forecast(self) -> "BoundedSpec":
         """Return it with the limits that it has without the forecast, which is shown all the same."""
@@ -72,60 +70,42 @@ def bounded(
     )
 
 
-def for_count(bounds: Bounds | None, replicas: int) -> Bounds:
-    """Return the bounds as they count for a target with so many replicas: at zero without the forecast."""
-    bounds = bounds or NO_BOUNDS
-    return bounds if replicas else bounds.with_forecast(0)
-
-
-def held(history: History, before: int, highest: int, now: int) -> History:
-    """Return the history with a recommendation of the minimum of `before`, which has fallen at `now`."""
-    recommendations = history.recommendations.recorded(min(before, highest), now, 0)
-    return msgspec.structs.replace(history, recommendations=recommendations)
-
-
 # -- conditions ----------------------------------------------------------------------------------------------
 
 
-class _ConditionText(NamedTuple):
-    reason: str
-    message: str
-
-
 _INACTIVE = {
-    SCHEDULE_ACTIVE: _ConditionText("NoActiveWindow", "no window of a schedule is active"),
-    FORECAST_ACTIVE: _ConditionText("NoFloor", "the forecast gives no floor"),
+    SCHEDULE_ACTIVE: ("NoActiveWindow", "no window of a schedule is active"),
+    FORECAST_ACTIVE: ("NoFloor", "the forecast gives no floor"),
 }
-"""What is said of a condition that no longer holds."""
-
-_Texts = Mapping[str, _ConditionText]
-"""What is said of the conditions that hold, by type."""
+"""Reason and message of a condition that no longer holds."""
 
 
-def told(made: Decision, spec: BoundedSpec, now: int) -> Decision:
+def with_conditions(decision: Decision, spec: BoundedSpec, now: int) -> Decision:
     """Return a decision with the conditions of bounds and of a forecast.
 
     Without a forecast its condition is removed. Before the first verdict of a leader that condition stays as
     the former leader left it.
     """
-    before, readiness = made.status.conditions or (), spec.readiness
-    found, known = Conditions(before, now), {each.type: each for each in before}
+    before, readiness = decision.status.conditions or (), spec.readiness
+    conditions = Conditions(before, now)
     for kind, ended in _INACTIVE.items():
-        said = spec.texts.get(kind)
-        if said is not None or (kind in known and known[kind].status == "True"):
-            text = said or ended
-            found.set(kind, holds=said is not None, reason=text.reason, message=text.message)
+        text = spec.texts.get(kind)
+        if text is not None or statuses.holds(before, kind):
+            reason, message = text or ended
+            conditions.set(kind, holds=text is not None, reason=reason, message=message)
     if readiness is None:
-        found.remove(FORECAST_READY)
-    elif FORECAST_READY not in known or readiness.reason != PENDING:
-        found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
-    if found.listed() == before:
-        return made
-    status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(made.status, conditions=found.listed())
-    return msgspec.structs.replace(made, status=status, status_changed=True)
+        conditions.remove(FORECAST_READY)
+    elif statuses.find(before, FORECAST_READY) is None or readiness.reason != PENDING:
+        holds, reason, message = readiness
+        conditions.set(FORECAST_READY, holds=holds, reason=reason, message=message)
+    if conditions.listed() == before:
+        return decision
+    status = msgspec.structs.replace(decision.status, conditions=conditions.listed())
+    return msgspec.structs.replace(decision, status=status, status_changed=True)
 
 
-def _texts(own: ReplicaLimits, bounds: Bounds) -> _Texts:
+def _texts(own: ReplicaLimits, bounds: Bounds) -> Mapping[str, tuple[str, str]]:
+    """Return reason and message of the conditions that hold, by type."""
     least, _ = bounds.limits(*own)
     lowest, highest = bounds.with_forecast(0).limits(*own)
     texts = {}
@@ -133,11 +113,11 @@ def _texts(own: ReplicaLimits, bounds: Bounds) -> _Texts:
         reason = TOO_MANY_WINDOWS if bounds.excess else "WindowActive" if bounds.windows else "WindowAhead"
         why = "; ".join(filter(None, (describe(bounds), bounds.excess)))
         text = f"minReplicas {lowest}, maxReplicas {highest}: {why}"
-        texts[SCHEDULE_ACTIVE] = _ConditionText(reason, text)
+        texts[SCHEDULE_ACTIVE] = (reason, text)
     if bounds.forecast:
         # One that changes nothing is not written as a number: the status would change each minute.
         by = "by the forecast" if least > lowest else "with or without the forecast"
-        texts[FORECAST_ACTIVE] = _ConditionText("FloorActive", f"minReplicas {least} {by}")
+        texts[FORECAST_ACTIVE] = ("FloorActive", f"minReplicas {least} {by}")
     return texts
 
 

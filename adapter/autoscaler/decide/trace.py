@@ -1,7 +1,8 @@
 """The trace of a decision: its steps with their numbers, and the text of each.
 
 A step is cheap to create and becomes text only when it is shown, because a scaler makes thousands of
-decisions for each that is read. Every number that influenced the result is in a step.
+decisions for each that is read. Every number that influenced the result is in a step. A template names the
+facts, and how they are written: ``{ratio:number}``.
 """
 
 import math
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Facts = Mapping[str, Any]
+
+_REVERSES = "which would reverse the direction: stays {replicas}"
 
 _UNDECIDED = frozenset({"selector", "blocked", "failed", "withheld"})
 """The steps that can end a decision without a count."""
@@ -22,8 +25,10 @@ class Step(NamedTuple):
 
     def text(self) -> str:
         """Return the step as a sentence without a full stop."""
-        text = _TEXTS[self.name]
-        return text.format_map(self.facts) if isinstance(text, str) else text(self.facts)
+        template = _TEXTS[self.name]
+        if not isinstance(template, str):
+            template = template(self.facts)
+        return template.format_map({name: _Fact(value) for name, value in self.facts.items()})
 
 
 def undecided(steps: Sequence[Step]) -> str:
@@ -55,204 +60,158 @@ def binary(thousandths: int) -> str:
     return f"{number(round(size, 1))}Ti"
 
 
-def _start(facts: Facts) -> str:
-    counts = f"spec.replicas {facts['replicas']}, status.replicas {facts['statusReplicas']}"
-    return f"{facts['target']}: {counts}, allowed {facts['min']} to {facts['max']}"
+def _pods_count(pods: int) -> str:
+    return f"{pods} pod" if pods == 1 else f"{pods} pods"
 
 
-def _schedule(facts: Facts) -> str:
-    forecast, allowed = facts.get("forecast"), f"{facts['min']} to {facts['max']}"
-    if not facts["windows"]:
-        return f"a forecast of {forecast} allows {allowed}"
-    also = f" and a forecast of {forecast}" if forecast else ""
-    return f"schedules{also} allow {allowed}: {facts['windows']}"
-
-
-_GROUPS = {
-    "unready": "unready",
-    "missing": "missing (no sample)",
-    "ignored": "ignored (terminating or failed)",
+_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "": str,
+    "number": number,
+    "milli": milli,
+    "binary": binary,
+    "pods": _pods_count,
+    "replicas": lambda replicas: f"{replicas} replica" if replicas == 1 else f"{replicas} replicas",
+    "metric": lambda metric: metric.removesuffix("(nil)"),  # Kubernetes' text for a missing selector
 }
 
 
+class _Fact(NamedTuple):
+    value: Any
+
+    def __format__(self, form: str) -> str:
+        return _FORMATS[form](self.value)
+
+
+# -- the templates that depend on the facts ------------------------------------------------------------------
+
+
+def _schedule(facts: Facts) -> str:
+    has_forecast = bool(facts.get("forecast"))
+    if has_forecast and not facts["windows"]:
+        return "a forecast of {forecast} allows {min} to {max}"
+    also = " and a forecast of {forecast}" if has_forecast else ""
+    windows = ": {windows}" if facts["windows"] else ""
+    return f"schedules{also} allow {{min}} to {{max}}{windows}"
+
+
 def _pods(facts: Facts) -> str:
-    groups = [_pods_count(facts["ready"]) + " ready"]
-    groups += [f"{facts[name]} {words}" for name, words in _GROUPS.items() if facts[name]]
-    return f"{facts['metric']}: {', '.join(groups)}"
-
-
-def _left_out(facts: Facts) -> str:
-    return f"{_pods_count(facts['pods'])} left out: ready after the oldest sample"
-
-
-def _other_cut(facts: Facts) -> str:
-    return f"{_pods_count(facts['pods'])} left out: not of one cut with the others"
-
-
-def _utilization(facts: Facts) -> str:
-    shares = f"average {facts['measured']} % of requests, target {facts['target']} %"
-    return f"{shares}: ratio {number(facts['ratio'])}"
+    groups = {
+        "unready": ", {unready} unready",
+        "missing": ", {missing} missing (no sample)",
+        "ignored": ", {ignored} ignored (terminating or failed)",
+    }
+    return "{metric}: {ready:pods} ready" + "".join(text for name, text in groups.items() if facts[name])
 
 
 def _average(facts: Facts) -> str:
-    shown = binary if facts["bytes"] else milli
-    return (
-        f"average {shown(facts['measured'])}, target {shown(facts['target'])}: ratio {number(facts['ratio'])}"
-    )
+    form = "binary" if facts["bytes"] else "milli"
+    return f"average {{measured:{form}}}, target {{target:{form}}}: ratio {{ratio:number}}"
 
 
 def _value(facts: Facts) -> str:
-    measured, target = milli(facts["measured"]), milli(facts["target"])
-    each = "" if facts["replicas"] is None else f" for each of {_count(facts['replicas'])}"
-    return f"{_called(facts['metric'])}: {measured}, target {target}{each}: ratio {number(facts['ratio'])}"
+    share = "" if facts["replicas"] is None else " for each of {replicas:replicas}"
+    return f"{{metric:metric}}: {{measured:milli}}, target {{target:milli}}{share}: ratio {{ratio:number}}"
 
 
 def _repair(facts: Facts) -> str:
     parts = []
     if facts["missing"]:
-        parts.append(f"{_pods_count(facts['missing'])} without a sample counted {facts['missingAs']}")
+        parts.append("{missing:pods} without a sample counted {missingAs}")
     if facts["unready"]:
-        parts.append(f"{_pods_count(facts['unready'])} not ready counted as 0")
-    added = " and ".join(parts) or "nothing to add"
-    return f"{added}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
+        parts.append("{unready:pods} not ready counted as 0")
+    return f"{' and '.join(parts) or 'nothing to add'}: ratio {{ratio:number}} over {{pods:pods}}"
 
 
 def _tolerated(facts: Facts) -> str:
-    low, high = number(facts["low"]), number(facts["high"])
     stays = "uses status.replicas," if facts["exist"] else "stays"
-    return f"ratio {number(facts['ratio'])} is within {low} to {high}: {stays} {facts['replicas']}"
-
-
-def _turned(facts: Facts) -> str:
-    return f"the ratio goes from {number(facts['first'])} to {number(facts['ratio'])}, {_stays_for(facts)}"
-
-
-def _crowded(facts: Facts) -> str:
-    return f"{_pods_count(facts['pods'])} would give {facts['proposed']}, {_stays_for(facts)}"
-
-
-def _stays_for(facts: Facts) -> str:
-    return f"which would reverse the direction: stays {facts['replicas']}"
-
-
-def _proposal(facts: Facts) -> str:
-    return f"{_pods_count(facts['base'])} x {number(facts['ratio'])} = {_rounded(facts)}"
-
-
-def _quotient(facts: Facts) -> str:
-    return f"{milli(facts['measured'])} / {milli(facts['target'])} = {_rounded(facts)}"
+    return f"ratio {{ratio:number}} is within {{low:number}} to {{high:number}}: {stays} {{replicas}}"
 
 
 def _rounded(facts: Facts) -> str:
     """Return a product, and what it is rounded to if that differs."""
     product, replicas = facts["product"], facts["replicas"]
     if product == replicas:
-        return str(replicas)
+        return "{replicas}"
     if math.isfinite(product) and math.ceil(product) == replicas:
-        return f"{number(product)}, rounded up to {replicas}"
-    return f"{number(product)}, outside int32: {replicas}"
+        return "{product:number}, rounded up to {replicas}"
+    return "{product:number}, outside int32: {replicas}"
 
 
 def _lagging(facts: Facts) -> str:
-    if not facts["readyThen"]:
-        late = "pods became ready recently, and the value may be older"
-        return f"{late}: no scale-up until it covers all {facts['ready']}"
-    then = f"the value is from when {_pods_count(facts['readyThen'])} were ready"
-    return f"{then}: counted with these, not with {facts['ready']}"
-
-
-def _unavailable(facts: Facts) -> str:
-    return f"{_called(facts['metric'])}: no value: {facts['message']}"
-
-
-def _overdue(facts: Facts) -> str:
-    return f"{_called(facts['metric'])}: the value is not used: {facts['message']}"
+    if facts["readyThen"]:
+        return "the value is from when {readyThen:pods} were ready: counted with these, not with {ready}"
+    late = "pods became ready recently, and the value may be older"
+    return f"{late}: no scale-up until it covers all {{ready}}"
 
 
 def _choice(facts: Facts) -> str:
-    left_out = f" ({facts['failed']} of {facts['metrics']} metrics have no value)" if facts["failed"] else ""
-    return f"highest proposal: {facts['replicas']}, from {_called(facts['metric'])}{left_out}"
+    failed = " ({failed} of {metrics} metrics have no value)" if facts["failed"] else ""
+    return f"highest proposal: {{replicas}}, from {{metric:metric}}{failed}"
 
 
 def _blocked(facts: Facts) -> str:
+    usable = " that may scale down" if facts["overdue"] else ""
     if facts["failed"] == facts["metrics"]:
-        return "no metric has a value that may scale down" if facts["overdue"] else "no metric has a value"
-    usable = "no value that may scale down" if facts["overdue"] else "no value"
-    return (
-        f"{facts['failed']} of {facts['metrics']} metrics have {usable} and the others propose "
-        f"{facts['replicas']}, fewer than {facts['current']}: no scale-down"
-    )
+        return f"no metric has a value{usable}"
+    lower = "the others propose {replicas}, fewer than {current}: no scale-down"
+    return f"{{failed}} of {{metrics}} metrics have no value{usable} and {lower}"
 
 
 def _pending(facts: Facts) -> str:
-    value, credit, rest = (milli(facts[name]) for name in ("value", "credit", "rest"))
-    now = "unknown" if facts["pods"] is None else facts["pods"] or "none"
-    less = f"{value} less {credit} that pending pods would have worked off ({now} pending now) is {rest}"
-    instead = f" instead of {facts['exact']}" if facts["exact"] != facts["replicas"] else ""
-    return f"{facts['metric']}: {less}: {_count(facts['replicas'])}{instead}"
+    pods = {None: "unknown", 0: "none"}.get(facts["pods"], "{pods}")
+    less = (
+        f"{{value:milli}} less {{credit:milli}} that pending pods would have worked off ({pods} pending now)"
+    )
+    instead = " instead of {exact}" if facts["exact"] != facts["replicas"] else ""
+    return f"{{metric}}: {less} is {{rest:milli}}: {{replicas:replicas}}{instead}"
 
 
 def _stabilized(facts: Facts) -> str:
-    wanted, replicas = facts["desired"], facts["replicas"]
-    if replicas == wanted:
-        return f"stabilization does not change {wanted}"
-    if replicas > wanted:
-        extreme, value, way, seconds = "highest", facts["highest"], "down", facts["downSeconds"]
-    else:
-        extreme, value, way, seconds = "lowest", facts["lowest"], "up", facts["upSeconds"]
-    within = f"the {extreme} recommendation in {number(seconds)} s was {value}"
-    return f"{wanted} becomes {replicas} (scale-{way} stabilization): {within}"
+    if facts["replicas"] == facts["desired"]:
+        return "stabilization does not change {desired}"
+    within = "(scale-up stabilization): the lowest recommendation in {upSeconds:number} s was {lowest}"
+    if facts["replicas"] > facts["desired"]:
+        within = (
+            "(scale-down stabilization): the highest recommendation in {downSeconds:number} s was {highest}"
+        )
+    return f"{{desired}} becomes {{replicas}} {within}"
 
 
 def _result(facts: Facts) -> str:
     if facts["replicas"] == facts["current"]:
-        return f"stays {facts['current']}"
-    return f"from {facts['current']} to {facts['replicas']}{': ' if facts['reason'] else ''}{facts['reason']}"
+        return "stays {current}"
+    return f"from {{current}} to {{replicas}}{': {reason}' if facts['reason'] else ''}"
 
 
 def _withheld(facts: Facts) -> str:
-    if facts["replicas"] == facts["current"]:
-        return f"nothing is written: {facts['message']}"
-    return f"{facts['replicas']} is not written: {facts['message']}"
+    subject = "nothing is" if facts["replicas"] == facts["current"] else "{replicas} is not"
+    return f"{subject} written: {{message}}"
 
 
-def _called(metric: str) -> str:
-    """Return a metric's name without Kubernetes' text for a missing selector."""
-    return metric.removesuffix("(nil)")
-
-
-def _count(replicas: int) -> str:
-    return f"{replicas} replica" if replicas == 1 else f"{replicas} replicas"
-
-
-def _pods_count(pods: int) -> str:
-    return f"{pods} pod" if pods == 1 else f"{pods} pods"
-
-
-_TEXTS: dict[str, str | Callable[[Facts], str]] = {
-    "start": _start,
+_TEXTS: Mapping[str, str | Callable[[Facts], str]] = {
+    "start": "{target}: spec.replicas {replicas}, status.replicas {statusReplicas}, allowed {min} to {max}",
     "schedule": _schedule,
     "first": "no earlier recommendation: {replicas} is recorded as the first",
     "bounds": "{current} is {side} {bound}, the {what}: metrics are not evaluated",
     "disabled": "the target is scaled to zero{why}: scaling is disabled",
     "selector": "the pods cannot be found: {message}",
     "pods": _pods,
-    "leftOut": _left_out,
-    "otherCut": _other_cut,
-    "utilization": _utilization,
+    "leftOut": "{pods:pods} left out: ready after the oldest sample",
+    "otherCut": "{pods:pods} left out: not of one cut with the others",
+    "utilization": "average {measured} % of requests, target {target} %: ratio {ratio:number}",
     "average": _average,
     "value": _value,
     "lagging": _lagging,
     "repair": _repair,
     "tolerated": _tolerated,
-    "turned": _turned,
-    "crowded": _crowded,
-    "proposal": _proposal,
-    "quotient": _quotient,
+    "turned": "the ratio goes from {first:number} to {ratio:number}, " + _REVERSES,
+    "crowded": "{pods:pods} would give {proposed}, " + _REVERSES,
+    "proposal": lambda facts: "{base:pods} x {ratio:number} = " + _rounded(facts),
+    "quotient": lambda facts: "{measured:milli} / {target:milli} = " + _rounded(facts),
     "pending": _pending,
     "pendingUnknown": "{metric}: {message}",
-    "unavailable": _unavailable,
-    "overdue": _overdue,
+    "unavailable": "{metric:metric}: no value: {message}",
+    "overdue": "{metric:metric}: the value is not used: {message}",
     "choice": _choice,
     "blocked": _blocked,
     "stabilized": _stabilized,

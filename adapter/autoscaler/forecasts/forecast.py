@@ -292,7 +292,7 @@ def _need_of_pods(metric: MetricSpec, reading: PodsReading, pods: Sequence[PodFa
 
 def _requests(resource: str, pods: Sequence[PodFacts]) -> Iterator[int]:
     for pod in pods:
-        request = observations.request_of(pod, resource)
+        request = observations.read_request(pod, resource)
         if isinstance(request, int):
             yield request
 

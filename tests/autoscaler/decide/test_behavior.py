@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
-from adapter.autoscaler.decide.history import History, RecommendationList
+from adapter.autoscaler.decide.history import History
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, Story, remembered
 
@@ -19,6 +19,9 @@ def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float =
 
 
 FREE = _rules(("Percent", 10**6, 1))
+THREE_PODS = _rules(("Pods", 3, 60))
+MOST = 2**31 - 1
+SAME = "stabilization does not change %s"
 
 
 def _legacy(
@@ -39,13 +42,9 @@ def _modern(
     return behavior.normalize(wanted, current, limits, up, down, past or History(), NOW)
 
 
-# --- without behavior --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("normalized", "words"),
     [
-        (_legacy(5, 5), ["stabilization does not change 5"]),
         (
             _legacy(3, 5, past=remembered((4, 9))),
             ["3 becomes 4 (scale-down stabilization): the highest recommendation in 300 s was 4"],
@@ -54,198 +53,76 @@ def _modern(
             _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
             ["3 becomes 4 (scale-down stabilization): the highest recommendation in 90.5 s was 4"],
         ),
-        (
-            _legacy(9, 1),
-            [
-                "stabilization does not change 9",
-                "9 limited to 4 by twice the replicas, at least 4, in one sync",
-            ],
-        ),
-        (
-            _legacy(9, 5, ReplicaLimits(1, 8)),
-            ["stabilization does not change 9", "9 limited to 8 by the maximum"],
-        ),
-        (
-            _legacy(0, 5, ReplicaLimits(1, 8)),
-            ["stabilization does not change 0", "0 limited to 1 by the minimum"],
-        ),
-    ],
-)
-def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.text() for step in found.steps] == words
-
-
-# --- with behavior -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("up", "down", "stale"),
-    [(60, 300, 300), (300, 60, 300), (0, 0, 0)],
-)
-def test_entries_outside_all_windows_are_overwritten(up: float, down: float, stale: float) -> None:
-    rules = _rules(("Pods", 1, 1), window=up), _rules(("Pods", 1, 1), window=down)
-    past = remembered((1, stale + 0.001), (2, stale))
-
-    found = _modern(9, 5, up=rules[0], down=rules[1], past=past)
-
-    assert isinstance(found.recommendations, RecommendationList)
-    assert [entry.replicas for entry in found.recommendations.entries] == [9, 2]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "current", "limits", "rules", "replicas", "limited"),
-    [
-        pytest.param(9, 5, ReplicaLimits(1, 8), FREE, 8, "TooManyReplicas", id="the maximum"),
-        pytest.param(8, 5, ReplicaLimits(1, 8), FREE, 8, "DesiredWithinRange", id="the maximum itself"),
-        pytest.param(
-            9,
-            5,
-            ReplicaLimits(1, 8),
-            _rules(("Pods", 3, 60)),
-            8,
-            "TooManyReplicas",
-            id="the policy's limit is the maximum",
-        ),
-        pytest.param(
-            9,
-            5,
-            ReplicaLimits(1, 9),
-            _rules(("Pods", 3, 60)),
-            8,
-            "ScaleUpLimit",
-            id="the policy's limit is below",
-        ),
-        pytest.param(1, 5, ReplicaLimits(2, 8), FREE, 2, "TooFewReplicas", id="the minimum"),
-        pytest.param(2, 5, ReplicaLimits(2, 8), FREE, 2, "DesiredWithinRange", id="the minimum itself"),
-        pytest.param(
-            1,
-            5,
-            ReplicaLimits(2, 8),
-            _rules(("Pods", 3, 60)),
-            2,
-            "TooFewReplicas",
-            id="the policy's limit is the minimum",
-        ),
-        pytest.param(
-            0,
-            5,
-            ReplicaLimits(1, 8),
-            _rules(("Pods", 3, 60)),
-            2,
-            "ScaleDownLimit",
-            id="the policy's limit is above",
-        ),
-        pytest.param(
-            1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit", id="disabled down"
-        ),
-        pytest.param(
-            1,
-            5,
-            ReplicaLimits(0, 8),
-            _rules(("Percent", 300, 60)),
-            1,
-            "DesiredWithinRange",
-            id="more than all",
-        ),
-        pytest.param(
-            5,
-            5,
-            ReplicaLimits(6, 8),
-            FREE,
-            5,
-            "DesiredWithinRange",
-            id="limits do not matter without a change",
-        ),
-    ],
-)
-def test_limits(
-    wanted: int, current: int, limits: ReplicaLimits, rules: Rules, replicas: int, limited: str
-) -> None:
-    found = _modern(wanted, current, limits, rules, rules)
-
-    assert (found.replicas, found.limited, found.is_limited) == (
-        replicas,
-        limited,
-        limited != "DesiredWithinRange",
-    )
-
-
-@pytest.mark.parametrize(
-    ("rules", "up", "down", "by"),
-    [
-        pytest.param(_rules(("Pods", 4, 60)), 14, 6, "Pods 4 per 60 s", id="pods"),
-        pytest.param(_rules(("Percent", 50, 60)), 15, 5, "Percent 50 per 60 s", id="per cent"),
-        pytest.param(_rules(("Percent", 300, 60)), 40, -20, "Percent 300 per 60 s", id="more than all"),
-        pytest.param(
-            _rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s", id="the farthest"
-        ),
-        pytest.param(
-            _rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"),
-            14,
-            6,
-            "Pods 4 per 60 s",
-            id="the nearest",
-        ),
-        pytest.param(
-            _rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s", id="the first of equals"
-        ),
-        pytest.param(
-            _rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled", id="disabled"
-        ),
-        pytest.param(
-            _rules(("Pods", 2**31 - 1, 60)),
-            -(2**31) + 9,
-            10 - (2**31 - 1),
-            f"Pods {2**31 - 1} per 60 s",
-            id="it wraps",
-        ),
-        pytest.param(
-            _rules(("Percent", 2**31 - 1, 60)),
-            214748375,
-            -214748354,
-            f"Percent {2**31 - 1} per 60 s",
-            id="a great deal",
-        ),
-    ],
-)
-def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
-    for limit, expected in ((behavior.raise_limit, up), (behavior.lower_limit, down)):
-        replicas, policy = limit(10, rules, (), (), NOW)
-        assert (replicas, str(policy)) == (expected, by)
-
-
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        (_modern(5, 5), ["stabilization does not change 5"]),
+        (_legacy(9, 1), [SAME % 9, "9 limited to 4 by twice the replicas, at least 4, in one sync"]),
+        (_legacy(9, 5, ReplicaLimits(1, 8)), [SAME % 9, "9 limited to 8 by the maximum"]),
+        (_legacy(0, 5, ReplicaLimits(1, 8)), [SAME % 0, "0 limited to 1 by the minimum"]),
+        (_modern(5, 5), [SAME % 5]),
         (
             _modern(9, 5, up=_rules(("Percent", 10**6, 1), window=60), past=remembered((7, 9))),
             ["9 becomes 7 (scale-up stabilization): the lowest recommendation in 60 s was 7"],
         ),
         (
             _modern(99, 10, up=_rules(("Percent", 20, 60))),
-            ["stabilization does not change 99", "99 limited to 12 by Percent 20 per 60 s"],
+            [SAME % 99, "99 limited to 12 by Percent 20 per 60 s"],
         ),
-        (
-            _modern(99, 10, ReplicaLimits(1, 11)),
-            ["stabilization does not change 99", "99 limited to 11 by the maximum"],
-        ),
-        (
-            _modern(1, 10, down=_rules(("Pods", 3, 15))),
-            ["stabilization does not change 1", "1 limited to 7 by Pods 3 per 15 s"],
-        ),
-        (
-            _modern(1, 10, ReplicaLimits(2, 11)),
-            ["stabilization does not change 1", "1 limited to 2 by the minimum"],
-        ),
+        (_modern(99, 10, ReplicaLimits(1, 11)), [SAME % 99, "99 limited to 11 by the maximum"]),
+        (_modern(1, 10, down=_rules(("Pods", 3, 15))), [SAME % 1, "1 limited to 7 by Pods 3 per 15 s"]),
+        (_modern(1, 10, ReplicaLimits(2, 11)), [SAME % 1, "1 limited to 2 by the minimum"]),
         (
             _modern(99, 10, up=_rules(("Pods", 3, 15), select="Disabled")),
-            ["stabilization does not change 99", "99 limited to 10 by a policy that is disabled"],
+            [SAME % 99, "99 limited to 10 by a policy that is disabled"],
         ),
     ],
 )
-def test_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.text() for step in found.steps] == words
+def test_both_algorithms_in_words(normalized: Normalized, words: list[str]) -> None:
+    assert [step.text() for step in normalized.steps] == words
+
+
+LIMITS: dict[str, tuple[int, int, tuple[int, int], Rules, int, str]] = {
+    "the maximum": (9, 5, (1, 8), FREE, 8, "TooManyReplicas"),
+    "the maximum itself": (8, 5, (1, 8), FREE, 8, "DesiredWithinRange"),
+    "the policy's limit is the maximum": (9, 5, (1, 8), THREE_PODS, 8, "TooManyReplicas"),
+    "the policy's limit is below": (9, 5, (1, 9), THREE_PODS, 8, "ScaleUpLimit"),
+    "the minimum": (1, 5, (2, 8), FREE, 2, "TooFewReplicas"),
+    "the minimum itself": (2, 5, (2, 8), FREE, 2, "DesiredWithinRange"),
+    "the policy's limit is the minimum": (1, 5, (2, 8), THREE_PODS, 2, "TooFewReplicas"),
+    "the policy's limit is above": (0, 5, (1, 8), THREE_PODS, 2, "ScaleDownLimit"),
+    "disabled down": (1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit"),
+    "more than all": (1, 5, (0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange"),
+    "limits do not matter without a change": (5, 5, (6, 8), FREE, 5, "DesiredWithinRange"),
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "limits", "rules", "replicas", "limited"), LIMITS.values(), ids=LIMITS
+)
+def test_limits(
+    wanted: int, current: int, limits: tuple[int, int], rules: Rules, replicas: int, limited: str
+) -> None:
+    normalized = _modern(wanted, current, ReplicaLimits(*limits), rules, rules)
+
+    is_limited = limited != "DesiredWithinRange"
+    assert (normalized.replicas, normalized.limited, normalized.is_limited) == (replicas, limited, is_limited)
+
+
+POLICIES: dict[str, tuple[Rules, int, int, str]] = {
+    "pods": (_rules(("Pods", 4, 60)), 14, 6, "Pods 4 per 60 s"),
+    "per cent": (_rules(("Percent", 50, 60)), 15, 5, "Percent 50 per 60 s"),
+    "more than all": (_rules(("Percent", 300, 60)), 40, -20, "Percent 300 per 60 s"),
+    "the farthest": (_rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s"),
+    "the nearest": (_rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"), 14, 6, "Pods 4 per 60 s"),
+    "the first of equals": (_rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s"),
+    "disabled": (_rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled"),
+    "it wraps": (_rules(("Pods", MOST, 60)), -(2**31) + 9, 10 - MOST, f"Pods {MOST} per 60 s"),
+    "a great deal": (_rules(("Percent", MOST, 60)), 214748375, -214748354, f"Percent {MOST} per 60 s"),
+}
+
+
+@pytest.mark.parametrize(("rules", "up", "down", "by"), POLICIES.values(), ids=POLICIES)
+def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
+    for limit, expected in ((behavior.raise_limit, up), (behavior.lower_limit, down)):
+        replicas, policy = limit(10, rules, (), (), NOW)
+        assert (replicas, str(policy)) == (expected, by)
 
 
 def test_longest_period() -> None:

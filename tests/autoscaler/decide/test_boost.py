@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded
-from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting, Reversal
-from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
+from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting
+from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.guarded import Constraints, Memory
-from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
@@ -26,7 +28,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.model.autoscaling import boost as handshaking
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 from adapter.model.timestamps import SECOND, FineInstant, Span
@@ -60,6 +62,7 @@ def raised(replicas: int, before: int = 4, *, at: int = NOW, hold: int = 30 * SE
 
 HELD = Boosting(raised(8))
 METRICS = [external_metric(averageValue="1")]
+PREPARED = autoscaler(METRICS, maxReplicas=40, behavior={})
 
 
 def seen(replicas: int, wanted: int, *, exist: int | None = None, overdue: str = "") -> Observation:
@@ -95,42 +98,24 @@ def test_a_raise_is_done() -> None:
 
 
 DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one"))
+REFUSED: dict[str, tuple[Observation, Boost, Boosting, str]] = {
+    "advised": (seen(4, 8), ADVISED, NOTHING, "fastpath.io/mode is advise"),
+    "no handshake": (seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake"),
+    "ambiguous": (seen(4, 8), ON._replace(ambiguous=True), NOTHING, "AmbiguousSelector"),
+    "demoted": (seen(4, 8), ON, DEMOTED, "field manager argocd reverted two raises"),
+    "a rollout's surge": (seen(18, 23, exist=22), ON, NOTHING, "do not exceed 22 by more than the tolerance"),
+    "fewer than exist": (seen(10, 14, exist=20), ON, NOTHING, "do not exceed 20 by more than the tolerance"),
+}
 
 
-@pytest.mark.parametrize(
-    ("observation", "boost", "memory", "why"),
-    [
-        pytest.param(seen(4, 8), ADVISED, NOTHING, "fastpath.io/mode is advise", id="advised"),
-        pytest.param(
-            seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"
-        ),
-        pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "AmbiguousSelector", id="ambiguous"),
-        pytest.param(seen(4, 8), ON, DEMOTED, "field manager argocd reverted two raises", id="demoted"),
-        pytest.param(
-            seen(18, 23, exist=22),
-            ON,
-            NOTHING,
-            "do not exceed 22 by more than the tolerance",
-            id="a rollout's surge",
-        ),
-        pytest.param(
-            seen(10, 14, exist=20),
-            ON,
-            NOTHING,
-            "do not exceed 20 by more than the tolerance",
-            id="fewer than exist",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("observation", "boost", "memory", "why"), REFUSED.values(), ids=REFUSED)
 def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory: Boosting, why: str) -> None:
     made = decide(observation, boost, memory)
 
     assert (made.rescale, made.replicas) == (False, observation.replicas)
     assert why in made.trace[-1].text()
     assert made.status.desired_replicas > observation.replicas, "what would be right is told all the same"
-    _, events = guarded.commit(
-        Memory(boost=memory), made, observation, NOW, Constraints(boost.mode, boost=boost)
-    )
+    _, events = memories.commit(Memory(boost=memory), made, observation, NOW, boost)
     assert not events
 
 
@@ -161,7 +146,7 @@ def test_only_fresh_values_raise() -> None:
 
     assert (late.rescale, late.replicas) == (False, 4)
     assert "its answer is late" in late.trace[-3].text() + late.trace[-2].text() + late.trace[-1].text()
-    _, events = guarded.commit(Memory(), late, seen(4, 8), NOW, Constraints(BOOST, boost=ON))
+    _, events = memories.commit(Memory(), late, seen(4, 8), NOW, ON)
     assert not events, "the HPA controller reports its own metrics"
 
 
@@ -201,7 +186,7 @@ def test_policies_count_what_others_raised() -> None:
         maxReplicas=40,
         behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}},
     )
-    memory, _ = guarded.observe(
+    memory, _ = memories.observe(
         prepared, Memory(conflicts=ConflictState(known=4)), ScaleObservation(7, NATIVE), NOW, ON
     )
     made = guarded.decide(prepared, seen(7, 20), memory, NOW + SECOND, Constraints(BOOST, boost=ON))
@@ -218,12 +203,11 @@ def test_no_more_than_was_published() -> None:
 
 
 def test_others_on_the_target_end_it() -> None:
-    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     circumstances = Constraints(BOOST, ("HorizontalPodAutoscaler/other",), boost=ON)
-    made = guarded.decide(prepared, seen(4, 8), Memory(), NOW, circumstances)
+    made = guarded.decide(PREPARED, seen(4, 8), Memory(), NOW, circumstances)
 
     assert (made.rescale, [event.reason for event in made.events]) == (False, ["ForeignAutoscaler"])
-    assert boosting.follow(HELD, ON, NOW, alone=False).floor is None
+    assert boosting.follow(HELD, ON, BAND, NOW, alone=False).floor is None
 
 
 # -- the floor -----------------------------------------------------------------------------------------------
@@ -240,109 +224,142 @@ def test_others_on_the_target_end_it() -> None:
     ],
 )
 def test_how_long_it_is_held(boost: Boost, spans: list[int | None], hold: int) -> None:
-    floor = boosting.begin(NOTHING, 4, 8, boost, spans, NOW).floor
+    assert boosting.begin(NOTHING, 4, 8, boost, spans, NOW) == raised(8, hold=hold * SECOND)
 
-    assert floor == raised(8, hold=hold * SECOND)
+
+def follow(memory: Boosting, boost: Boost = ON, after: int = 0, **bounds: Any) -> Boosting:
+    return boosting.follow(memory, boost, BAND, NOW + after, **bounds)
 
 
 def test_it_ends_its_hold_after_it_was_shown() -> None:
     boost = ON._replace(shown=7)
-    memory = boosting.follow(HELD, boost, NOW + 20 * SECOND)
-    assert memory is HELD
+    assert follow(HELD, boost, 20 * SECOND) is HELD
 
-    memory = boosting.follow(memory, boost._replace(shown=8), NOW + 21 * SECOND)
+    memory = follow(HELD, boost._replace(shown=8), 21 * SECOND)
     assert memory.floor is not None
     assert (memory.floor.shown, memory.floor.until) == (NOW + 21 * SECOND, NOW + 51 * SECOND)
     # that it is not shown any more later changes nothing
-    assert boosting.follow(memory, boost, NOW + 51 * SECOND - 1) is memory
-    assert boosting.follow(memory, boost, NOW + 51 * SECOND).floor is None
+    assert follow(memory, boost, 51 * SECOND - 1) is memory
+    assert follow(memory, boost, 51 * SECOND).floor is None
 
 
-def test_it_ends_though_it_never_was_shown() -> None:
-    assert boosting.follow(HELD, ON, NOW + LONGEST - 1).floor is not None
-    assert boosting.follow(HELD, ON, NOW + LONGEST).floor is None
+@pytest.mark.parametrize(("count", "is_shown"), [(18, False), (19, True), (21, True)])
+def test_what_is_within_tolerance_has_shown_it(count: int, *, is_shown: bool) -> None:
+    floor = follow(Boosting(raised(20)), ON._replace(shown=count)).floor
+    assert floor is not None
+    assert (floor.shown is not None) is is_shown
 
 
-@pytest.mark.parametrize("boost", [ADVISED, ON._replace(fault="no handshake")])
-def test_it_ends_at_once_with_the_boost(boost: Boost) -> None:
-    assert boosting.follow(HELD, boost, NOW).floor is None
+def test_a_floor_is_no_more_than_may_be_today() -> None:
+    shown = follow(HELD, ON._replace(shown=6), most=6).floor
+    assert shown is not None
+    assert shown.shown == NOW
+    assert lower(HELD, 6, "kubectl", most=6) == (HELD, False, False)
+
+
+ENDS: dict[str, tuple[Boosting, Boost, int]] = {
+    "though it never was shown": (HELD, ON, LONGEST),
+    "with the boost": (HELD, ADVISED, 0),
+    "with the handshake": (HELD, ON._replace(fault="no handshake"), 0),
+    "with a demotion that was adopted": (
+        msgspec.structs.replace(HELD, demotion=DEMOTED.demotion),
+        ON,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("memory", "boost", "after"), ENDS.values(), ids=ENDS)
+def test_it_ends(memory: Boosting, boost: Boost, after: int) -> None:
+    assert follow(HELD, ON, LONGEST - 1).floor is not None
+    assert follow(memory, boost, after).floor is None
 
 
 def test_nothing_held_stays_nothing() -> None:
-    assert boosting.follow(NOTHING, ON, NOW) is NOTHING
+    assert follow(NOTHING) is NOTHING
 
 
 def test_a_further_raise_begins_anew() -> None:
-    shown = boosting.follow(HELD, ON._replace(shown=8), NOW + SECOND)
-    floor = boosting.begin(shown, 8, 16, ON, [], NOW + 2 * SECOND).floor
+    shown = follow(HELD, ON._replace(shown=8), SECOND)
 
-    assert floor == raised(16, before=8, at=NOW + 2 * SECOND)
+    assert boosting.begin(shown, 8, 16, ON, [], NOW + 2 * SECOND) == raised(16, before=8, at=NOW + 2 * SECOND)
 
 
 # -- reversals -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replicas", [8, 9, 20])
-def test_a_raise_takes_nothing_back(replicas: int) -> None:
-    assert boosting.judge(HELD, replicas, "kubectl", ON, BAND, NOW) == (HELD, Reversal())
+def lower(
+    memory: Boosting, replicas: int, by: str, boost: Boost = ON, after: int = 0, **bounds: Any
+) -> tuple[Boosting, bool, bool]:
+    """Return the memory after a change to `replicas`, whether it reverts a raise, and whether it demotes."""
+    change = ForeignChange(-1, by)
+    memory, change = boosting.judge(memory, replicas, change, boost, BAND, NOW + after, **bounds)
+    return memory, change.reverses, change.starts_pause
 
 
-def test_within_tolerance_nothing_is_taken_back() -> None:
-    held = Boosting(raised(20))
-
-    assert boosting.judge(held, 19, "kubectl", ON, BAND, NOW) == (held, Reversal())
-    assert boosting.judge(held, 18, "kubectl", ON, BAND, NOW)[1].counted
+def raise_again(memory: Boosting, before: int, replicas: int, boost: Boost = ON, after: int = 0) -> Boosting:
+    floor = boosting.begin(memory, before, replicas, boost, [], NOW + after)
+    return msgspec.structs.replace(memory, floor=floor)
 
 
-def test_with_no_floor_nothing_is_taken_back() -> None:
-    assert boosting.judge(NOTHING, 1, "kubectl", ON, BAND, NOW) == (NOTHING, Reversal())
+@pytest.mark.parametrize(
+    ("held", "replicas", "reverses"),
+    [(8, 8, False), (8, 9, False), (8, 20, False), (20, 19, False), (20, 18, True), (None, 1, False)],
+)
+def test_what_takes_a_raise_back(held: int | None, replicas: int, *, reverses: bool) -> None:
+    """A raise does not, nor does a count within tolerance, nor any count without a floor."""
+    memory = NOTHING if held is None else Boosting(raised(held))
+
+    after, is_reversal, _ = lower(memory, replicas, "kubectl")
+
+    assert (is_reversal, after is memory) == (reverses, not reverses)
 
 
 def test_the_native_controller_is_excused_once() -> None:
     """After a conflict it writes what it had decided on the old count."""
     stale = ON._replace(shown=4)
-    memory, reversal = boosting.judge(HELD, 5, NATIVE, stale, BAND, NOW)
-    assert reversal == Reversal()
+    memory, reverses, _ = lower(HELD, 5, NATIVE, stale)
+    assert not reverses
 
     # our further raise answers that; the next time it counts
-    memory = boosting.begin(memory, 5, 8, stale, [], NOW + SECOND)
-    memory, reversal = boosting.judge(memory, 5, NATIVE, stale, BAND, NOW + 2 * SECOND)
-    assert reversal == Reversal(counted=True)
+    memory = raise_again(memory, 5, 8, stale, SECOND)
+    assert lower(memory, 5, NATIVE, stale, 2 * SECOND)[1:] == (True, False)
 
 
 def test_a_raise_after_one_that_was_shown_may_be_excused_again() -> None:
-    memory, _ = boosting.judge(HELD, 5, NATIVE, ON, BAND, NOW)
-    memory = boosting.follow(boosting.begin(memory, 5, 8, ON, [], NOW), ON._replace(shown=8), NOW)
-    memory = boosting.begin(memory, 8, 16, ON, [], NOW)
+    memory, _, _ = lower(HELD, 5, NATIVE)
+    memory = follow(raise_again(memory, 5, 8), ON._replace(shown=8))
+    memory = raise_again(memory, 8, 16)
 
-    assert boosting.judge(memory, 8, NATIVE, ON._replace(shown=8), BAND, NOW)[1] == Reversal()
+    assert lower(memory, 8, NATIVE, ON._replace(shown=8))[1:] == (False, False)
 
 
 @pytest.mark.parametrize(
     ("by", "shown"), [("argocd-controller", 4), (NATIVE, 8)], ids=["another writer", "it has seen our count"]
 )
-def test_nobody_else_is_excused(by: str, shown: int) -> None:
-    memory = boosting.follow(HELD, ON._replace(shown=shown), NOW)
+def test_no_other_write_is_excused(by: str, shown: int) -> None:
+    memory = follow(HELD, ON._replace(shown=shown))
 
-    assert boosting.judge(memory, 4, by, ON._replace(shown=shown), BAND, NOW)[1] == Reversal(counted=True)
-
-
-def test_two_within_five_minutes_end_it() -> None:
-    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
-    memory = boosting.begin(memory, 4, 8, ON, [], NOW)
-    memory, reversal = boosting.judge(memory, 4, "argocd", ON, BAND, NOW + 299 * SECOND)
-
-    assert reversal == Reversal(counted=True, demotes=True)
-    assert memory.floor is None
-    assert memory.demotion == Demotion(FineInstant(NOW + 299 * SECOND + DEMOTED_FOR), "argocd", "one")
-    assert boosting.only_advised(memory, ON, NOW + 299 * SECOND)
+    assert lower(memory, 4, by, ON._replace(shown=shown))[1:] == (True, False)
 
 
-def test_two_far_apart_do_not() -> None:
-    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
-    memory = boosting.begin(memory, 4, 8, ON, [], NOW)
+@pytest.mark.parametrize("after", [299 * SECOND, 300 * SECOND])
+def test_two_within_five_minutes_end_it(after: int) -> None:
+    memory, _, _ = lower(HELD, 4, "argocd")
+    memory, *outcome = lower(raise_again(memory, 4, 8), 4, "argocd", after=after)
 
-    assert boosting.judge(memory, 4, "argocd", ON, BAND, NOW + 300 * SECOND)[1] == Reversal(counted=True)
+    assert outcome == [True, after < 300 * SECOND]
+    if after < 300 * SECOND:
+        assert memory.floor is None
+        assert memory.demotion == Demotion(FineInstant(NOW + after + DEMOTED_FOR), "argocd", "one")
+        assert boosting.only_advised(memory, ON, NOW + after)
+
+
+def test_a_reversal_of_long_ago_is_forgotten() -> None:
+    memory, _, _ = lower(HELD, 4, "argocd")
+
+    assert follow(memory, after=299 * SECOND).reversals == (NOW,)
+    assert follow(memory, after=300 * SECOND).reversals == ()
 
 
 @pytest.mark.parametrize(
@@ -350,18 +367,12 @@ def test_two_far_apart_do_not() -> None:
     [(ON, DEMOTED_FOR), (ON._replace(digest="two"), 0)],
     ids=["in time", "with another spec"],
 )
-def test_it_ends(boost: Boost, after: int) -> None:
+def test_a_demotion_ends(boost: Boost, after: int) -> None:
     memory = Boosting(demotion=Demotion(FineInstant(NOW + DEMOTED_FOR), "argocd", "one"))
 
     assert boosting.only_advised(memory, ON, NOW)
     assert not boosting.only_advised(memory, boost, NOW + after)
-    assert boosting.follow(memory, boost, NOW + after).demotion is None
-
-
-def test_a_demotion_drops_what_was_adopted_with_it() -> None:
-    memory = msgspec.structs.replace(HELD, demotion=DEMOTED.demotion)
-
-    assert boosting.follow(memory, ON, NOW).floor is None
+    assert follow(memory, boost, after).demotion is None
 
 
 @pytest.mark.parametrize(
@@ -381,21 +392,20 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
 
 
 def test_a_change_is_judged_where_it_is_noticed() -> None:
-    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     memory = Memory(conflicts=ConflictState(known=8), boost=HELD)
-    memory, change = guarded.observe(prepared, memory, ScaleObservation(4, "argocd"), NOW, ON)
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(4, "argocd"), NOW, ON)
 
     assert change is not None
     assert (change.reverses, change.starts_pause) == (True, False)
-    event = guarded.change_event(memory, change, 4, ON)
+    event = memories.change_event(memory, change, 4, ON)
     assert event is not None
     assert event.message.startswith("argocd scaled the target from 8 to 4 replicas")
     assert not memory.conflicts.is_paused(NOW)
 
-    memory, change = guarded.observe(prepared, memory, ScaleObservation(8, OWN), NOW, ON)
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(8, OWN), NOW, ON)
     assert change is not None
-    assert guarded.change_event(memory, change, 8, ON) is None
-    memory, change = guarded.observe(prepared, memory, ScaleObservation(4, "argocd"), NOW, ON)
+    assert memories.change_event(memory, change, 8, ON) is None
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(4, "argocd"), NOW, ON)
     assert change is not None
     assert change.starts_pause
     assert memory.boost.demotion is not None
@@ -439,15 +449,14 @@ def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
     for second in (0, 16):
         now = NOW + second * SECOND
         made = guarded.decide(prepared, seen(8, 4), memory, now, circumstances)
-        memory, events = guarded.commit(memory, made, seen(8, 4), now, circumstances)
+        memory, events = memories.commit(memory, made, seen(8, 4), now, boost)
 
     assert [event.reason for event in events] == (["ScalingAdvice"] if told else [])
 
 
 def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
-    circumstances = Constraints(BOOST, boost=ON)
     made = decide(seen(4, 8))
-    memory, events = guarded.commit(Memory(boost=HELD), made, seen(4, 8), NOW, circumstances)
+    memory, events = memories.commit(Memory(boost=HELD), made, seen(4, 8), NOW, ON)
 
     assert (memory.conflicts.known, memory.conflicts.ours, memory.boost) == (8, None, HELD)
     assert [event.reason for event in events] == ["SuccessfulRescale"]
@@ -481,11 +490,14 @@ MEMORIES = st.builds(
 
 @given(MEMORIES)
 def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
-    entry = boosting.published(memory, "shop", "web", "uid-1", "12")
+    meta = Metadata(name="web", namespace="shop", uid="uid-1", resource_version="12")
+    entry = boosting.published(memory, meta, Floor())
 
+    if entry is None:
+        assert memory == NOTHING
+        return
     assert boosting.adopt(entry, NOW) == memory
-    if entry is not None:
-        assert (entry.namespace, entry.name, entry.uid, entry.seen) == ("shop", "web", "uid-1", "12")
+    assert (entry.namespace, entry.name, entry.uid, entry.seen) == ("shop", "web", "uid-1", "12")
 
 
 def test_a_floor_that_is_over_is_not_adopted() -> None:
@@ -495,7 +507,7 @@ def test_a_floor_that_is_over_is_not_adopted() -> None:
 @given(MEMORIES, st.integers(-3600 * SECOND, 3600 * SECOND))
 def test_a_clock_that_is_set_changes_no_age(memory: Boosting, by: int) -> None:
     memory = msgspec.structs.replace(memory, differs=NOW, told=NOW + 1)
-    there = guarded.shifted(Memory(history=History(RecommendationQueues()), boost=memory), by).boost
+    there = memories.shifted(Memory(boost=memory), by).boost
 
     assert boosting.shifted(there, -by) == memory
     assert there.differs == NOW + by
@@ -624,33 +636,9 @@ def test_what_a_wrong_clock_published_ends_in_time() -> None:
     assert (memory.floor.until, memory.demotion.until) == (NOW + LONGEST, NOW + DEMOTED_FOR)
 
 
-def test_a_reversal_of_long_ago_is_forgotten() -> None:
-    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
-
-    assert boosting.follow(memory, ON, NOW + 299 * SECOND).reversals == (NOW,)
-    assert boosting.follow(memory, ON, NOW + 300 * SECOND).reversals == ()
-
-
-def test_a_floor_is_no_more_than_may_be_today() -> None:
-    shown = boosting.follow(HELD, ON._replace(shown=6), NOW, most=6, band=BAND).floor
-
-    assert shown is not None
-    assert shown.shown == NOW
-    assert boosting.judge(HELD, 6, "kubectl", ON, BAND, NOW, most=6) == (HELD, Reversal())
-
-
-def test_what_is_within_tolerance_has_shown_it() -> None:
-    held = Boosting(raised(20))
-    for count, is_shown in ((18, False), (19, True), (21, True)):
-        floor = boosting.follow(held, ON._replace(shown=count), NOW, band=BAND).floor
-        assert floor is not None
-        assert (floor.shown is not None) is is_shown
-
-
 def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
-    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     memory = Memory(conflicts=ConflictState(known=2), boost=HELD)
-    memory, change = guarded.observe(prepared, memory, ScaleObservation(5, NATIVE), NOW, ON)
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(5, NATIVE), NOW, ON)
 
     assert change is not None
     assert not change.reverses
@@ -658,11 +646,10 @@ def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
 
 
 def test_without_values_there_is_no_advice() -> None:
-    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone")])
     memory = Memory(boost=Boosting(differs=NOW - 600 * SECOND))
     circumstances = Constraints(ADVISE, boost=ADVISED)
-    made = guarded.decide(prepared, observation, memory, NOW, circumstances)
-    memory, events = guarded.commit(memory, made, observation, NOW, circumstances)
+    made = guarded.decide(PREPARED, observation, memory, NOW, circumstances)
+    memory, events = memories.commit(memory, made, observation, NOW, ADVISED)
 
     assert (events, memory.boost.differs) == ((), None)

@@ -11,21 +11,25 @@ from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide.calculator import Proposal, UtilizationAverage, ValueAverage
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     PodsReading,
     Unavailable,
-    band,
 )
 from adapter.autoscaler.decide.trace import Step
 from tests.support.scaling import pod, pods, reading, situation
 
 UNREADY: dict[str, Any] = {"started": 10.0, "ready": "False", "ready_for": 5.0}
-NONE = band(0.0, 0.0)
+NONE, TENTH = Band(1.0, 1.0), Band(0.9, 1.1)
 
 
 def _unready(first: int, count: int) -> list[Any]:
     return [pod(f"web-{number}", **UNREADY) for number in range(first, first + count)]
+
+
+def _no_request(name: str) -> Unavailable:
+    return Unavailable("MissingRequest", f"missing request for cpu in container app of Pod {name}")
 
 
 def _cpu(
@@ -53,213 +57,91 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
 # --- what cannot be computed -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("listed", "measured", "reason", "message"),
-    [
-        pytest.param(
-            [],
-            reading(5),
-            "NoPods",
-            "no pods returned by selector while calculating replica count",
-            id="no pods",
-        ),
-        pytest.param(
-            _unready(0, 2),
-            reading(5, 5),
-            "NoSamples",
-            "did not receive metrics for targeted pods (pods might be unready)",
-            id="none of them ready",
-        ),
-        pytest.param(
-            pods(2),
-            PodsReading({}),
-            "NoSamples",
-            "did not receive metrics for targeted pods (pods might be unready)",
-            id="no samples",
-        ),
-        pytest.param(
-            [pod("web-0", phase="Failed"), pod("web-1", deleting=True)],
-            reading(5, 5),
-            "NoSamples",
-            "did not receive metrics for targeted pods (pods might be unready)",
-            id="all on their way out",
-        ),
-        pytest.param(
-            pods(2, cpu=None),
-            reading(5, 5),
-            "MissingRequest",
-            "missing request for cpu in container app of Pod web-0",
-            id="no requests",
-        ),
-        pytest.param(
-            [*pods(2), pod("web-2", cpu=None, phase="Failed")],
-            reading(5, 5),
-            "MissingRequest",
-            "missing request for cpu in container app of Pod web-2",
-            id="none of a pod that does not count",
-        ),
-        pytest.param(
-            pods(2, cpu="0"),
-            reading(5, 5),
-            "NoRequests",
-            "no metrics returned matched known pods",
-            id="requests of 0",
-        ),
-        pytest.param(
-            pods(2),
-            PodsReading({"other": 5}),
-            "NoRequests",
-            "no metrics returned matched known pods",
-            id="unknown pods",
-        ),
-    ],
-)
+NO_SAMPLES = Unavailable("NoSamples", "did not receive metrics for targeted pods (pods might be unready)")
+NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods")
+LEAVING = [pod("web-0", phase="Failed"), pod("web-1", deleting=True)]
+UNREQUESTED = [*pods(2), pod("web-2", cpu=None, phase="Failed")]
+REFUSED: dict[str, tuple[list[Any], PodsReading, Unavailable]] = {
+    "no pods": (
+        [],
+        reading(5),
+        Unavailable("NoPods", "no pods returned by selector while calculating replica count"),
+    ),
+    "none of them ready": (_unready(0, 2), reading(5, 5), NO_SAMPLES),
+    "no samples": (pods(2), PodsReading({}), NO_SAMPLES),
+    "all on their way out": (LEAVING, reading(5, 5), NO_SAMPLES),
+    "no requests": (pods(2, cpu=None), reading(5, 5), _no_request("web-0")),
+    "none of a pod that does not count": (UNREQUESTED, reading(5, 5), _no_request("web-2")),
+    "requests of 0": (pods(2, cpu="0"), reading(5, 5), NO_REQUESTS),
+    "unknown pods": (pods(2), PodsReading({"other": 5}), NO_REQUESTS),
+    "none after the repair": (
+        [pod("web-0", cpu="100m"), pod("web-1", cpu="-100m")],
+        reading(10),
+        NO_REQUESTS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("listed", "measured", "why"), REFUSED.values(), ids=REFUSED)
 def test_utilization_that_cannot_be_computed(
-    listed: list[Any], measured: PodsReading, reason: str, message: str
+    listed: list[Any], measured: PodsReading, why: Unavailable
 ) -> None:
-    assert _cpu(listed, measured, 50, 2) == Unavailable(reason, message)
-
-
-def test_a_repair_that_leaves_no_requests() -> None:
-    listed = [pod("web-0", cpu="100m"), pod("web-1", cpu="-100m")]
-
-    assert _cpu(listed, reading(10), 50, 2) == Unavailable(
-        "NoRequests", "no metrics returned matched known pods"
-    )
+    assert _cpu(listed, measured, 50, 2) == why
 
 
 # --- averages over pods ------------------------------------------------------------------------------------
 
+TWO_AND_ONE = [*pods(2), *_unready(2, 1)]
+TWO_AND_TWO = [*pods(2), *_unready(2, 2)]
+THREE_AND_ONE = [*pods(3), *_unready(3, 1)]
+UTILIZATION: dict[str, tuple[list[Any], PodsReading, int, Band, int, str]] = {
+    "as it should be": (pods(4), reading(*[500] * 4), 4, TENTH, 4, "tolerated"),
+    "the lower end is tolerated": (pods(4), reading(*[450] * 4), 7, TENTH, 7, "tolerated"),
+    "not what is below": (pods(4), reading(*[440] * 4), 7, TENTH, 4, "proposal"),
+    "nor above the upper": (pods(4), reading(*[560] * 4), 7, TENTH, 5, "proposal"),
+    "no tolerance, as it should be": (pods(2), reading(500, 500), 5, NONE, 5, "tolerated"),
+    "unready, nothing to raise": (TWO_AND_TWO, reading(500, 500, 900, 900), 5, TENTH, 5, "tolerated"),
+    "unready stay out going down": (TWO_AND_TWO, reading(250, 250, 900, 900), 5, TENTH, 1, "proposal"),
+    "unready at 0 turn even a tolerated one": (TWO_AND_ONE, reading(530, 530), 3, TENTH, 3, "turned"),
+    "unready bring it within tolerance": (THREE_AND_ONE, reading(*[700] * 3), 4, TENTH, 4, "tolerated"),
+    "unready count among the pods": (THREE_AND_ONE, reading(*[900] * 3), 4, TENTH, 6, "proposal"),
+    "unready and missing": (
+        [*pods(2), pod("web-2"), *_unready(3, 1)],
+        reading(1600, 1600, None, 5),
+        4,
+        TENTH,
+        7,
+        "proposal",
+    ),
+    "one missing at its request": (pods(4), reading(*[200] * 3), 4, TENTH, 4, "proposal"),
+    "one missing, much lower": (pods(4), reading(*[100] * 3), 4, TENTH, 3, "proposal"),
+    "one missing, a little lower": (pods(4), reading(*[300] * 3), 4, TENTH, 4, "tolerated"),
+    "the missing one turns it upwards": (pods(3), reading(400, 400), 3, TENTH, 3, "turned"),
+    "more pods than asked for": (pods(6), reading(*[100] * 5), 2, TENTH, 2, "crowded"),
+    "fewer, and 0 turns it down": (pods(2), reading(900), 9, NONE, 9, "turned"),
+    "fewer pods than asked for": (pods(3), reading(900, 900), 9, TENTH, 9, "crowded"),
+    "exactly right, the missing one adds nothing": (pods(2), reading(500), 7, NONE, 7, "tolerated"),
+    "ignored are ignored": (
+        [*pods(2), pod("web-2", deleting=True)],
+        reading(800, 800, 9000),
+        2,
+        TENTH,
+        4,
+        "proposal",
+    ),
+}
+
 
 @pytest.mark.parametrize(
-    ("listed", "measured", "target", "spec", "seen", "replicas", "last"),
-    [
-        pytest.param(pods(4), reading(*[500] * 4), 50, 4, {}, 4, "tolerated", id="as it should be"),
-        pytest.param(
-            pods(4), reading(*[450] * 4), 50, 7, {}, 7, "tolerated", id="the lower end is tolerated"
-        ),
-        pytest.param(pods(4), reading(*[440] * 4), 50, 7, {}, 4, "proposal", id="not what is below"),
-        pytest.param(pods(4), reading(*[560] * 4), 50, 7, {}, 5, "proposal", id="nor above the upper"),
-        pytest.param(
-            pods(2),
-            reading(500, 500),
-            50,
-            5,
-            {"tolerated": NONE},
-            5,
-            "tolerated",
-            id="no tolerance, as it should be",
-        ),
-        pytest.param(
-            [*pods(2), *_unready(2, 2)],
-            reading(500, 500, 900, 900),
-            50,
-            5,
-            {},
-            5,
-            "tolerated",
-            id="unready, nothing to raise",
-        ),
-        pytest.param(
-            [*pods(2), *_unready(2, 2)],
-            reading(250, 250, 900, 900),
-            50,
-            5,
-            {},
-            1,
-            "proposal",
-            id="unready stay out going down",
-        ),
-        pytest.param(
-            [*pods(2), *_unready(2, 1)],
-            reading(530, 530),
-            50,
-            3,
-            {},
-            3,
-            "turned",
-            id="unready at 0 turn even a tolerated one",
-        ),
-        pytest.param(
-            [*pods(3), *_unready(3, 1)],
-            reading(700, 700, 700),
-            50,
-            4,
-            {},
-            4,
-            "tolerated",
-            id="unready bring it within tolerance",
-        ),
-        pytest.param(
-            [*pods(3), *_unready(3, 1)],
-            reading(900, 900, 900),
-            50,
-            4,
-            {},
-            6,
-            "proposal",
-            id="unready count among the pods",
-        ),
-        pytest.param(
-            [*pods(2), pod("web-2"), *_unready(3, 1)],
-            reading(1600, 1600, None, 5),
-            50,
-            4,
-            {},
-            7,
-            "proposal",
-            id="unready and missing",
-        ),
-        pytest.param(
-            pods(4), reading(200, 200, 200), 50, 4, {}, 4, "proposal", id="one missing at its request"
-        ),
-        pytest.param(pods(4), reading(100, 100, 100), 50, 4, {}, 3, "proposal", id="one missing, much lower"),
-        pytest.param(
-            pods(4), reading(300, 300, 300), 50, 4, {}, 4, "tolerated", id="one missing, a little lower"
-        ),
-        pytest.param(
-            pods(3), reading(400, 400), 50, 3, {}, 3, "turned", id="the missing one turns it upwards"
-        ),
-        pytest.param(pods(6), reading(*[100] * 5), 50, 2, {}, 2, "crowded", id="more pods than asked for"),
-        pytest.param(
-            pods(2), reading(900), 50, 9, {"tolerated": NONE}, 9, "turned", id="fewer, and 0 turns it down"
-        ),
-        pytest.param(pods(3), reading(900, 900), 50, 9, {}, 9, "crowded", id="fewer pods than asked for"),
-        pytest.param(
-            pods(2),
-            reading(500),
-            50,
-            7,
-            {"tolerated": NONE},
-            7,
-            "tolerated",
-            id="exactly right, the missing one adds nothing",
-        ),
-        pytest.param(
-            [*pods(2), pod("web-2", deleting=True)],
-            reading(800, 800, 9000),
-            50,
-            2,
-            {},
-            4,
-            "proposal",
-            id="ignored are ignored",
-        ),
-    ],
+    ("listed", "measured", "spec", "tolerated", "replicas", "last"), UTILIZATION.values(), ids=UTILIZATION
 )
 def test_utilization(
-    listed: list[Any],
-    measured: PodsReading,
-    target: int,
-    spec: int,
-    seen: dict[str, Any],
-    replicas: int,
-    last: str,
+    listed: list[Any], measured: PodsReading, spec: int, tolerated: Band, replicas: int, last: str
 ) -> None:
-    found = _cpu(listed, measured, target, spec, **seen)
+    outcome = _cpu(listed, measured, 50, spec, tolerated=tolerated)
 
-    assert isinstance(found, Proposal)
-    assert (found.replicas, found.steps[-1].name) == (replicas, last)
+    assert isinstance(outcome, Proposal)
+    assert (outcome.replicas, outcome.steps[-1].name) == (replicas, last)
 
 
 def test_requests_of_one_container() -> None:
@@ -285,111 +167,118 @@ def test_steps_tell_the_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "words"),
+    ("outcome", "name", "words"),
     [
         (
             _cpu(pods(4), reading(100, 100, 100), 150, 4),
+            "repair",
             "1 pod without a sample counted as 150 % of its request: ratio 0.3 over 4 pods",
         ),
         (
             _cpu(pods(4), reading(100, 100, 100), 50, 4),
+            "repair",
             "1 pod without a sample counted as 100 % of its request: ratio 0.64 over 4 pods",
         ),
         (
             _load(pods(4), reading(100, 100, 100), 500, 4),
+            "repair",
             "1 pod without a sample counted as the target: ratio 0.4 over 4 pods",
         ),
-        (_load(pods(2), reading(700), 500, 2), "1 pod without a sample counted as 0: ratio 0.7 over 2 pods"),
-        (_load(pods(2), reading(500), 500, 4), "nothing to add: ratio 1 over 1 pod"),
-        (_load(pods(2), reading(0), 0, 4), "nothing to add: ratio nan over 1 pod"),
         (
-            _load([*pods(1), *pods(0), pod("web-1", phase="Pending")], reading(900), 500, 4),
+            _load(pods(2), reading(700), 500, 2),
+            "repair",
+            "1 pod without a sample counted as 0: ratio 0.7 over 2 pods",
+        ),
+        (_load(pods(2), reading(500), 500, 4), "repair", "nothing to add: ratio 1 over 1 pod"),
+        (_load(pods(2), reading(0), 0, 4), "repair", "nothing to add: ratio nan over 1 pod"),
+        (
+            _load([*pods(1), pod("web-1", phase="Pending")], reading(900), 500, 4),
+            "repair",
             "1 pod not ready counted as 0: ratio 0.9 over 2 pods",
+        ),
+        (
+            _cpu(pods(4), reading(*[500] * 4), 50, 4),
+            "tolerated",
+            "ratio 1 is within 0.9 to 1.1: stays 4",
+        ),
+        (
+            _cpu(pods(4), reading(800, 800), 50, 4),
+            "turned",
+            "the ratio goes from 1.6 to 0.8, which would reverse the direction: stays 4",
+        ),
+        (
+            _cpu(pods(6), reading(*[100] * 5), 50, 2),
+            "crowded",
+            "6 pods would give 3, which would reverse the direction: stays 2",
         ),
     ],
 )
-def test_repairs_in_words(outcome: Proposal | Unavailable, words: str) -> None:
-    assert _step(outcome, "repair").text() == words
+def test_steps_in_words(outcome: Proposal | Unavailable, name: str, words: str) -> None:
+    assert _step(outcome, name).text() == words
 
 
-def test_what_is_tolerated_in_words() -> None:
-    assert (
-        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").text()
-        == "ratio 1 is within 0.9 to 1.1: stays 4"
-    )
-
-
-def test_sums_of_values_and_of_requests_wrap() -> None:
+def test_sums_averages_and_percentages_wrap_and_truncate() -> None:
     assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (
         0.0,
         -1,
         0,
         True,
     )
-    assert UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (
-        -7.0,
-        3,
-        -350,
-        False,
+    full = UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50)
+    assert full.measure({"a": 3, "b": 4}) == (-7.0, 3, -350, False)
+    assert UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837}) == (
+        -2_147_483_596.0,
+        21_474_837,
+        -2_147_483_596,
+        True,
     )
-
-
-def test_turns_in_words() -> None:
-    turned = _step(_cpu(pods(4), reading(800, 800), 50, 4), "turned")
-    crowded = _step(_cpu(pods(6), reading(*[100] * 5), 50, 2), "crowded")
-
-    assert turned.text() == "the ratio goes from 1.6 to 0.8, which would reverse the direction: stays 4"
-    assert crowded.text() == "6 pods would give 3, which would reverse the direction: stays 2"
-
-
-def test_gauges_wrap_and_truncate() -> None:
     whole = UtilizationAverage({"a": 3, "b": 3}, 60)
-
     assert whole.measure({"a": 2, "b": 1, "c": 99}) == (50 / 60, 1, 50, False)
-    assert whole.measure({"c": 99}) == Unavailable("NoRequests", "no metrics returned matched known pods")
-    assert whole.absent("a") == 3
+    assert whole.measure({"c": 99}) == NO_REQUESTS
+    assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
+
+
+def test_what_a_pod_without_a_sample_counts() -> None:
+    assert UtilizationAverage({"a": 3, "b": 3}, 60).absent("a") == 3
     assert UtilizationAverage({"a": 7}, 150).absent("a") == 10
     assert UtilizationAverage({"a": 2**62}, 100).absent("a") == 0
-    assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
     assert ValueAverage(500, memory=False).absent("anything") == 500
-
-
-def test_the_percentage_wraps_to_32_bits() -> None:
-    measured = UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837})
-
-    assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596, True)
 
 
 # --- single values -----------------------------------------------------------------------------------------
 
 
+VALUES_OF_ALL: dict[str, tuple[int, int, int, list[Any], int]] = {
+    "tolerated without looking at pods": (33_000, 30_000, 3, [], 3),
+    "also below": (27_000, 30_000, 3, [], 3),
+    "ready pods, not those asked for": (34_000, 30_000, 3, pods(4), 5),
+    "down": (15_000, 30_000, 3, pods(5), 3),
+    "from zero no tolerance and no pods": (31_000, 30_000, 0, [], 2),
+    "from zero to one": (30_000, 30_000, 0, [], 1),
+    "from zero to zero": (0, 30_000, 0, [], 0),
+    "from zero nothing is cut": (INT64_MAX, 1, 0, [], INT32_MIN),
+    "else it is": (INT64_MAX, 1, 5, pods(5), INT32_MAX),
+    "below nothing": (-90_000, 30_000, 3, pods(2), -6),
+    "far below": (INT64_MIN, 1, 5, pods(5), INT32_MIN),
+    "a target of 0": (5, 0, 3, pods(2), INT32_MAX),
+    "nothing of nothing": (0, 0, 3, pods(2), INT32_MIN),
+}
+
+
 @pytest.mark.parametrize(
-    ("value", "target", "spec", "listed", "replicas"),
-    [
-        pytest.param(33_000, 30_000, 3, [], 3, id="tolerated without looking at pods"),
-        pytest.param(27_000, 30_000, 3, [], 3, id="also below"),
-        pytest.param(34_000, 30_000, 3, pods(4), 5, id="ready pods, not those asked for"),
-        pytest.param(15_000, 30_000, 3, pods(5), 3, id="down"),
-        pytest.param(31_000, 30_000, 0, [], 2, id="from zero no tolerance and no pods"),
-        pytest.param(30_000, 30_000, 0, [], 1, id="from zero to one"),
-        pytest.param(0, 30_000, 0, [], 0, id="from zero to zero"),
-        pytest.param(INT64_MAX, 1, 0, [], INT32_MIN, id="from zero nothing is cut"),
-        pytest.param(INT64_MAX, 1, 5, pods(5), INT32_MAX, id="else it is"),
-        pytest.param(-90_000, 30_000, 3, pods(2), -6, id="below nothing"),
-        pytest.param(INT64_MIN, 1, 5, pods(5), INT32_MIN, id="far below"),
-        pytest.param(5, 0, 3, pods(2), INT32_MAX, id="a target of 0"),
-        pytest.param(0, 0, 3, pods(2), INT32_MIN, id="nothing of nothing"),
-    ],
+    ("value", "target", "spec", "listed", "replicas"), VALUES_OF_ALL.values(), ids=VALUES_OF_ALL
 )
 def test_values(value: int, target: int, spec: int, listed: list[Any], replicas: int) -> None:
-    seen = situation(spec, listed)
-
-    one = calculator.object_metric_replicas(ObjectReading(value), target, "hits", seen)
-    other = calculator.external_metric_replicas(ExternalReading([value]), target, "queue", seen)
-
-    assert (_replicas(one), _replicas(other)) == (replicas, replicas)
-    assert isinstance(one, Proposal)
-    assert (one.value, one.average, one.utilization) == (value, None, None)
+    readings: list[ObjectReading | ExternalReading] = [ObjectReading(value), ExternalReading([value])]
+    for whole in readings:
+        outcome = calculator.ratio_replicas(whole, target, "queue", situation(spec, listed))
+        assert isinstance(outcome, Proposal)
+        assert (outcome.replicas, outcome.value, outcome.average, outcome.utilization) == (
+            replicas,
+            value,
+            None,
+            None,
+        )
 
 
 @pytest.mark.parametrize(
@@ -406,79 +295,72 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
     ],
 )
 def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
-    found = calculator.external_metric_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
+    found = calculator.ratio_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
 
     assert isinstance(found, Proposal)
     assert found.value == total
 
 
-@pytest.mark.parametrize(
-    ("ready_then", "value", "spec", "replicas", "words"),
-    [
-        pytest.param(None, 60_000, 8, 16, "8 pods x 2 = 16", id="an unknown count"),
-        pytest.param(5, 60_000, 8, 10, "5 pods x 2 = 10", id="a raise counts with those of then"),
-        pytest.param(
-            2,
-            60_000,
-            8,
-            8,
-            "2 pods would give 4, which would reverse the direction: stays 8",
-            id="and never shrinks",
-        ),
-        pytest.param(4, 60_000, 8, 8, "4 pods x 2 = 8", id="it may come to what there is"),
-        pytest.param(9, 60_000, 8, 16, "8 pods x 2 = 16", id="more were ready then"),
-        pytest.param(8, 60_000, 8, 16, "8 pods x 2 = 16", id="as many were"),
-        pytest.param(2, 15_000, 8, 4, "8 pods x 0.5 = 4", id="a shrink counts with those of now"),
-        pytest.param(0, 60_000, 0, 2, "1 pod x 2 = 2", id="from zero"),
-    ],
-)
+LAGGING: dict[str, tuple[int | None, int, int, int, str]] = {
+    "an unknown count": (None, 60_000, 8, 16, "8 pods x 2 = 16"),
+    "a raise counts with those of then": (5, 60_000, 8, 10, "5 pods x 2 = 10"),
+    "and never shrinks": (
+        2,
+        60_000,
+        8,
+        8,
+        "2 pods would give 4, which would reverse the direction: stays 8",
+    ),
+    "it may come to what there is": (4, 60_000, 8, 8, "4 pods x 2 = 8"),
+    "more were ready then": (9, 60_000, 8, 16, "8 pods x 2 = 16"),
+    "as many were": (8, 60_000, 8, 16, "8 pods x 2 = 16"),
+    "a shrink counts with those of now": (2, 15_000, 8, 4, "8 pods x 0.5 = 4"),
+    "from zero": (0, 60_000, 0, 2, "1 pod x 2 = 2"),
+}
+
+
+@pytest.mark.parametrize(("ready_then", "value", "spec", "replicas", "words"), LAGGING.values(), ids=LAGGING)
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:
-    seen = situation(spec, pods(8))
-
-    one = calculator.object_metric_replicas(ObjectReading(value, ready_then), 30_000, "hits", seen)
-    other = calculator.external_metric_replicas(ExternalReading([value], ready_then), 30_000, "queue", seen)
-
-    assert _replicas(one) == _replicas(other) == replicas
-    assert isinstance(one, Proposal)
-    assert one.steps[-1].text() == words
-    lagging = [step.text() for step in one.steps if step.name == "lagging"]
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
-    said = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
-    assert lagging == ([said] if known else [])
+    text = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
+    readings: list[ObjectReading | ExternalReading] = [
+        ObjectReading(value, ready_then),
+        ExternalReading([value], ready_then),
+    ]
+    for whole in readings:
+        outcome = calculator.ratio_replicas(whole, 30_000, "queue", situation(spec, pods(8)))
+        assert isinstance(outcome, Proposal)
+        assert (outcome.replicas, outcome.steps[-1].text()) == (replicas, words)
+        assert [step.text() for step in outcome.steps if step.name == "lagging"] == ([text] if known else [])
 
 
-@pytest.mark.parametrize(
-    ("most_then", "value", "spec", "replicas", "lags"),
-    [
-        pytest.param(0, 15_000, 4, 2, False, id="not known"),
-        pytest.param(4, 15_000, 4, 2, False, id="as many were ready"),
-        pytest.param(6, 15_000, 4, 3, True, id="more were ready then"),
-        pytest.param(8, 15_000, 4, 4, True, id="it is worth what is left"),
-        pytest.param(20, 15_000, 4, 4, True, id="it never becomes a raise"),
-        pytest.param(20, 60_000, 4, 8, False, id="a raise counts with those of now"),
-        pytest.param(20, 31_000, 4, 4, False, id="tolerated"),
-        pytest.param(10, 45_000, 10, 10, True, id="pods that went away are no reason to shrink"),
-    ],
-)
+SHRINKS: dict[str, tuple[int, int, int, int, bool]] = {
+    "not known": (0, 15_000, 4, 2, False),
+    "as many were ready": (4, 15_000, 4, 2, False),
+    "more were ready then": (6, 15_000, 4, 3, True),
+    "it is worth what is left": (8, 15_000, 4, 4, True),
+    "it never becomes a raise": (20, 15_000, 4, 4, True),
+    "a raise counts with those of now": (20, 60_000, 4, 8, False),
+    "tolerated": (20, 31_000, 4, 4, False),
+    "pods that went away are no reason to shrink": (10, 45_000, 10, 10, True),
+}
+
+
+@pytest.mark.parametrize(("most_then", "value", "spec", "replicas", "lags"), SHRINKS.values(), ids=SHRINKS)
 def test_a_shrink_counts_with_the_pods_of_the_sample(
     most_then: int, value: int, spec: int, replicas: int, *, lags: bool
 ) -> None:
     seen = situation(spec, pods(4))
-    values = {f"web-{number}": value for number in range(4)}
-    whole = [
-        calculator.object_metric_replicas(ObjectReading(value, most_then=most_then), 30_000, "hits", seen),
-        calculator.external_metric_replicas(
-            ExternalReading([value], most_then=most_then), 30_000, "queue", seen
-        ),
-        calculator.raw_resource_replicas(PodsReading(values, most_then=most_then), 30_000, "", "load", seen),
-    ]
-
-    for made in whole:
-        assert isinstance(made, Proposal)
-        assert made.replicas == replicas
-        said = [step.text() for step in made.steps if step.name == "lagging"]
-        text = f"the value is from when {most_then} pods were ready: counted with these, not with 4"
-        assert said == ([text] if lags else [])
+    measured = PodsReading({f"web-{number}": value for number in range(4)}, most_then=most_then)
+    text = f"the value is from when {most_then} pods were ready: counted with these, not with 4"
+    for outcome in (
+        calculator.ratio_replicas(ObjectReading(value, most_then=most_then), 30_000, "hits", seen),
+        calculator.ratio_replicas(ExternalReading([value], most_then=most_then), 30_000, "queue", seen),
+        calculator.raw_resource_replicas(measured, 30_000, "", "load", seen),
+    ):
+        assert isinstance(outcome, Proposal)
+        assert outcome.replicas == replicas
+        assert [step.text() for step in outcome.steps if step.name == "lagging"] == ([text] if lags else [])
 
 
 def test_missing_pods_and_a_sample_of_more_pods() -> None:
@@ -551,7 +433,7 @@ def test_nothing_is_scaled_down_because_a_pod_was_left_out(
     ],
 )
 def test_external_averages_at_the_edge(values: list[int], target: int, replicas: int, average: int) -> None:
-    found = calculator.external_per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
+    found = calculator.per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
 
     assert isinstance(found, Proposal)
     assert found.replicas == replicas
@@ -575,13 +457,9 @@ def test_memory_is_said_in_bytes() -> None:
 
 
 def test_values_in_words() -> None:
-    adopted = calculator.object_per_pod_replicas(ObjectReading(33_000), 10_000, "hits", situation(9, exist=3))
-    shared = calculator.external_per_pod_replicas(
-        ExternalReading([5_001]), 10_000, "queue", situation(9, exist=1)
-    )
-    total = calculator.external_metric_replicas(
-        ExternalReading([90_500]), 30_000, "queue", situation(3, pods(5))
-    )
+    adopted = calculator.per_pod_replicas(ObjectReading(33_000), 10_000, "hits", situation(9, exist=3))
+    shared = calculator.per_pod_replicas(ExternalReading([5_001]), 10_000, "queue", situation(9, exist=1))
+    total = calculator.ratio_replicas(ExternalReading([90_500]), 30_000, "queue", situation(3, pods(5)))
 
     assert isinstance(adopted, Proposal)
     assert isinstance(shared, Proposal)
@@ -620,10 +498,10 @@ def test_any_numbers_give_a_proposal_or_a_reason(
     outcomes = [
         calculator.resource_replicas(reading(*values), min(target, 2**31 - 1) or 1, "cpu", "", "cpu", seen),
         calculator.raw_resource_replicas(reading(*values), target, "cpu", "cpu", seen),
-        calculator.object_metric_replicas(ObjectReading(known[0], exist), target, "hits", seen),
-        calculator.object_per_pod_replicas(ObjectReading(known[0]), target, "hits", seen),
-        calculator.external_metric_replicas(ExternalReading(known, exist), target, "queue", seen),
-        calculator.external_per_pod_replicas(ExternalReading(known), target, "queue", seen),
+        calculator.ratio_replicas(ObjectReading(known[0], exist), target, "hits", seen),
+        calculator.per_pod_replicas(ObjectReading(known[0]), target, "hits", seen),
+        calculator.ratio_replicas(ExternalReading(known, exist), target, "queue", seen),
+        calculator.per_pod_replicas(ExternalReading(known), target, "queue", seen),
     ]
 
     for outcome in outcomes:

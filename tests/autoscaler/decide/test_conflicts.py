@@ -23,25 +23,30 @@ def reverse_twice(state: ConflictState, now: int) -> tuple[ConflictState, Foreig
     return state, change
 
 
-def test_the_first_look_is_no_change() -> None:
-    state, change = look(ConflictState(), 4)
+OURS = writing.commit(ConflictState(known=4), 4, 8)
+LOOKS: dict[str, tuple[ConflictState, int, str, ForeignChange | None, OwnWrite | None]] = {
+    "the first look": (ConflictState(), 4, "kubectl", None, None),
+    "the same count": (OURS, 8, "kubectl", None, OwnWrite(4, 8)),
+    "another writer ends ours": (OURS, 9, "kubectl", ForeignChange(1, "kubectl"), None),
+    "only what we wrote last is reversed": (look(OURS, 6)[0], 5, "argocd", ForeignChange(-1, "argocd"), None),
+    "a lost answer is still our write": (
+        ConflictState(known=4),
+        8,
+        OWN,
+        ForeignChange(4, OWN),
+        OwnWrite(4, 8),
+    ),
+    "an unnamed writer": (ConflictState(known=4), 8, "", ForeignChange(4, "an unnamed writer"), None),
+}
 
-    assert (state.known, change) == (4, None)
 
+@pytest.mark.parametrize(("state", "replicas", "manager", "change", "ours"), LOOKS.values(), ids=LOOKS)
+def test_what_a_look_shows(
+    state: ConflictState, replicas: int, manager: str, change: ForeignChange | None, ours: OwnWrite | None
+) -> None:
+    after, shown = look(state, replicas, manager)
 
-def test_the_same_count_is_no_change() -> None:
-    state = ConflictState(known=4)
-
-    assert look(state, 4) == (state, None)
-
-
-def test_another_writer_is_a_change_and_ends_ours() -> None:
-    state = writing.commit(ConflictState(known=4), 4, 8)
-
-    state, change = look(state, 9)
-
-    assert change == ForeignChange(1, "kubectl")
-    assert (state.known, state.ours) == (9, None)
+    assert (after.known, after.ours, shown) == (replicas, ours, change)
 
 
 @pytest.mark.parametrize(
@@ -64,22 +69,6 @@ def test_reversals(before: int, after: int, then: int, *, reverses: bool) -> Non
     assert change.reverses is reverses
 
 
-def test_only_what_we_wrote_last_is_reversed() -> None:
-    state = writing.commit(ConflictState(known=4), 4, 8)
-    state, _ = look(state, 6)
-
-    _, change = look(state, 5)
-
-    assert change == ForeignChange(-1, "kubectl")
-
-
-def test_a_lost_answer_is_still_our_write() -> None:
-    state, change = look(ConflictState(known=4), 8, OWN)
-
-    assert change == ForeignChange(4, OWN)
-    assert state.ours == OwnWrite(4, 8)
-
-
 def test_two_reversals_begin_a_pause_that_names_the_writer() -> None:
     state, change = reverse_twice(ConflictState(known=4), now=MINUTE)
 
@@ -87,13 +76,6 @@ def test_two_reversals_begin_a_pause_that_names_the_writer() -> None:
     assert state.is_paused(MINUTE + 1 + 5 * MINUTE - 1)
     assert not state.is_paused(MINUTE + 1 + 5 * MINUTE)
     assert (state.paused_by, state.pause) == ("argocd", 5 * MINUTE)
-
-
-def test_an_unnamed_writer_is_named_so() -> None:
-    _, change = look(ConflictState(known=4), 8, "")
-
-    assert change is not None
-    assert change.by == "an unnamed writer"
 
 
 def test_reversals_more_than_five_minutes_apart_do_not_count_together() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
-from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
+from adapter.autoscaler.decide.history import Recommendations, ScaleEvent
 from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
@@ -61,7 +61,7 @@ def test_the_least_document() -> None:
     assert found.hpa.metadata.namespace == "default"
     assert found.hpa.spec.min_replicas == 1
     assert found.hpa.spec.metrics is not None
-    assert found.remembered().recommendations == RecommendationList()
+    assert found.remembered().recommendations == Recommendations()
     assert (found.pods, found.metrics, found.options) == (None, None, None)
 
 
@@ -89,8 +89,7 @@ def test_ages_become_instants() -> None:
 
     history = _read({**_LEAST, "history": past}).remembered()
 
-    assert isinstance(history.recommendations, RecommendationList)
-    assert history.recommendations.entries == ((3, NOW - 300 * SECOND), (4, NOW - 370_000_000))
+    assert history.recommendations.low == ((3, NOW - 300 * SECOND), (4, NOW - 370_000_000))
     assert history.ups == (ScaleEvent(2, NOW - 15 * SECOND),)
     assert history.downs == (ScaleEvent(1, NOW),)
 
@@ -246,7 +245,7 @@ def test_what_is_not_json(text: bytes, said: str) -> None:
         evaluate_document.read_json(text)
 
     assert str(raised.value).startswith(said)
-    assert evaluate_document.name_of(text) is None
+    assert evaluate_document.read_name(text) is None
 
 
 def test_values_are_shown_short_and_visible() -> None:
@@ -268,7 +267,7 @@ def test_values_are_shown_short_and_visible() -> None:
     ],
 )
 def test_names_of_what_is_not_valid(text: bytes, name: str | None) -> None:
-    assert evaluate_document.name_of(text) == name
+    assert evaluate_document.read_name(text) == name
 
 
 @pytest.mark.parametrize(

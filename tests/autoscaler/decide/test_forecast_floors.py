@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import guarded, record, scheduled
-from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
+from adapter.autoscaler.decide import guarded, record
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
-from adapter.bounds.timeline import NO_BOUNDS, Bounds
+from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     AUTO,
@@ -30,7 +31,7 @@ from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
 from tests.support.controller import LIVE, fpa
-from tests.support.scaling import NOW, autoscaler, conditions_of, external_metric, pods
+from tests.support.scaling import NOW, conditions_of, external_metric, pods
 
 ON = Boost(BOOST, digest="one")
 QUIET = Bounds(None, 6, ("shop/office quiet",))
@@ -62,12 +63,6 @@ def test_a_floor_raises_and_is_named() -> None:
     assert conditions_of(made)["ForecastActive"] == ("True", "FloorActive")
 
 
-def test_above_its_floor_the_metrics_decide() -> None:
-    loop = Loop(20)
-    assert loop.decide(25, forecast(12)).replicas == 25
-    assert loop.decide(3, forecast(12), after=400).replicas == 12
-
-
 @pytest.mark.parametrize(
     ("bounds", "replicas", "text"),
     [
@@ -97,24 +92,19 @@ def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
     assert Loop(10).decide(15, forecast(12, OFFICE)).replicas == 20
 
 
-def test_a_write_that_failed_is_told_with_the_count_that_was_asked_for() -> None:
-    loop = Loop(10)
-    seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
-    limits = Constraints(bounds=forecast(12))
-    made = guarded.failed(loop.spec, seen, loop.memory, NOW, limits, "etcd is away")
-    assert (made.replicas, made.rescale) == (10, False)
-    assert "New size: 15" in made.events[0].message
-
-
 def test_a_write_that_failed_changes_nothing_of_what_is_decided() -> None:
-    """A pause that began meanwhile withholds the raise of the metrics, so the forecast decides."""
+    """Also where a pause that began meanwhile withholds the raise of the metrics: the forecast decides."""
     loop = Loop(10)
     paused = ConflictState(known=10, pause=SECOND, paused_until=NOW + SECOND, paused_by="kubectl")
-    memory = msgspec.structs.replace(loop.memory, conflicts=paused)
     seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
+    failed = msgspec.structs.replace(seen, write_error="etcd is away")
     limits = Constraints(bounds=forecast(12))
-    assert guarded.decide(loop.spec, seen, memory, NOW, limits).desired == 12
-    assert guarded.failed(loop.spec, seen, memory, NOW, limits, "etcd is away").desired == 12
+    made = guarded.decide(loop.spec, failed, loop.memory, NOW, limits)
+    assert (made.replicas, made.rescale) == (10, False)
+    assert "New size: 15" in made.events[0].message
+    memory = msgspec.structs.replace(loop.memory, conflicts=paused)
+    for observation in (seen, failed):
+        assert guarded.decide(loop.spec, observation, memory, NOW, limits).desired == 12
 
 
 def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_number() -> None:
@@ -154,20 +144,6 @@ def test_the_conditions_end_separately() -> None:
     }
     assert conditions_of(made)["ForecastActive"] == ("False", "NoFloor")
     assert not loop.decide(3).status_changed
-
-
-def test_where_a_floor_falls_the_stabilization_window_begins() -> None:
-    loop = Loop(12)
-    for _ in range(100):
-        loop.decide(3, forecast(12), after=6)
-    assert loop.decide(3, forecast(8)).replicas == 12
-    assert loop.decide(3, forecast(8), after=298).replicas == 12
-    assert loop.decide(3, forecast(8), after=2).replicas == 8
-
-
-@pytest.mark.parametrize("mode", [PAUSED, ADVISE])
-def test_what_is_not_to_be_scaled_is_not_raised(mode: str) -> None:
-    assert Loop(3, mode=mode).decide(3, forecast(12)).replicas == 3
 
 
 # -- at zero -------------------------------------------------------------------------------------------------
@@ -249,35 +225,15 @@ def test_a_forecast_lowers_nothing_and_exceeds_no_bound(
     assert made.replicas == max(plain.replicas, min(floor, most))
 
 
-def test_bounds_without_a_forecast_are_not_copied() -> None:
-    assert scheduled.for_count(OFFICE, 0) is OFFICE
-    assert scheduled.for_count(None, 0) is NO_BOUNDS
-    assert scheduled.for_count(forecast(3), 1) == forecast(3)
-
-
 # -- boosted HPAs --------------------------------------------------------------------------------------------
-
-
-def boosted(replicas: int, bounds: Bounds, boost: Boost = ON) -> Decision:
-    spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
-    seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
-    limits = Constraints(boost.mode, boost=boost, bounds=bounds)
-    return guarded.decide(spec, seen, Memory(), NOW, limits)
-
-
-def test_a_boosted_hpa_is_raised_to_the_floor_exactly_and_not_from_zero() -> None:
-    assert (boosted(19, forecast(20)).replicas, boosted(19, forecast(20)).rescale) == (20, True)
-    assert not boosted(20, forecast(20)).rescale
-    assert not boosted(0, forecast(20)).rescale
-    assert not boosted(3, forecast(20), ON._replace(fault="no handshake")).rescale
 
 
 def test_what_is_published_of_a_forecast_ends_after_ten_minutes() -> None:
     made = boosting.scheduled_floor(forecast(12), 40, None, NOW)
-    assert made == ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + LONGEST_FORECAST))
+    assert made == Floor(forecast=12, forecast_until=FineInstant(NOW + LONGEST_FORECAST))
     assert boosting.scheduled_floor(forecast(50), 40, None, NOW).forecast == 40
     both = boosting.scheduled_floor(forecast(12, OFFICE), 40, None, NOW)
-    assert (both.replicas, both.until) == (20, NOW + 3600 * SECOND)
+    assert (both.scheduled, both.scheduled_until) == (20, NOW + 3600 * SECOND)
     assert (both.forecast, both.forecast_until) == (12, NOW + LONGEST_FORECAST)
 
 
@@ -295,32 +251,16 @@ def test_what_is_published_of_a_forecast_ends_after_ten_minutes() -> None:
 )
 def test_the_floor_of_a_forecast_is_renewed_when_half_is_left(before: int, after: int, until: int) -> None:
     first = boosting.scheduled_floor(forecast(before), 40, None, NOW)
-    published = Floor(forecast=first.forecast, forecast_until=first.forecast_until)
-    made = boosting.scheduled_floor(forecast(12), 40, published, NOW + after * SECOND)
-    assert made == ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + until * SECOND))
+    made = boosting.scheduled_floor(forecast(12), 40, first, NOW + after * SECOND)
+    assert made == Floor(forecast=12, forecast_until=FineInstant(NOW + until * SECOND))
 
 
 def test_the_floor_of_a_schedule_does_not_depend_on_the_forecast() -> None:
     week = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 7 * 86400)
     first = boosting.scheduled_floor(forecast(30, week), 40, None, NOW)
-    assert (first.replicas, first.until) == (20, NOW + LONGEST_SCHEDULED)
-    published = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", first)
-    assert published is not None
-    later = boosting.scheduled_floor(forecast(31, week), 40, published, NOW + 400 * SECOND)
-    assert (later.replicas, later.until) == (20, first.until)
-
-
-def test_what_is_published_and_adopted() -> None:
-    floor = ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + SECOND))
-    made = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", floor)
-    assert made is not None
-    assert (made.forecast, made.forecast_until, made.scheduled, made.replicas) == (12, NOW + SECOND, 0, 0)
-    assert ScheduledFloor.of(made) == floor
-    assert boosting.adopt(made, NOW) == Boosting()
-    raised = msgspec.structs.replace(made, replicas=8, until=FineInstant(NOW + SECOND))
-    held = boosting.adopt(raised, NOW).floor
-    assert held is not None
-    assert (held.replicas, held.forecast, held.forecast_until) == (8, 0, 0)
+    assert (first.scheduled, first.scheduled_until) == (20, NOW + LONGEST_SCHEDULED)
+    later = boosting.scheduled_floor(forecast(31, week), 40, first, NOW + 400 * SECOND)
+    assert (later.scheduled, later.scheduled_until) == (20, first.scheduled_until)
 
 
 # -- records -------------------------------------------------------------------------------------------------

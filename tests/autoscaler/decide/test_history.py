@@ -2,19 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import behavior
-from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules, lower_limit, raise_limit
+from adapter.autoscaler.decide.behavior import Policy, Rules, lower_limit, raise_limit
 from adapter.autoscaler.decide.history import (
-    LONGEST_PERIOD,
     MOST,
     History,
     Recommendation,
-    RecommendationList,
-    RecommendationQueues,
+    Recommendations,
     ScaleEvent,
     changed_within,
-    changes_of,
-    events_of,
+    inherited_events,
+    queued,
+    recent_changes,
     shifted,
     with_change,
     with_event,
@@ -24,51 +22,43 @@ from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.scaling import NOW
 
 A = Recommendation
-
-
-def test_the_list_is_read_after_an_instant() -> None:
-    listed = RecommendationList((A(9, 10), A(2, 20), A(5, 30)))
-
-    assert listed.highest(3, 9) == 9
-    assert listed.highest(3, 10) == 5
-    assert listed.highest(6, 10) == 6
-    assert listed.lowest(3, 19) == 2
-    assert listed.lowest(3, 20) == 3
-    assert not listed.empty
-    assert RecommendationList().empty
-
-
-def test_the_last_stale_entry_is_overwritten() -> None:
-    listed = RecommendationList((A(1, 10), A(2, 20), A(3, 30), A(4, 15)))
-
-    assert listed.recorded(9, 40, 20).entries == (A(1, 10), A(2, 20), A(3, 30), A(9, 40))
-    assert listed.recorded(9, 40, 15).entries == (A(9, 40), A(2, 20), A(3, 30), A(4, 15))
-    assert listed.recorded(9, 40, 10).entries == (*listed.entries, A(9, 40))
+LONGEST_PERIOD = 1800 * SECOND
+"""The longest period of a policy."""
 
 
 def test_queues_keep_what_can_still_matter() -> None:
-    queued = RecommendationQueues()
+    queues = Recommendations()
     for at, replicas in enumerate([5, 3, 4, 4, 9, 1]):
-        queued = queued.recorded(replicas, at * SECOND, 0)
+        queues = queues.recorded(replicas, at * SECOND)
 
-    assert queued.high == (A(9, 4 * SECOND), A(1, 5 * SECOND))
-    assert queued.low == (A(1, 5 * SECOND),)
-    assert not queued.empty
-    assert RecommendationQueues().empty
-    assert RecommendationQueues().highest(3, 0) == RecommendationQueues().lowest(3, 0) == 3
+    assert queues.high == (A(9, 4 * SECOND), A(1, 5 * SECOND))
+    assert queues.low == (A(1, 5 * SECOND),)
+    assert (queues.empty, Recommendations().empty) == (False, True)
 
 
 def test_queues_forget_after_an_hour() -> None:
-    queued = RecommendationQueues().recorded(9, 0, 0).recorded(5, SECOND, 0).recorded(7, 2 * SECOND, 0)
+    queues = Recommendations().recorded(9, 0).recorded(5, SECOND).recorded(7, 2 * SECOND)
+    later = queues.recorded(1, 3601 * SECOND)
 
-    exactly = queued.recorded(1, 3600 * SECOND, 0)
-    later = queued.recorded(1, 3601 * SECOND, 0)
-
-    assert exactly.high[0] == A(9, 0)
-    assert later.high[0] == A(7, 2 * SECOND)
-    assert later.low == (A(1, 3601 * SECOND),)
-    rising = RecommendationQueues().recorded(1, 0, 0).recorded(2, SECOND, 0).recorded(3, 3601 * SECOND, 0)
+    assert queues.recorded(1, 3600 * SECOND).high[0] == A(9, 0)
+    assert (later.high[0], later.low) == (A(7, 2 * SECOND), (A(1, 3601 * SECOND),))
+    rising = Recommendations().recorded(1, 0).recorded(2, SECOND).recorded(3, 3601 * SECOND)
     assert rising.low == (A(2, SECOND), A(3, 3601 * SECOND))
+
+
+class UpstreamList:
+    """Upstream's recommendations of one HPA: a list in which the last stale entry is overwritten."""
+
+    def __init__(self, *entries: Recommendation) -> None:
+        self.entries = list(entries)
+
+    def record(self, replicas: int, now: int, stale_before: int) -> None:
+        stale = [place for place, entry in enumerate(self.entries) if entry.at < stale_before]
+        place = stale[-1] if stale else len(self.entries)
+        self.entries[place : place + 1] = [Recommendation(replicas, now)]
+
+    def counts(self, wanted: int, after: int) -> list[int]:
+        return [wanted, *(entry.replicas for entry in self.entries if entry.at > after)]
 
 
 _SYNCS = st.lists(
@@ -82,29 +72,29 @@ _SYNCS = st.lists(
 _WINDOWS = st.sampled_from([0, 1, 15, 60, 300, 3600]).map(lambda seconds: seconds * SECOND)
 
 
-@given(syncs=_SYNCS, up=_WINDOWS, down=_WINDOWS, first=st.integers(0, 12))
-def test_both_forms_decide_alike(syncs: list[tuple[int, int]], up: int, down: int, first: int) -> None:
-    policies = (Policy(percent=False, value=3, period=60 * SECOND),)
-    now = int(NOW)
-    plain: History = History(RecommendationList().recorded(first, now, now))
-    queued: History = History(RecommendationQueues().recorded(first, now, now))
-    legacy_plain, legacy_queued = plain.recommendations, queued.recommendations
-    current = first
+@given(syncs=_SYNCS, up=_WINDOWS, down=_WINDOWS)
+def test_queues_and_upstreams_list_say_the_same_of_each_window(
+    syncs: list[tuple[int, int]], up: int, down: int
+) -> None:
+    now, queues, upstream = int(NOW), Recommendations(), UpstreamList()
     for pause, wanted in syncs:
         now += pause
-        limits = ReplicaLimits(0, 12)
-        rules = Rules(up, "Max", policies), Rules(down, "Max", policies)
+        assert queues.lowest(wanted, now - up) == min(upstream.counts(wanted, now - up))
+        assert queues.highest(wanted, now - down) == max(upstream.counts(wanted, now - down))
+        queues = queues.recorded(wanted, now)
+        upstream.record(wanted, now, min(now - up, now - down))
 
-        one = behavior.normalize(wanted, current, limits, *rules, plain, now)
-        other = behavior.normalize(wanted, current, limits, *rules, queued, now)
-        legacy_one = behavior.normalize_legacy(wanted, current, limits, down, legacy_plain, now)
-        legacy_other = behavior.normalize_legacy(wanted, current, limits, down, legacy_queued, now)
 
-        assert (one[:4], one.steps) == (other[:4], other.steps)
-        assert (legacy_one[:4], legacy_one.steps) == (legacy_other[:4], legacy_other.steps)
-        plain, queued = History(one.recommendations), History(other.recommendations)
-        legacy_plain, legacy_queued = legacy_one.recommendations, legacy_other.recommendations
-        current = one.replicas
+@given(
+    entries=st.lists(st.builds(A, st.integers(0, 12), st.integers(0, 9)), max_size=9),
+    after=st.integers(-1, 9),
+    wanted=st.integers(0, 12),
+)
+def test_queues_of_entries_in_any_order(entries: list[Recommendation], after: int, wanted: int) -> None:
+    queues, upstream = queued(entries), UpstreamList(*entries)
+
+    assert queues.highest(wanted, after) == max(upstream.counts(wanted, after))
+    assert queues.lowest(wanted, after) == min(upstream.counts(wanted, after))
 
 
 def test_changes_after_an_instant() -> None:
@@ -142,11 +132,8 @@ def test_events_take_the_place_of_outdated_ones(
     assert with_event(events, 9, 100, 60) == kept
 
 
-@pytest.mark.parametrize("kind", [RecommendationList, RecommendationQueues])
-def test_on_a_clock_that_was_set_ages_stay_what_they_are(
-    kind: type[RecommendationList | RecommendationQueues],
-) -> None:
-    recommendations = kind().recorded(9, 10, 0).recorded(2, 20, 0)
+def test_on_a_clock_that_was_set_ages_stay_what_they_are() -> None:
+    recommendations = Recommendations().recorded(9, 10).recorded(2, 20)
     before = History(recommendations, (ScaleEvent(1, 15),), (ScaleEvent(2, 25),))
 
     after = shifted(shifted(before, 100), -30)
@@ -160,45 +147,40 @@ def test_on_a_clock_that_was_set_ages_stay_what_they_are(
 
 @pytest.mark.parametrize(
     ("change", "ups", "downs"),
-    [(3, (ScaleEvent(3, 100),), ()), (-3, (), (ScaleEvent(3, 100),)), (0, (), ())],
+    [
+        (3, (ScaleEvent(3, 100),), (ScaleEvent(1, 50),)),  # of the outdated one the place is taken
+        (-3, (ScaleEvent(1, 50),), (ScaleEvent(1, 50), ScaleEvent(3, 100))),
+        (0, (ScaleEvent(1, 50),), (ScaleEvent(1, 50),)),
+    ],
 )
-def test_a_change_is_an_event_of_its_direction(
+def test_a_change_is_an_event_of_its_direction_and_counts_for_its_periods(
     change: int, ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...]
 ) -> None:
-    made = with_change(History(), change, 100, (60, 60))
+    earlier = History(ups=(ScaleEvent(1, 50),), downs=(ScaleEvent(1, 50),))
+    history = with_change(earlier, change, 100, (30, 60))
 
-    assert (made.ups, made.downs) == (ups, downs)
-
-
-def test_a_scale_down_counts_for_the_periods_down() -> None:
-    earlier = ScaleEvent(1, 50)
-
-    made = with_change(History(downs=(earlier,)), -2, 100, (30, 60))
-
-    assert made.downs == (earlier, ScaleEvent(2, 100))
+    assert (history.ups, history.downs) == (ups, downs)
 
 
 def test_they_are_in_the_order_of_time_with_their_sign() -> None:
     ups = (ScaleEvent(3, NOW - 5 * SECOND), ScaleEvent(1, NOW - 20 * SECOND, outdated=True))
     downs = (ScaleEvent(2, NOW - 10 * SECOND), ScaleEvent(9, NOW - LONGEST_PERIOD))
-    changes = changes_of(ups, downs, NOW)
+    changes = recent_changes(ups, downs, NOW, LONGEST_PERIOD)
     assert changes == (
         PastChange(1, FineInstant(NOW - 20 * SECOND)),
         PastChange(-2, FineInstant(NOW - 10 * SECOND)),
         PastChange(3, FineInstant(NOW - 5 * SECOND)),
     )
-    assert changes_of(ups, downs, NOW, 10 * SECOND) == changes[2:]
+    assert recent_changes(ups, downs, NOW, 10 * SECOND) == changes[2:]
 
 
-def test_an_assumption_is_not_reported() -> None:
+def test_neither_an_assumption_nor_nothing_is_reported() -> None:
     assumed = ScaleEvent(3, NOW - 5 * SECOND, assumed=True)
-    assert changes_of((assumed, ScaleEvent(1, NOW)), (), NOW) == (PastChange(1, FineInstant(NOW)),)
-
-
-def test_nothing() -> None:
-    assert changes_of((), (), NOW) == ()
-    assert events_of(None, NOW) == ((), ())
-    assert events_of([PastChange(0, FineInstant(NOW))], NOW) == ((), ())
+    assert recent_changes((assumed, ScaleEvent(1, NOW)), (), NOW, LONGEST_PERIOD) == (
+        PastChange(1, FineInstant(NOW)),
+    )
+    assert inherited_events(None, NOW) == ((), ())
+    assert inherited_events([PastChange(0, FineInstant(NOW))], NOW) == ((), ())
 
 
 _EVENTS = st.lists(
@@ -217,7 +199,7 @@ _EVENTS = st.lists(
 def test_changes_have_the_same_times_and_sizes_afterwards(
     ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...], period: int
 ) -> None:
-    again = events_of(changes_of(ups, downs, NOW), NOW)
+    again = inherited_events(recent_changes(ups, downs, NOW, LONGEST_PERIOD), NOW)
     after = NOW - period
     assert [changed_within(each, after) for each in again] == [
         changed_within(each, after) for each in (ups, downs)
@@ -227,9 +209,9 @@ def test_changes_have_the_same_times_and_sizes_afterwards(
 def test_of_very_many_the_oldest_are_one_in_each_direction_and_count_for_longer() -> None:
     ups = tuple(ScaleEvent(1, NOW - (200 - each) * SECOND) for each in range(0, 200, 2))
     downs = tuple(ScaleEvent(2, NOW - (200 - each) * SECOND) for each in range(1, 200, 2))
-    changes = changes_of(ups, downs, NOW)
+    changes = recent_changes(ups, downs, NOW, LONGEST_PERIOD)
     assert len(changes) == MOST
-    again = events_of(changes, NOW)
+    again = inherited_events(changes, NOW)
     for period in range(1, 300):
         for before, after in zip((ups, downs), again, strict=True):
             since = NOW - period * SECOND
@@ -275,13 +257,13 @@ def test_after_a_leader_whose_clock_was_ahead_nothing_grows_faster_and_nothing_s
 ) -> None:
     """`terms` are how long further leaders with a right clock led, `elapsed` how long the last one has."""
     true = _events(ups, 0), _events(downs, 0)
-    told = changes_of(_events(ups, skew), _events(downs, skew), NOW + skew)
+    told = recent_changes(_events(ups, skew), _events(downs, skew), NOW + skew, LONGEST_PERIOD)
     now: int = NOW
     for term in terms:
-        inherited = events_of(told, now)
+        inherited = inherited_events(told, now)
         now += term
-        told = changes_of(*inherited, now)
-    inherited = events_of(told, now)
+        told = recent_changes(*inherited, now, LONGEST_PERIOD)
+    inherited = inherited_events(told, now)
     now += elapsed
 
     assert raise_limit(current, up, *inherited, now)[0] <= raise_limit(current, up, *true, now)[0]
@@ -292,7 +274,9 @@ def test_after_a_leader_whose_clock_was_ahead_nothing_grows_faster_and_nothing_s
 def test_nor_is_anything_kept_back_for_longer_than_a_period(
     ups: list[tuple[int, int]], downs: list[tuple[int, int]], skew: int, rules: Rules, current: int
 ) -> None:
-    inherited = events_of(changes_of(_events(ups, skew), _events(downs, skew), NOW + skew), NOW)
+    inherited = inherited_events(
+        recent_changes(_events(ups, skew), _events(downs, skew), NOW + skew, LONGEST_PERIOD), NOW
+    )
     now = NOW + rules.longest_period
     assert raise_limit(current, rules, *inherited, now) == raise_limit(current, rules, (), (), now)
     assert lower_limit(current, rules, *inherited, now) == lower_limit(current, rules, (), (), now)

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded, lost_values
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.lost_values import LATELY
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -79,7 +81,7 @@ class Story:
         """Decide on readings or on plain values, `at` seconds after NOW; return the count."""
         now, observation = NOW + round(at * SECOND), self.observe(*readings)
         self.made = guarded.decide(self.spec, observation, self.memory, now, self.constraints, self.made)
-        self.memory, _ = guarded.commit(self.memory, self.made, observation, now, self.constraints)
+        self.memory, _ = memories.commit(self.memory, self.made, observation, now, self.constraints.boost)
         self.replicas = self.made.replicas
         return self.replicas
 
@@ -97,34 +99,49 @@ def story() -> Story:
     return made
 
 
-def test_the_pods_that_are_left_do_not_scale_down() -> None:
-    story = Story()
-    assert story.sync(0, HALF) == 10
-    assert [story.sync(at, LEFT) for at in (1, 12, LATE)] == [10, 10, 10]
+def test_the_message_says_how_many_since_when_and_does_not_change_with_time(story: Story) -> None:
+    assert [story.sync(at, LEFT) for at in (1, 12)] == [10, 10]
     assert story.message() == (
         "the HPA was unable to compute the replica count: unable to get metric load: 5 of 10 Ready pods "
         "lack a value that they had until 2026-11-20T12:00:01Z: it may scale up, not down"
     )
     assert story.made is not None
     assert "5 of 10 Ready pods lack a value" in "\n".join(step.text() for step in story.made.trace)
-
-
-def test_the_message_does_not_change_with_time(story: Story) -> None:
-    story.sync(1, LEFT)
-    story.sync(2, LEFT)
-    assert story.made is not None
     assert not story.made.status_changed
 
 
-def test_the_pods_that_are_left_may_scale_up(story: Story) -> None:
-    assert story.sync(1, dict.fromkeys(LEFT, 30_000)) == 15
+LOADED_LEFT_OUT = PodsReading(LEFT, left_out={name: 11_000 for name in HALF if name not in LEFT})
+_Steps = list[tuple[float, Reading | Mapping[str, int], int]]
+ABSENT: _Steps = [(at, GONE, 10) for at in range(1, 2 * LATE, 60)]
+OVERDUE: _Steps = [(at, PodsReading(LEFT, overdue="partial"), 10) for at in range(1, 2 * LATE, 60)]
+AFTER_OUTAGE: _Steps = [(2 * LATE, LEFT, 10), (3 * LATE - 1, LEFT, 10), (3 * LATE, LEFT, 8)]
+STORIES: dict[str, _Steps] = {
+    "the pods that are left may scale up": [(1, dict.fromkeys(LEFT, 30_000), 15)],
+    "Kubernetes' formula holds after the bound": [
+        (1, LEFT, 10),
+        (LATE + 0.9, LEFT, 10),
+        (LATE + 1, LEFT, 8),
+    ],
+    "a raise after the block is not delayed": [(1, LEFT, 10), (2, dict.fromkeys(HALF, 20_000), 20)],
+    "the values come back": [(1, LEFT, 10), (2, dict.fromkeys(HALF, IDLE), 5)],
+    "each loss has the whole bound": [
+        (1, LEFT, 10),
+        (LATE, HALF, 10),
+        (LATE + 1, LEFT, 10),
+        (2 * LATE, LEFT, 10),
+        (2 * LATE + 1, LEFT, 8),
+    ],
+    "a value that was left out is not lost": [(1, LOADED_LEFT_OUT, 8), (2, LEFT, 8)],
+    "after absent values the bound begins at the first whole reading": [*ABSENT, *AFTER_OUTAGE],
+    "so it does after overdue values": [*OVERDUE, *AFTER_OUTAGE],
+}
+"""What ten pods that all had a value at 0 seconds have afterwards, and the counts."""
 
 
-def test_kubernetes_formula_holds_after_the_bound(story: Story) -> None:
-    story.sync(1, LEFT)
-    assert story.sync(LATE + 0.9, LEFT) == 10
-    assert story.sync(LATE + 1, LEFT) == 8
-    assert not story.message()
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+def test_what_blocks_and_for_how_long(steps: _Steps, story: Story) -> None:
+    assert [story.sync(at, reading) for at, reading, _ in steps] == [count for *_, count in steps]
+    assert bool(story.message()) == (story.replicas == 10)
 
 
 def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
@@ -133,25 +150,6 @@ def test_the_stabilization_window_begins_at_the_last_blocked_decision() -> None:
     counts = [story.sync(at, LEFT) for at in range(1, LATE + 300)]
     assert set(counts) == {10}
     assert story.sync(LATE + 300, LEFT) == 8
-
-
-def test_a_raise_after_the_block_is_not_delayed(story: Story) -> None:
-    story.sync(1, LEFT)
-    assert story.sync(2, dict.fromkeys(HALF, 20_000)) == 20
-
-
-def test_the_values_come_back(story: Story) -> None:
-    story.sync(1, LEFT)
-    assert story.sync(2, dict.fromkeys(HALF, IDLE)) == 5
-    assert not story.message()
-
-
-def test_each_loss_has_the_whole_bound(story: Story) -> None:
-    story.sync(1, LEFT)
-    story.sync(LATE, HALF)
-    assert story.sync(LATE + 1, LEFT) == 10
-    assert story.sync(2 * LATE, LEFT) == 10
-    assert story.sync(2 * LATE + 1, LEFT) == 8
 
 
 def test_pods_are_lost_one_after_the_other(story: Story) -> None:
@@ -191,42 +189,25 @@ def test_after_a_start_the_stabilization_window_protects() -> None:
     """Another leader does not know which pods had values; its first recommendation is the current count."""
     story = Story(window=300)
     story.sync(0, HALF)
-    story.memory, story.made = guarded.remember(story.memory.status), None
+    story.memory, story.made = memories.remember(story.memory.status), None
     assert [story.sync(at, LEFT) for at in (1, 300)] == [10, 10]
     assert story.sync(301, LEFT) == 8
 
 
-def test_a_pod_that_is_ready_again_still_blocks() -> None:
-    story = Story(window=30)
-    story.sync(0, HALF)
-    ready, unready = story.pods, [pod(f"web-{number}", ready="False") for number in range(5)]
-    story.sync(1, LEFT)
-    story.pods = [*unready, *ready[5:]]
-    story.sync(2, LEFT)
-    story.pods = ready
-    assert story.sync(40, LEFT) == 10
-
-
-def test_a_new_pod_of_a_former_name_does_not_block() -> None:
+@pytest.mark.parametrize(
+    ("meanwhile", "count"), [({"ready": "False"}, 10), ({"deleting": True}, 8)], ids=["unready", "replaced"]
+)
+def test_a_pod_that_is_ready_again_still_blocks_but_not_a_new_one_of_its_name(
+    meanwhile: dict[str, Any], count: int
+) -> None:
     story = Story(window=30)
     story.sync(0, HALF)
     ready = story.pods
-    story.pods = [*(pod(f"web-{number}", deleting=True) for number in range(5)), *ready[5:]]
     story.sync(1, LEFT)
+    story.pods = [*(pod(f"web-{number}", **meanwhile) for number in range(5)), *ready[5:]]
+    story.sync(2, LEFT)
     story.pods = ready
-    assert story.sync(40, LEFT) == 8
-
-
-@pytest.mark.parametrize(
-    "reading", [GONE, PodsReading(LEFT, overdue="the answer is partial")], ids=["absent", "overdue"]
-)
-def test_the_bound_begins_at_the_first_whole_reading(reading: Reading, story: Story) -> None:
-    """After an outage the values come back one after the other."""
-    for at in range(1, 2 * LATE, 60):
-        assert story.sync(at, reading) == 10
-    assert story.sync(2 * LATE, LEFT) == 10
-    assert story.sync(3 * LATE - 1, LEFT) == 10
-    assert story.sync(3 * LATE, LEFT) == 8
+    assert story.sync(40, LEFT) == count
 
 
 @pytest.mark.parametrize("lost_before", [False, True])
@@ -258,12 +239,6 @@ def test_an_overdue_reading_keeps_its_own_reason(story: Story) -> None:
     story.sync(1, LEFT)
     story.sync(2, PodsReading(LEFT, overdue="the answer is partial"))
     assert story.message().endswith("the answer is partial: it may scale up, not down")
-
-
-def test_a_value_that_was_left_out_is_not_lost(story: Story) -> None:
-    loaded = {name: 11_000 for name in HALF if name not in LEFT}
-    assert story.sync(1, PodsReading(LEFT, left_out=loaded)) == 8
-    assert story.sync(2, LEFT) == 8
 
 
 def test_values_of_unknown_pods_are_not_kept() -> None:
@@ -348,7 +323,7 @@ def test_a_fallback_may_raise(story: Story) -> None:
 
 def test_a_clock_that_is_set_keeps_the_bound(story: Story) -> None:
     story.sync(1, LEFT)
-    story.memory = guarded.shifted(story.memory, 1000 * SECOND)
+    story.memory = memories.shifted(story.memory, 1000 * SECOND)
     assert story.sync(LATE + 1000, LEFT) == 10
     assert story.sync(LATE + 1001, LEFT) == 8
 

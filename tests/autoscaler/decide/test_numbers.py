@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -23,66 +24,49 @@ _ANY_FLOAT = st.floats() | st.sampled_from(
 )
 
 
-@pytest.mark.parametrize(
-    ("number", "wrapped"),
-    [
-        (0, 0),
-        (INT32_MAX, INT32_MAX),
-        (INT32_MAX + 1, INT32_MIN),
-        (INT32_MIN, INT32_MIN),
-        (INT32_MIN - 1, INT32_MAX),
-        (2**32, 0),
-        (-(2**33) + 5, 5),
-    ],
-)
-def test_wraps_to_32_bits(number: int, wrapped: int) -> None:
-    assert w32(number) == wrapped
+CASES: list[tuple[Callable[..., float], tuple[float, ...], float]] = [
+    (w32, (0,), 0),
+    (w32, (INT32_MAX,), INT32_MAX),
+    (w32, (INT32_MAX + 1,), INT32_MIN),
+    (w32, (INT32_MIN,), INT32_MIN),
+    (w32, (INT32_MIN - 1,), INT32_MAX),
+    (w32, (2**32,), 0),
+    (w32, (-(2**33) + 5,), 5),
+    (w64, (INT64_MAX,), INT64_MAX),
+    (w64, (INT64_MAX + 1,), INT64_MIN),
+    (w64, (INT64_MIN,), INT64_MIN),
+    (w64, (INT64_MIN - 1,), INT64_MAX),
+    (w64, (2**64,), 0),
+    (quot, (7, 2), 3),
+    (quot, (-7, 2), -3),
+    (quot, (7, -2), -3),
+    (quot, (-7, -2), 3),
+    (quot, (0, -5), 0),
+    (quot, (INT64_MIN, -1), INT64_MIN),
+    (quot, (INT64_MIN, 1), INT64_MIN),
+    (ratio, (1, 2), 0.5),
+    (ratio, (1, 0), math.inf),
+    (ratio, (-1, 0), -math.inf),
+    (ratio, (1, -0.0), -math.inf),
+    (ratio, (-1, -0.0), math.inf),
+    (ratio, (2**62 + 1, 1), float(2**62)),
+    (ratio, (math.inf, 0), math.inf),
+    (ceil64, (0.1,), 1),
+    (ceil64, (-0.9,), 0),
+    (ceil64, (2.0**62,), 2**62),
+    (ceil64, (2.0**63,), INT64_MIN),
+    (ceil64, (-(2.0**63),), INT64_MIN),
+    (ceil64, (-(2.0**63) - 2048,), INT64_MIN),
+    (ceil64, (math.nan,), INT64_MIN),
+    (ceil64, (math.inf,), INT64_MIN),
+]
 
 
-@pytest.mark.parametrize(
-    ("number", "wrapped"),
-    [
-        (INT64_MAX, INT64_MAX),
-        (INT64_MAX + 1, INT64_MIN),
-        (INT64_MIN, INT64_MIN),
-        (INT64_MIN - 1, INT64_MAX),
-        (2**64, 0),
-    ],
-)
-def test_wraps_to_64_bits(number: int, wrapped: int) -> None:
-    assert w64(number) == wrapped
-
-
-@pytest.mark.parametrize(
-    ("dividend", "divisor", "quotient"),
-    [
-        (7, 2, 3),
-        (-7, 2, -3),
-        (7, -2, -3),
-        (-7, -2, 3),
-        (0, -5, 0),
-        (INT64_MIN, -1, INT64_MIN),
-        (INT64_MIN, 1, INT64_MIN),
-    ],
-)
-def test_divides_toward_zero(dividend: int, divisor: int, quotient: int) -> None:
-    assert quot(dividend, divisor) == quotient
-
-
-@pytest.mark.parametrize(
-    ("dividend", "divisor", "found"),
-    [
-        (1, 2, 0.5),
-        (1, 0, math.inf),
-        (-1, 0, -math.inf),
-        (1, -0.0, -math.inf),
-        (-1, -0.0, math.inf),
-        (2**62 + 1, 1, float(2**62)),
-        (math.inf, 0, math.inf),
-    ],
-)
-def test_ratios(dividend: float, divisor: float, found: float) -> None:
-    assert ratio(dividend, divisor) == found
+@pytest.mark.parametrize(("function", "arguments", "result"), CASES)
+def test_as_in_go_on_amd64(
+    function: Callable[..., float], arguments: tuple[float, ...], result: float
+) -> None:
+    assert function(*arguments) == result
 
 
 @pytest.mark.parametrize(("dividend", "divisor"), [(0, 0), (0, -0.0), (math.nan, 0), (math.nan, 5)])
@@ -109,23 +93,6 @@ def test_no_ratio(dividend: float, divisor: float) -> None:
 )
 def test_doubles_to_32_bits(number: float, ceiling: int, truncated: int) -> None:
     assert (ceil32(number), trunc32(number)) == (ceiling, truncated)
-
-
-@pytest.mark.parametrize(
-    ("number", "ceiling"),
-    [
-        (0.1, 1),
-        (-0.9, 0),
-        (2.0**62, 2**62),
-        (2.0**63, INT64_MIN),
-        (-(2.0**63), INT64_MIN),
-        (-(2.0**63) - 2048, INT64_MIN),
-        (math.nan, INT64_MIN),
-        (math.inf, INT64_MIN),
-    ],
-)
-def test_doubles_to_64_bits(number: float, ceiling: int) -> None:
-    assert ceil64(number) == ceiling
 
 
 @given(_ANY_FLOAT)

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded, history, pending
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.guarded import Constraints, Memory
-from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -65,7 +67,7 @@ def see(
 
 
 def after(state: PendingState | None) -> History:
-    return History(RecommendationQueues(), pending=state)
+    return History(pending=state)
 
 
 def state(jobs: float, pods: int | None = 0, ago: float = 0, replicas: int = 10) -> PendingState:
@@ -90,25 +92,26 @@ def texts_of(made: Decision) -> list[str]:
 # -- one decision --------------------------------------------------------------------------------------------
 
 
-def test_a_raise_counts_the_queue_less_the_credit() -> None:
-    seen = see(700, 20, [*ready(10), *starting(10, 30)])
+RAISES: dict[str, tuple[list[PodFacts], PendingState, int, str]] = {
+    "less the credit": ([*ready(10), *starting(10, 30)], state(500, 10, replicas=20), 20, "500|10|200"),
+    "what remains": (ready(20), state(300), 40, "300|none|400"),
+}
+"""Replicas for 700 jobs; credit, pending pods and the rest as the trace has them."""
 
-    made = decide(spec_of(), seen, after(state(500, 10, replicas=20)), NOW)
 
-    assert made.replicas == 20
-    less = "700 less 500 that pending pods would have worked off (10 pending now) is 200"
-    assert texts_of(made) == [f"jobs: {less}: 20 replicas instead of 70"]
-    (status,) = made.status.current_metrics or ()
+@pytest.mark.parametrize(("pods", "before", "replicas", "shown"), RAISES.values(), ids=RAISES)
+def test_a_raise_counts_the_queue_less_the_credit(
+    pods: list[PodFacts], before: PendingState, replicas: int, shown: str
+) -> None:
+    outcome = decide(spec_of(), see(700, 20, pods), after(before), NOW)
+
+    assert outcome.replicas == replicas
+    credit, pending_now, rest = shown.split("|")
+    less = f"700 less {credit} that pending pods would have worked off ({pending_now} pending now) is {rest}"
+    assert texts_of(outcome) == [f"jobs: {less}: {replicas} replicas instead of 70"]
+    (status,) = outcome.status.current_metrics or ()
     assert status.external is not None
     assert str(status.external.current.average_value) == "35", "the status shows the value as measured"
-
-
-def test_what_remains_asks_for_pods() -> None:
-    made = decide(spec_of(), see(700, 20, ready(20)), after(state(300)), NOW)
-
-    assert made.replicas == 40
-    less = "700 less 300 that pending pods would have worked off (none pending now) is 400"
-    assert texts_of(made) == [f"jobs: {less}: 40 replicas instead of 70"]
 
 
 def test_an_object_metric_counts_the_same() -> None:
@@ -203,7 +206,7 @@ def _to_zero() -> Any:
     """Return the status of an autoscaler that scaled to zero itself."""
     settings = msgspec.structs.replace(LIVE, scale_to_zero=True, downscale_stabilization=0)
     spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0), settings)
-    return decide(spec, see(0, 1, ready(1)), History(RecommendationQueues()), NOW - SECOND).status
+    return decide(spec, see(0, 1, ready(1)), History(), NOW - SECOND).status
 
 
 # -- which pods are pending ----------------------------------------------------------------------------------
@@ -295,7 +298,7 @@ def test_the_raises_that_are_remembered_are_bounded() -> None:
     """The two that are closest become one, as old as the older one."""
     found = PendingState(NOW, {}, 0, 1, ())
     for second in range(100):
-        found = pending.asked(found._replace(at=NOW + second * SECOND), found.replicas + 2)
+        found = pending.written(found._replace(at=NOW + second * SECOND), found.replicas + 2)
 
     assert found.slots is not None
     assert len(found.slots) == MOST_SLOTS
@@ -343,13 +346,11 @@ def test_pods_that_never_become_ready_block_for_one_start_up_time_only() -> None
 def test_before_a_start_was_seen_it_has_no_effect_and_says_so() -> None:
     seen = see(700, 20, [*ready(10), *starting(10, 30)], within=None)
 
-    made = decide(spec_of(), seen, after(None), NOW)
+    outcome = decide(spec_of(), seen, after(None), NOW)
 
-    assert made.replicas == 70
-    assert texts_of(made) == [
-        "jobs: pending pods are not counted, because no start-up time of the pods is known yet"
-    ]
-    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20, None)
+    text = "jobs: pending pods are not counted, because no start-up time of the pods is known yet"
+    assert (outcome.replicas, texts_of(outcome)) == (70, [text])
+    assert outcome.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20, None)
 
 
 def test_an_inherited_credit_counts_before_a_start_was_seen() -> None:
@@ -369,18 +370,12 @@ def test_pods_that_may_be_out_of_date_add_nothing() -> None:
 
     assert credit_of(made) == pytest.approx(300, rel=0.01)
     assert made.replicas == 41
-    assert texts_of(made)[0] == (
-        "jobs: pending pods are not counted, because the pods may be out of date: "
-        "no watch event for pods for 90 s"
-    )
-    assert "(unknown pending now)" in texts_of(made)[1]
-
-
-def test_without_a_credit_it_says_only_what_is_not_known() -> None:
-    made = decide(spec_of(), see(700, 20, ready(20), unsure="stale"), after(None), NOW)
-
-    assert made.replicas == 70
-    assert len(texts_of(made)) == 1
+    why, credit = texts_of(made)
+    stale = "the pods may be out of date: no watch event for pods for 90 s"
+    assert why == f"jobs: pending pods are not counted, because {stale}"
+    assert "(unknown pending now)" in credit
+    made = decide(spec_of(), seen, after(None), NOW)
+    assert (made.replicas, texts_of(made)) == (70, [why]), "without a credit it says only what is not known"
 
 
 # -- a new leader --------------------------------------------------------------------------------------------
@@ -397,7 +392,7 @@ def test_without_a_record_the_pods_that_are_pending_now_count() -> None:
 
 def test_a_record_counts_if_it_says_more() -> None:
     credited = (BacklogCredit("jobs", read("500"), FineInstant(NOW - 5 * SECOND)),)
-    inherited = guarded.remember(Memory().status, pending=pending.state_of(credited, NOW)).history
+    inherited = memories.remember(Memory().status, pending=pending.inherited_state(credited, NOW)).history
 
     made = decide(spec_of(), see(700, 20, [*ready(19), *starting(1, 10)]), inherited, NOW)
 
@@ -406,17 +401,17 @@ def test_a_record_counts_if_it_says_more() -> None:
 
 def test_the_record_is_what_the_state_says() -> None:
     found = PendingState(NOW, {"jobs": 1500.7, "mails": 0.3}, 3, 20, (Slots(NOW, 3),))
-    credited = pending.credits_of(found)
+    credited = pending.list_credits(found)
 
     assert credited == (BacklogCredit("jobs", read("1500m"), FineInstant(NOW)),)
-    assert pending.state_of(credited, NOW + SECOND) == PendingState(NOW, {"jobs": 1500.0})
-    assert pending.state_of(credited, NOW - SECOND) == PendingState(NOW - SECOND, {"jobs": 1500.0})
+    assert pending.inherited_state(credited, NOW + SECOND) == PendingState(NOW, {"jobs": 1500.0})
+    assert pending.inherited_state(credited, NOW - SECOND) == PendingState(NOW - SECOND, {"jobs": 1500.0})
 
 
 @pytest.mark.parametrize("credited", [None, (), (BacklogCredit("jobs", read("-1")),)])
 def test_a_record_may_be_empty(credited: tuple[BacklogCredit, ...] | None) -> None:
-    assert pending.state_of(credited, NOW) is None
-    assert pending.credits_of(None) == ()
+    assert pending.inherited_state(credited, NOW) is None
+    assert pending.list_credits(None) == ()
 
 
 # -- the state between decisions -----------------------------------------------------------------------------
@@ -439,7 +434,7 @@ def test_a_boosted_autoscaler_raises_by_what_remains() -> None:
         memory = Memory(history=after(state(credit, 10, replicas=20)))
         made = guarded.decide(spec_of(), seen, memory, NOW, constraints)
         counts.append(made.replicas)
-        memory, _ = guarded.commit(memory, made, seen, NOW, constraints)
+        memory, _ = memories.commit(memory, made, seen, NOW, constraints.boost)
         assert memory.history.pending is not None
         assert memory.history.pending.credited["jobs"] == credit * 1000
 
@@ -452,7 +447,7 @@ def test_a_raise_that_was_written_is_pending_at_once() -> None:
     seen = see(300, 10, ready(10))
     made = guarded.decide(spec_of(), seen, memory, NOW, Constraints())
 
-    memory, _ = guarded.commit(memory, made, seen, NOW, Constraints())
+    memory, _ = memories.commit(memory, made, seen, NOW)
 
     assert made.replicas == 30
     assert memory.history.pending == PendingState(NOW, {"jobs": 0.0}, 20, 30, (Slots(NOW, 20),))
@@ -461,26 +456,20 @@ def test_a_raise_that_was_written_is_pending_at_once() -> None:
 def test_a_scale_down_that_was_written_takes_pending_pods_first() -> None:
     found = PendingState(NOW, {}, 5, 20, (Slots(NOW - 7, 3), Slots(NOW - 5, 2)))
 
-    assert pending.asked(found, 17) == PendingState(NOW, {}, 2, 17, (Slots(NOW - 7, 2),))
-    assert pending.asked(found, 10) == PendingState(NOW, {}, 0, 10, ())
-    unsure = pending.asked(found._replace(pods=None), 25)
+    assert pending.written(found, 17) == PendingState(NOW, {}, 2, 17, (Slots(NOW - 7, 2),))
+    assert pending.written(found, 10) == PendingState(NOW, {}, 0, 10, ())
+    unsure = pending.written(found._replace(pods=None), 25)
     assert unsure == PendingState(NOW, {}, None, 25, (*(found.slots or ()), Slots(NOW, 5)))
-    assert pending.asked(PendingState(NOW, {}), 25) == PendingState(NOW, {}, None, 25, None)
+    assert pending.written(PendingState(NOW, {}), 25) == PendingState(NOW, {}, None, 25, None)
 
 
-def test_a_paused_autoscaler_forgets() -> None:
-    memory = Memory(history=after(state(300)))
+def test_a_paused_autoscaler_forgets_and_one_without_the_option_too() -> None:
+    seen = see(700, 20, ready(20))
 
-    made = guarded.decide(spec_of(), see(700, 20, ready(20)), memory, NOW, Constraints(PAUSED))
+    paused = guarded.decide(spec_of(), seen, Memory(history=after(state(300))), NOW, Constraints(PAUSED))
+    removed = decide(spec_of(""), seen, after(state(300)), NOW)
 
-    assert made.history.pending is None
-
-
-def test_an_option_that_is_removed_is_forgotten() -> None:
-    made = decide(spec_of(""), see(700, 20, ready(20)), after(state(300)), NOW)
-
-    assert made.replicas == 70
-    assert made.history.pending is None
+    assert (paused.history.pending, removed.history.pending, removed.replicas) == (None, None, 70)
 
 
 def test_the_state_follows_a_clock_that_is_set() -> None:

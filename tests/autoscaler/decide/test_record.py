@@ -6,9 +6,10 @@ from adapter.autoscaler.decide import decision, guarded, prepared_spec, record
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ConflictState, OwnWrite
 from adapter.autoscaler.decide.fallback import Absence
-from adapter.autoscaler.decide.guarded import Constraints, Memory
-from adapter.autoscaler.decide.history import History, Recommendation, RecommendationQueues, ScaleEvent
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.history import History, Recommendation, Recommendations, ScaleEvent
 from adapter.autoscaler.decide.lost_values import Reporting
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -73,7 +74,7 @@ STATUS = HorizontalPodAutoscalerStatus(
 MEMORY = Memory(
     STATUS,
     History(
-        RecommendationQueues((Recommendation(9, ODD - SECOND),), (Recommendation(2, ODD - SECOND),)),
+        Recommendations((Recommendation(9, ODD - SECOND),), (Recommendation(2, ODD - SECOND),)),
         (ScaleEvent(2, ODD - 5, inherited=True),),
         (ScaleEvent(1, ODD - 9, outdated=True),),
         reporting={"pods load nil": Reporting(("web-0", "web-2"), {"web-1": ODD - 4})},

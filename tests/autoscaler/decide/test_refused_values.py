@@ -3,7 +3,7 @@
 import pytest
 
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -37,9 +37,7 @@ METRICS = {
 def replicas(name: str, reading: Reading, settings: Settings = LIVE) -> int:
     scaler = autoscaler([METRICS[name]], settings, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
     listed = pods(3) if name != "cpu" else [pod(f"web-{number}", cpu="1m") for number in range(3)]
-    return decide(
-        scaler, Observation(3, 3, "app=web", listed, [reading]), History(RecommendationQueues()), NOW
-    ).replicas
+    return decide(scaler, Observation(3, 3, "app=web", listed, [reading]), History(), NOW).replicas
 
 
 @pytest.mark.parametrize(
@@ -92,4 +90,4 @@ def test_without_a_ready_pod_a_value_says_nothing(
         behavior={"scaleDown": {"stabilizationWindowSeconds": 0}},
     )
     observation = Observation(3, 3, "app=web", pods(3, ready=ready), [ObjectReading(value)])
-    assert decide(scaler, observation, History(RecommendationQueues()), NOW).replicas == count
+    assert decide(scaler, observation, History(), NOW).replicas == count

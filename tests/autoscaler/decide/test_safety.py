@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide.conflicts import OWN, UNNAMED, ScaleObservation
+from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.conflicts import OWN, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -89,20 +91,20 @@ class FaultyTarget:
         target = self.target
         target.told = (target.replicas, target.manager, target.version)
         target.told_at = self.time
-        self.memory, _ = guarded.observe(
+        self.memory, _ = memories.observe(
             self.scaler, self.memory, ScaleObservation(target.replicas, target.manager), self.now
         )
 
     def set_clock(self, by: int) -> None:
         """The clock of the machine is set: the controller notices, and ages stay what they are."""
         self.skew += by * SECOND
-        self.memory = guarded.shifted(self.memory, by * SECOND)
+        self.memory = memories.shifted(self.memory, by * SECOND)
         status, ups, downs = self.stored
         moved = [tuple(each._replace(at=each.at + by * SECOND) for each in some) for some in (ups, downs)]
         self.stored = status, moved[0], moved[1]
 
     def restart(self) -> None:
-        self.memory = guarded.remember(*self.stored)
+        self.memory = memories.remember(*self.stored)
 
     def sync(
         self, wanted: Reading, outcome: str, *, rivals: tuple[str, ...] = (), mode: str = "Auto"
@@ -111,13 +113,13 @@ class FaultyTarget:
         circumstances = Constraints(mode, rivals)
         for _ in range(5):
             replicas, manager, version = self.target.told
-            self.memory, _ = guarded.observe(
+            self.memory, _ = memories.observe(
                 self.scaler, self.memory, ScaleObservation(replicas, manager), self.now
             )
             seen = Observation(replicas, replicas, "app=web", pods(replicas), [wanted])
             made = guarded.decide(self.scaler, seen, self.memory, self.now, circumstances)
             if not made.rescale:
-                self.memory, _ = guarded.commit(self.memory, made, seen, self.now, circumstances)
+                self.memory, _ = memories.commit(self.memory, made, seen, self.now)
                 self.store()
                 return made
             if version != self.target.version:
@@ -129,14 +131,20 @@ class FaultyTarget:
             self.target.set(made.replicas, OWN, self.time)
             if outcome == "lost":
                 break  # the write succeeded, but its response was lost
-            self.memory, _ = guarded.commit(self.memory, made, seen, self.now, circumstances)
+            self.memory, _ = memories.commit(self.memory, made, seen, self.now)
             if outcome != "status lost":
                 self.store()
             self.watch()
             return made
-        told = guarded.failed(self.scaler, seen, self.memory, self.now, circumstances, "it failed")
+        told = guarded.decide(
+            self.scaler,
+            msgspec.structs.replace(seen, write_error="it failed"),
+            self.memory,
+            self.now,
+            circumstances,
+        )
         assert not told.rescale
-        self.memory, _ = guarded.commit(self.memory, told, seen, self.now, circumstances)
+        self.memory, _ = memories.commit(self.memory, told, seen, self.now)
         return told
 
     def store(self) -> None:
@@ -287,19 +295,3 @@ def test_nothing_is_written_in_a_pause(first: int, steps: list[tuple[Any, ...]])
         writes = len(world.writes)
         run(world, step)
         assert not paused or len(world.writes) == writes
-
-
-def test_names_of_unknown_writers_are_said_so() -> None:
-    world = FaultyTarget(
-        autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4
-    )
-    for _ in range(2):
-        world.sync(ExternalReading([9000]), "done")
-        world.target.set(4, "", world.time)
-        world.watch()
-        world.pass_time(200)
-    made = world.sync(ExternalReading([9000]), "done")
-
-    assert not made.rescale
-    assert UNNAMED in guarded.foreign_writer_event(world.memory.conflicts).message
-    assert msgspec.structs.asdict(made.status)["desired_replicas"] == 8

@@ -9,22 +9,26 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.behavior import ReplicaLimits
-from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
+from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Metadata
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, autoscaler, external_metric, pods
 
 OFFICE = Bounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
+FORECAST = Bounds(forecast=20)
+of_both = pytest.mark.parametrize("bounds", [OFFICE, FORECAST], ids=["window", "forecast"])
 CAP = Bounds(None, 6, ("shop/office quiet",))
 ON = Boost(BOOST, digest="one")
 NO_VALUE = Unavailable("NoMetrics", "no metrics")
@@ -54,11 +58,11 @@ class Loop:
         seen = Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [reading])
         limits = Constraints(self.mode, boost=self.boost, bounds=bounds, readiness=self.readiness)
         scale = ScaleObservation(self.replicas, self.manager)
-        self.memory, _ = guarded.observe(self.spec, self.memory, scale, self.at, self.boost)
+        self.memory, _ = memories.observe(self.spec, self.memory, scale, self.at, self.boost)
         made = guarded.decide(self.spec, seen, self.memory, self.at, limits, self.last)
         again = guarded.decide(self.spec, seen, self.memory, self.at, limits)
         assert msgspec.structs.replace(made, spec=None) == msgspec.structs.replace(again, spec=None)
-        self.memory, _ = guarded.commit(self.memory, made, seen, self.at, limits)
+        self.memory, _ = memories.commit(self.memory, made, seen, self.at, limits.boost)
         self.replicas, self.last = made.replicas, made
         return made
 
@@ -83,10 +87,11 @@ def test_a_floor_is_reached_in_one_write_and_named() -> None:
     assert made.status_changed
 
 
-def test_above_its_floor_the_metrics_decide() -> None:
+@of_both
+def test_above_its_floor_the_metrics_decide(bounds: Bounds) -> None:
     loop = Loop(20)
-    assert loop.decide(25, OFFICE).replicas == 25
-    assert loop.decide(3, OFFICE, after=400).replicas == 20
+    assert loop.decide(25, bounds).replicas == 25
+    assert loop.decide(3, bounds, after=400).replicas == 20
 
 
 def test_a_floor_stops_at_the_own_maximum_and_wins_over_ceilings() -> None:
@@ -103,14 +108,24 @@ def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
     assert condition(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
 
 
-@pytest.mark.parametrize("after", [None, Bounds(10, None, ("shop/office evening",))])
-def test_where_a_floor_falls_the_stabilization_window_begins(after: Bounds | None) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "replicas"),
+    [
+        (OFFICE, None, 3),
+        (OFFICE, Bounds(10, None, ("shop/office evening",)), 10),
+        (FORECAST, Bounds(forecast=8), 8),
+    ],
+    ids=["its end", "another window", "a lower forecast"],
+)
+def test_where_a_floor_falls_the_stabilization_window_begins(
+    before: Bounds, after: Bounds | None, replicas: int
+) -> None:
     loop = Loop(20)
     for _ in range(100):
-        loop.decide(3, OFFICE, after=6)
+        loop.decide(3, before, after=6)
     assert loop.decide(3, after).replicas == 20
     assert loop.decide(3, after, after=298).replicas == 20
-    assert loop.decide(3, after, after=2).replicas == (3 if after is None else 10)
+    assert loop.decide(3, after, after=2).replicas == replicas
 
 
 def test_a_window_of_zero_seconds_waits_for_nothing() -> None:
@@ -155,9 +170,10 @@ def test_a_zero_of_another_client_stays() -> None:
     assert loop.decide(9, OFFICE).replicas == 0
 
 
-def test_a_paused_autoscaler_stays_where_it_is() -> None:
-    assert Loop(3, mode=PAUSED).decide(3, OFFICE).replicas == 3
-    assert Loop(3, mode=ADVISE).decide(3, OFFICE).replicas == 3
+@of_both
+@pytest.mark.parametrize("mode", [PAUSED, ADVISE])
+def test_what_is_not_to_be_scaled_is_not_raised(mode: str, bounds: Bounds) -> None:
+    assert Loop(3, mode=mode).decide(3, bounds).replicas == 3
 
 
 @given(
@@ -210,56 +226,60 @@ def test_a_condition_that_another_client_has_removed_is_set_again() -> None:
 # -- boosted HPAs --------------------------------------------------------------------------------------------
 
 
-def boosted(replicas: int, memory: Boosting = boosting.NOTHING, boost: Boost = ON) -> Decision:
+def boosted(
+    replicas: int, bounds: Bounds, memory: Boosting = boosting.NOTHING, boost: Boost = ON
+) -> Decision:
     spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
     seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
-    limits = Constraints(boost.mode, boost=boost, bounds=OFFICE)
+    limits = Constraints(boost.mode, boost=boost, bounds=bounds)
     return guarded.decide(spec, seen, Memory(boost=memory), NOW, limits)
 
 
-def test_a_boosted_hpa_is_raised_to_its_floor_exactly() -> None:
+@of_both
+def test_a_boosted_hpa_is_raised_to_its_floor_exactly(bounds: Bounds) -> None:
     """Within the tolerance, and below the pods that exist: a metric would not raise there."""
-    assert (boosted(19).replicas, boosted(19).rescale) == (20, True)
-    assert not boosted(20).rescale
-    assert not boosted(23).rescale
+    made = boosted(19, bounds)
+    assert (made.replicas, made.rescale) == (20, True)
+    assert not boosted(20, bounds).rescale
+    assert not boosted(23, bounds).rescale
 
 
-def test_who_may_not_be_raised_is_not_raised_by_a_schedule() -> None:
+@of_both
+def test_what_may_not_be_raised_is_not_raised_by_its_bounds(bounds: Bounds) -> None:
     demotion = Demotion(FineInstant(NOW + SECOND), "kubectl", "one")
-    assert not boosted(3, Boosting(demotion=demotion)).rescale
-    assert not boosted(3, boost=ON._replace(fault="no handshake")).rescale
-    assert not boosted(0).rescale
+    assert not boosted(3, bounds, Boosting(demotion=demotion)).rescale
+    assert not boosted(3, bounds, boost=ON._replace(fault="no handshake")).rescale
+    assert not boosted(0, bounds).rescale
 
 
 def test_the_floor_that_is_published_ends_with_its_window() -> None:
     end = FineInstant(NOW + 3600 * SECOND)
     made = boosting.scheduled_floor(OFFICE, 40, None, NOW)
-    assert made == ScheduledFloor(20, end)
-    assert boosting.scheduled_floor(OFFICE, 15, None, NOW) == ScheduledFloor(15, end)
-    assert boosting.scheduled_floor(CAP, 40, None, NOW) == ScheduledFloor()
-    assert boosting.scheduled_floor(NO_BOUNDS, 40, None, NOW) == ScheduledFloor()
+    assert made == Floor(scheduled=20, scheduled_until=end)
+    assert boosting.scheduled_floor(OFFICE, 15, None, NOW) == Floor(scheduled=15, scheduled_until=end)
+    assert boosting.scheduled_floor(CAP, 40, None, NOW) == Floor()
+    assert boosting.scheduled_floor(NO_BOUNDS, 40, None, NOW) == Floor()
 
 
 def test_a_long_window_is_published_again_before_readers_end_it() -> None:
     week = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 7 * 86400)
     first = boosting.scheduled_floor(week, 40, None, NOW)
-    assert first.until == NOW + LONGEST_SCHEDULED
-    before = Floor(scheduled=20, scheduled_until=first.until)
+    assert first.scheduled_until == NOW + LONGEST_SCHEDULED
     half = LONGEST_SCHEDULED // 2
-    assert boosting.scheduled_floor(week, 40, before, NOW + half) == first
-    later = boosting.scheduled_floor(week, 40, before, NOW + half + 1)
-    assert later.until == NOW + half + 1 + LONGEST_SCHEDULED
+    assert boosting.scheduled_floor(week, 40, first, NOW + half) == first
+    later = boosting.scheduled_floor(week, 40, first, NOW + half + 1)
+    assert later.scheduled_until == NOW + half + 1 + LONGEST_SCHEDULED
     shorter = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 60)
-    assert boosting.scheduled_floor(shorter, 40, before, NOW).until == NOW + 60 * SECOND
+    assert boosting.scheduled_floor(shorter, 40, first, NOW).scheduled_until == NOW + 60 * SECOND
 
 
-def test_what_is_published_and_adopted() -> None:
-    floor = ScheduledFloor(20, FineInstant(NOW + SECOND))
-    made = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", floor)
-    assert made is not None
-    assert (made.scheduled, made.scheduled_until, made.replicas) == (20, NOW + SECOND, 0)
-    assert boosting.adopt(made, NOW) == Boosting()
-    raised = msgspec.structs.replace(made, replicas=8, until=FineInstant(NOW + SECOND))
-    held = boosting.adopt(raised, NOW).floor
-    assert held is not None
-    assert (held.replicas, held.scheduled, held.scheduled_until) == (8, 0, 0)
+def test_floors_of_bounds_are_published_and_not_adopted() -> None:
+    end = FineInstant(NOW + SECOND)
+    bounds = Floor(scheduled=20, scheduled_until=end, forecast=12, forecast_until=end)
+    meta = Metadata(name="web", namespace="shop", uid="uid-1", resource_version="7")
+    published = boosting.published(boosting.NOTHING, meta, bounds)
+    assert published is not None
+    assert published == msgspec.structs.replace(bounds, namespace="shop", name="web", uid="uid-1", seen="7")
+    assert boosting.adopt(published, NOW) == Boosting()
+    raised = msgspec.structs.replace(published, replicas=8, until=end)
+    assert boosting.adopt(raised, NOW).floor == Floor(replicas=8, until=end)

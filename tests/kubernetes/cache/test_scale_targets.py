@@ -676,14 +676,14 @@ def test_a_very_large_selector_is_not_read_but_refused_with_the_reason() -> None
     seen = scale_codec.built_in().decode(_deployment(15_000))
 
     assert len(seen.selector) <= scale_codec.LONGEST_TEXT
-    assert decision.selector_of(seen.selector) is None
+    assert decision.read_selector(seen.selector) is None
 
 
 def test_the_longest_selector_that_is_decided_on_is_read() -> None:
     seen = scale_codec.built_in().decode(_deployment(decision.MOST_COMMAS + 1))
 
-    assert decision.selector_of(seen.selector) is not None
-    assert decision.selector_of(f"{seen.selector},a=b") is None
+    assert decision.read_selector(seen.selector) is not None
+    assert decision.read_selector(f"{seen.selector},a=b") is None
 
 
 def test_a_selector_of_a_custom_kind_is_cut_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.decide import decision, evaluate_document, prepared_spec, record
-from adapter.autoscaler.decide.guarded import Memory
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Reading, Unavailable
 from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.autoscaler.reporter import Journal

@@ -10,16 +10,18 @@ The pods of the past are known by their names alone: those that the target's kin
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from adapter.bounds.forecast.job import HistoryQuery
 from adapter.config.rules_file import OnNaN
-from adapter.errors import Fault, InputError, NamingError, TemplateError
+from adapter.errors import Fault, InputError, NamingError, NotSyncedError, TemplateError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.go_text import quote
 from adapter.model.resources import Catalogue
 from adapter.provider import rule_queries
+from adapter.provider.relist import Relister
 from adapter.provider.rule_queries import RuleQuery
 from adapter.rules import matchers
 from adapter.rules.compile import Ruleset
@@ -110,13 +112,9 @@ def build_queries(
     value = _value(metric, query)
     outer = metric.object or metric.external
     assert outer is not None
-    if _is_total(outer.target):
+    if outer.target.average_value is not None:
         return HistoryQueries(value, "", rule)
     return HistoryQueries(f"{value} * sum({places.ready}\n)", value, rule)
-
-
-def _is_total(target: MetricTarget) -> bool:
-    return target.average_value is not None
 
 
 def _value(metric: MetricSpec, query: RuleQuery) -> str:
@@ -153,6 +151,37 @@ def _usage(resource: str, ruleset: Ruleset, places: Places, path: str) -> Histor
         raise InputError([Fault(path, resource, expected)])
     per_pod = f"sum by ({matchers.write_label(label)}) ({promql}\n)"
     return HistoryQueries(f"sum({per_pod})", f"min({per_pod})", rule)
+
+
+class RuleHistories:
+    """The queries for forecasts, by the rules that the scaler has; a metric that is scraped has one, too.
+
+    `catalogue` returns the kinds of the cluster.
+    """
+
+    def __init__(self, relister: Relister, catalogue: Callable[[], Catalogue]) -> None:
+        self._relister = relister
+        self._catalogue = catalogue
+
+    def build_queries(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
+        """Return the query for the total of each metric.
+
+        Raises InputError for a metric that has none, NotSyncedError before the rules are known.
+        """
+        relister = self._relister
+        if not relister.attempted.is_set():
+            raise NotSyncedError("the series of the rules are not listed yet")
+        known, catalogue, ruleset = relister.registry, self._catalogue(), relister.ruleset
+        places = build_places(autoscaler, autoscaler.metadata.namespace, "", "")
+        queries: dict[str, HistoryQuery] = {}
+        for name, metric, path in name_metrics(autoscaler.spec.metrics or ()):
+            if name in queries:
+                raise InputError(
+                    [Fault(path, name, f"a second metric {name}: a forecast needs different names")]
+                )
+            total = build_queries(metric, known, catalogue, ruleset, places, path).total
+            queries[name] = HistoryQuery(name, total)
+        return tuple(queries.values())
 
 
 def name_metrics(specs: Sequence[MetricSpec]) -> list[tuple[str, MetricSpec, str]]:
