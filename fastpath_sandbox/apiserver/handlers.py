@@ -35,10 +35,13 @@ _PATCH_TYPES = (
 class ResourceHandlers:
     """Answers requests for resources, one method for each verb."""
 
-    def __init__(self, objects: ObjectRegistry, reviews: Reviews, watches: Watches) -> None:
+    def __init__(
+        self, objects: ObjectRegistry, reviews: Reviews, watches: Watches, now: Callable[[], float]
+    ) -> None:
         self._objects = objects
         self._reviews = reviews
         self._watches = watches
+        self._now = now
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a request for a resource; raises StatusFailure."""
@@ -51,7 +54,8 @@ class ResourceHandlers:
             raise status.not_built(
                 f"conversion to {kind.api_version} {kind.kind}", "ask for the preferred version of its group"
             )
-        view = View(negotiate(request.headers.get("Accept", "")), kind)
+        form = negotiate(request.headers.get("Accept", ""))
+        view = View(form, kind, query.get("includeObject", "Metadata"), self._now)
         match target.verb:
             case "watch":
                 predicate = selectors.of_query(kind, query)
@@ -112,7 +116,7 @@ class ResourceHandlers:
         options = _object(await _read_body(request)) if request.can_read_body else {}
         if "propagationPolicy" in request.query:
             options = {"propagationPolicy": request.query["propagationPolicy"]} | options
-        view = View(ObjectView.PLAIN, kind)
+        view = View(ObjectView.PLAIN, kind, "", self._now)
         if target.verb == "deletecollection":
             predicate = selectors.of_query(kind, request.query)
             chosen = [record for record in store.records(kind.key, target.namespace) if predicate(record)]

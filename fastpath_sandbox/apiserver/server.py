@@ -100,7 +100,7 @@ class Cluster(Listener):
         self._watches = Watches(
             self.store, bookmark_interval=bookmark_interval, gone_as_status=gone_as_status
         )
-        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches)
+        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)
         self._aggregation = discovery.Aggregation(self.store, self.kinds, proxy_certificate)
         for name in ("default", "kube-system"):
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})

@@ -73,6 +73,7 @@ class _Watch:
         self._predicate = predicate
         self._pending: deque[Change] = deque()
         self._wake = asyncio.Event()
+        self._headed = True
 
     def start(self, version: int | None) -> list[bytes]:
         """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`.
@@ -132,7 +133,9 @@ class _Watch:
         return []
 
     def _line(self, type_: str, record: Record) -> bytes:
-        return _event(type_, self._view.one(record))
+        shown = self._view.one(record, headed=self._headed)
+        self._headed = False
+        return _event(type_, shown)
 
     async def _wait(self, bookmarks: float | None) -> list[bytes]:
         """Wait for a change; return a bookmark if none arrives within the interval."""

@@ -25,8 +25,8 @@ async def test_reading(cluster: Cluster, kubectl: Kubectl) -> None:
     }
     cluster.create(body | {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}}})
     table = (await run(kubectl, cluster, "get", "pods", "-A")).splitlines()
-    assert table[0].split() == ["NAMESPACE", "NAME", "AGE"]
-    assert table[1].split()[:2] == ["shop", "web-1"]
+    assert table[0].split() == ["NAMESPACE", "NAME", "READY", "STATUS", "AGE"]
+    assert table[1].split() == ["shop", "web-1", "0/1", "Running", "0s"]
     assert (
         await run(kubectl, cluster, "get", "po", "-n", "shop", "-l", "app=web", "-o", "name")
     ) == "pod/web-1\n"
@@ -82,7 +82,7 @@ async def test_without_aggregated_discovery(kubectl: Kubectl) -> None:
 async def test_watching(cluster: Cluster, kubectl: Kubectl) -> None:
     cluster.create(deployment("web"))
     shown = await run(kubectl, cluster, "get", "deploy", "-w", "--request-timeout=1s")
-    assert shown.split()[:3] == ["NAME", "AGE", "web"]
+    assert shown.split()[:4] == ["NAME", "READY", "UP-TO-DATE", "AVAILABLE"]
     assert any(request.verb == "watch" for request in cluster.requests)
 
 

@@ -16,6 +16,7 @@ from tests.support.tls import Authority
 
 PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -463,12 +464,7 @@ async def test_partial_object_metadata(cluster: Cluster, http: aiohttp.ClientSes
         ("application/vnd.kubernetes.protobuf", "Status"),
         ("application/vnd.kubernetes.protobuf,application/json", "PodList"),
         ("application/json;as=Nonsense;g=meta.k8s.io;v=v1,application/json", "PodList"),
-        ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "PodList"),
-        ("application/json;as=Table;g=meta.k8s.io;v=v1", "Status"),
-        (
-            "application/json;q=0.5,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            "PartialObjectMetadataList",
-        ),
+        ("application/json;q=0.5,application/json;as=Table;g=meta.k8s.io;v=v1", "Table"),
         ("*/*", "PodList"),
         ("text/html", "Status"),
     ],
@@ -476,6 +472,16 @@ async def test_partial_object_metadata(cluster: Cluster, http: aiohttp.ClientSes
 async def test_negotiation(http: aiohttp.ClientSession, accept: str, kind: str) -> None:
     _, answer = await ask(http, "GET", PODS, headers={"Accept": accept})
     assert answer["kind"] == kind
+
+
+async def test_tables(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    cluster.create(pod("a"))
+    _, table = await ask(http, "GET", PODS, headers=TABLE)
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Ready", "Status", "Age"]
+    assert table["rows"][0]["cells"] == ["a", "0/1", "Running", "0s"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    _, bare = await ask(http, "GET", PODS, headers=TABLE, params={"includeObject": "None"})
+    assert bare["rows"][0]["object"] is None
 
 
 async def test_scale(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -682,6 +688,84 @@ async def test_tls_and_kubeconfig(authority: Authority, tmp_path: Path) -> None:
             assert (await ask(http, "GET", "/version", **options))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("document", "kind", "cells"),
+    [
+        (
+            deployment("web", 3)
+            | {"status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 2}},
+            DEPLOYMENTS,
+            ["web", "2/3", 3, 2, "0s"],
+        ),
+        (
+            {
+                "kind": "HorizontalPodAutoscaler",
+                "apiVersion": "autoscaling/v2",
+                "metadata": {"name": "web"},
+                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9},
+            },
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            ["web", "Deployment/web", 1, 9, 0, "0s"],
+        ),
+        (
+            {
+                "kind": "Node",
+                "apiVersion": "v1",
+                "metadata": {"name": "n"},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            },
+            "/api/v1/nodes",
+            ["n", "Ready", "0s"],
+        ),
+        (
+            {
+                "kind": "Event",
+                "apiVersion": "v1",
+                "metadata": {"name": "e"},
+                "involvedObject": {"kind": "Pod", "name": "a"},
+                "reason": "Started",
+                "type": "Normal",
+                "message": "m",
+            },
+            "/api/v1/namespaces/default/events",
+            ["e", "Normal", "Started", "pod/a", "m", "0s"],
+        ),
+        (
+            {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}, "data": {"a": "b"}},
+            "/api/v1/namespaces/default/configmaps",
+            ["c", 1, "0s"],
+        ),
+        (lease("l", holderIdentity="me"), LEASES, ["l", "me", "0s"]),
+        (
+            {"kind": "Ingress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": "i"}},
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            ["i", "0s"],
+        ),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+)
+async def test_cells_of_tables(
+    cluster: Cluster, http: aiohttp.ClientSession, document: JSON, kind: str, cells: list[Any]
+) -> None:
+    cluster.create(document)
+    _, table = await ask(http, "GET", kind, headers=TABLE)
+    assert table["rows"][0]["cells"] == cells
+    assert len(table["columnDefinitions"]) == len(cells)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [(119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_799, "47h"), (172_800, "2d")],
+)
+async def test_ages(seconds: float, age: str) -> None:
+    now = EPOCH
+    async with Cluster(now=lambda: now) as cluster, aiohttp.ClientSession(cluster.url) as http:
+        cluster.create(pod("a"))
+        now += seconds
+        _, table = await ask(http, "GET", PODS, headers=TABLE)
+        assert table["rows"][0]["cells"][-1] == age
+
+
 async def test_a_scale_shows_the_whole_selector(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     expressions = [
         {"key": "tier", "operator": "In", "values": ["b", "a"]},
@@ -777,12 +861,12 @@ async def test_a_read_back_of_all_kinds(cluster: Cluster, http: aiohttp.ClientSe
         path = f"{base}/namespaces/default/{kind.plural}" if kind.namespaced else f"{base}/{kind.plural}"
         status, made = await ask(http, "POST", path, json={"metadata": {"name": "some"}})
         assert status == 201, made
-        for headers in ({}, PARTIAL_LIST):
+        for headers in ({}, PARTIAL_LIST, TABLE):
             status, listed = await ask(
                 http, "GET", path, headers=headers, params={"fieldSelector": "metadata.name=some"}
             )
             assert status == 200
-            assert len(listed["items"]) == 1
+            assert len(listed.get("items") or listed["rows"]) == 1
         assert (await ask(http, "GET", f"{path}/some"))[1] == made
         assert (await ask(http, "DELETE", f"{path}/some"))[0] == 200
         assert (await ask(http, "GET", f"{path}/some"))[0] == 404

@@ -115,6 +115,18 @@ async def test_a_watch_of_lists_is_not_acceptable(http: aiohttp.ClientSession) -
         assert response.status == 406
 
 
+async def test_tables_carry_their_columns_once(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    cluster.create(pod("a"))
+    cluster.create(pod("b"))
+    async with watching(http, headers={"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}) as stream:
+        first, second = await stream.event(), await stream.event()
+        assert first is not None
+        assert second is not None
+        assert first["object"]["columnDefinitions"][0]["name"] == "Name"
+        assert second["object"]["columnDefinitions"] is None
+        assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
 async def test_timeout_ends_the_stream_in_order(http: aiohttp.ClientSession) -> None:
     async with watching(http, timeoutSeconds="1") as stream:
         assert await stream.event() is None
