@@ -195,7 +195,9 @@ def _replicas_for_pods(
     before missing and unready pods are added. Our own addition: a pod whose value was left out counts at
     least that value when scaling down, so nothing is scaled down because it was left out.
     """
-    (values, groups), left_out = counted, reading.left_out
+    values, groups = counted
+    # such a pod may have ended since, or be Pending again: then it counts as its group does
+    left_out = {name: value for name, value in reading.left_out.items() if name in groups.missing}
     measured = average.measure(values)
     if isinstance(measured, Unavailable):
         return measured

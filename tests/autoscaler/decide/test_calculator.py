@@ -398,6 +398,19 @@ def test_pods_that_are_left_out(values: list[int], left_out: list[int], replicas
     assert f"ratio {ratio} over 4 pods" in repair.text()
 
 
+@pytest.mark.parametrize("gone", [{"deleting": True}, {"phase": "Failed"}, {"phase": "Pending"}], ids=str)
+def test_a_pod_that_was_left_out_and_has_ended_counts_no_more(gone: dict[str, Any]) -> None:
+    seen = situation(4, [*pods(3), pod("web-3", **gone)])
+    known = {"web-0": 6_000, "web-1": 6_000}
+
+    proposals = [
+        calculator.raw_resource_replicas(PodsReading(known, left_out=others), 30_000, "", "load", seen)
+        for others in ({"web-2": 6_000, "web-3": 90_000}, {"web-2": 6_000})
+    ]
+
+    assert proposals[0] == proposals[1]
+
+
 VALUES = st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=1, max_size=12)
 
 
