@@ -336,6 +336,7 @@ async def test_a_definition_that_could_not_be_read_is_read_again(cluster: Cluste
     put_widgets(cluster)
     cluster.create(widget({"replicas": 2}))
     cluster.fail(503, "get", "customresourcedefinitions", times=3)
+    cluster.fail(503, "list", "widgets", times=2)  # meanwhile what was polled still counts
     assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
     await until(lambda: watched.web(WIDGET).manager == "sandbox")
     assert scale_targets.RETRY_SECONDS in watched.pauses.taken
