@@ -209,9 +209,8 @@ def _replicas_for_pods(
         "missing": len(groups.missing) - len(left_out),
         "ignored": len(groups.ignored),
     }
-    steps: tuple[Step, ...] = (Step("pods", facts), average.step(measured))
-    if left_out:
-        steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
+    note = (Step("leftOut", {"pods": len(left_out)}),) if left_out else ()
+    steps: tuple[Step, ...] = (Step("pods", facts), *note, average.step(measured))
     # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:

@@ -236,13 +236,12 @@ def _withhold(
 ) -> Decision:
     """Return a decision without its write: no new scale event, and the target keeps its count."""
     before, current = observation.status, observation.replicas
+    known = before.conditions or ()
     # From the conditions before the sync, so that one that was toggled and restored keeps its time.
-    conditions = Conditions(before.conditions or (), now)
+    conditions = Conditions(known, now)
     conditions.set(ABLE_TO_SCALE, holds=False, reason=reason, message=message)
     for condition in outcome.status.conditions or ():
-        if condition.type not in {ABLE_TO_SCALE, SCALED_TO_ZERO} and condition not in (
-            before.conditions or ()
-        ):
+        if condition.type not in {ABLE_TO_SCALE, SCALED_TO_ZERO} and condition not in known:
             holds, text = condition.status == "True", condition.message
             conditions.set(condition.type, holds=holds, reason=condition.reason, message=text)
     status = msgspec.structs.replace(
