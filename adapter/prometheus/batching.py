@@ -110,6 +110,8 @@ class Batcher:
         }
         self._unmergeable: WeakSet[QueryRule] = WeakSet()
         self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
+        self.too_large: WeakSet[QueryRule] = WeakSet()
+        """The rules whose metrics have too many series for a sweep."""
 
     async def send(
         self, promql: str, kind: query_plan.QueryKind, most: int | None = None, *, accepts_warnings: bool
@@ -284,7 +286,8 @@ class Batch:
 
         A name counts once for each request: telling names apart would cost more than a sweep too early.
         """
-        return self.query.sweepable and 0 < self.object_count < min(SWEEP_LIMIT, self.recent_names * 2)
+        may_sweep = self.query.sweepable and self.query.rule not in self._shared.too_large
+        return may_sweep and 0 < self.object_count < min(SWEEP_LIMIT, self.recent_names * 2)
 
     async def _query(
         self, requests: list[Objects], planned: list[PlannedQuery], now: float
@@ -298,7 +301,7 @@ class Batch:
             except PrometheusError as error:
                 if error.kind != "size":
                     raise
-            self.object_count = SWEEP_LIMIT  # too large: the metric is not swept again
+            self._shared.too_large.add(self.query.rule)
             planned.clear()
         if busy:
             requests += query_plan.prefetch(self.query, requests, self._due(now))

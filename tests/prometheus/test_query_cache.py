@@ -1190,18 +1190,18 @@ async def test_names_of_one_batch_are_bounded(story: Story, monkeypatch: pytest.
 async def test_a_sweep_that_brings_too_much_is_broken_off(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The questions are asked by name then, together, and the batch is not swept again."""
+    """Then the requests are merged by name, and the metric is not swept again, even after a pause."""
     monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
     query = metric_query()
-    for turn in range(3):
+    for pause in (1.01, 1.01, batching.RECENT_SECONDS + 1, 1.01, 1.01):
         asked = [story.objects(query, "a", f"p{number}", expected=4) for number in range(6)]
         await asyncio.gather(*asked)
-        assert [names_of(each) for each in asked] == [{f"p{number}"} for number in range(6)], turn
-        story.clock.advance(1.01)
+        assert [names_of(each) for each in asked] == [{f"p{number}"} for number in range(6)]
+        story.clock.advance(pause)
     assert sum('pod!=""' in promql for promql in story.prometheus.asked) == 1
-    assert (story.queries("sweep", "size"), story.queries("merged", "success")) == (1, 3)
+    assert (story.queries("sweep", "size"), story.queries("merged", "success")) == (1, 5)
 
 
 async def test_unused_batches_are_dropped(story: Story) -> None:

@@ -80,6 +80,17 @@ def test_what_is_believed_is_replaced_and_not_added_to(
     assert accepted() == [True, False, False]
 
 
+def test_a_changed_pair_keeps_the_authorities(
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path
+) -> None:
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
+    certificate.believe(ONE.pem)
+    pair_of(authority, tmp_path / "pair")
+    assert certificate.reload_if_changed()
+    assert accepts(certificate, authority, tmp_path, ONE.issue("client"))
+    assert not accepts(certificate, authority, tmp_path, OTHER.issue("client"))
+
+
 def test_every_name_believes_the_same(
     authority: Authority, pair: tls.CertificatePair, tmp_path: Path
 ) -> None:

@@ -115,7 +115,9 @@ class ClientConnection(web.RequestHandler):
         is_new = self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
         if not self.waits or is_new or self._unfinished or self.transport is None:
             return False
-        return not listener.is_readable(self.transport.get_extra_info("socket").fileno())
+        # none between the end of the TLS layer and `connection_lost`
+        connection = self.transport.get_extra_info("socket")
+        return connection is None or not listener.is_readable(connection.fileno())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peername = transport.get_extra_info("peername")

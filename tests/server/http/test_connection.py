@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -457,6 +458,21 @@ async def test_what_has_arrived_is_answered_at_the_end(serve: ServerFactory) -> 
     assert not behind(served)[0].may_end
     assert (await connection.read_answer()).status == 200
     await waiting.until(lambda: behind(served)[0].may_end)
+
+
+async def test_a_connection_that_its_client_closes_does_not_stop_the_end(
+    serve: ServerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The TLS layer has no socket any more one turn of the event loop before the connection is lost."""
+    served = await serve(shutdown_delay=0.1)
+    connection = await served.connect()
+    assert (await connection.request("/livez")).status == 200
+    (closing,) = behind(served)
+    await waiting.until(lambda: closing.waits)
+    transport = Mock(wraps=closing.transport, get_extra_info=lambda _: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(closing, "transport", transport)
+        assert closing.may_end
 
 
 async def test_half_a_request_is_waited_for_at_the_end(serve: ServerFactory) -> None:
