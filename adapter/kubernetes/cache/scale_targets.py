@@ -93,8 +93,8 @@ _NOT_YET = "the scale is not yet known"
 class TargetSubscription:
     """The target of one autoscaler; `changed` is called as `ScaleTargets.follow` says, `close` ends it.
 
-    `meant` is the group and kind of the reference. `path` is that of the scale, while the kind is known.
-    `polled` is the last result of reading the scale, if the kind cannot be cached.
+    `place` is namespace and name, `meant` the group and kind of the reference. `path` is that of the scale,
+    while the kind is known.
     """
 
     def __init__(
@@ -108,11 +108,10 @@ class TargetSubscription:
         self.namespace = namespace
         self.reference = reference
         self.changed = changed
+        self.place = namespace, reference.name
         self.meant = reference.api_version.rpartition("/")[0], reference.kind
         self.kind: TargetKind | None = None
         self.path = ""
-        self.polled: ObservedScale | errors.KubernetesError | None = None
-        self.polling: asyncio.Task[None] | None = None
         self._invalid: Unfound | None = None
         if reference.api_version.count("/") > 1:
             self._invalid = Unfound(f"unexpected GroupVersion string: {reference.api_version}")
@@ -143,25 +142,26 @@ class TargetSubscription:
         reflector = kind.find_reflector(self.namespace)
         # A target that is polled stays polled until the watch has listed: a gap in between would read as a
         # target that does not exist.
-        if reflector is None or (self.polling is not None and not reflector.synced):
+        if reflector is None or (self.place in kind.polling and not reflector.synced):
             return self._find_polled(kind)
         seen = kind.objects.find(self.namespace, name)
         # The codec refused this object alone. Its scale subresource is small and may still be readable.
         if seen is not None and seen.unreadable:
             return self._find_polled(kind)
-        self.stop_polling()
+        kind.stop_polling(self.place)
         if not reflector.synced:
             return Unfound(f"{_NOT_YET}: {reflector.error}" if reflector.error else _NOT_YET, known=False)
         return self._build(kind, seen)
 
     def _find_polled(self, kind: "TargetKind") -> ScaleTarget | Unfound:
-        if self.polling is None:
-            self._targets.poll(self)
-        if self.polled is None:
+        if self.place not in kind.polling:
+            self._targets.poll(self, kind)
+        polled = kind.polled.get(self.place)
+        if polled is None:
             return Unfound(_NOT_YET, known=False)
-        if isinstance(self.polled, errors.KubernetesError):
-            return Unfound(self.polled.said or str(self.polled), known=_is_refused(self.polled))
-        return self._build(kind, self.polled)
+        if isinstance(polled, errors.KubernetesError):
+            return Unfound(polled.said or str(polled), known=_is_refused(polled))
+        return self._build(kind, polled)
 
     def _build(self, kind: "TargetKind", seen: ObservedScale | None) -> ScaleTarget | Unfound:
         if seen is None:
@@ -179,11 +179,6 @@ class TargetSubscription:
             seen.since,
         )
 
-    def stop_polling(self) -> None:
-        if self.polling is not None:
-            self.polling.cancel()
-            self.polling = self.polled = None
-
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
         self._targets.drop(self)
@@ -192,7 +187,8 @@ class TargetSubscription:
 class TargetKind:
     """One kind of targets: its cached objects, and its targets by namespace and name.
 
-    `decided` says whether it is known if the kind can be cached.
+    `decided` says whether it is known if the kind can be cached. `polling` has the tasks that read scales
+    which are not, one for all subscriptions to a target, and `polled` their last results.
     """
 
     def __init__(self, resource: APIResource, context: ReflectorContext) -> None:
@@ -204,6 +200,8 @@ class TargetKind:
         )
         self._reflectors: dict[str, Reflector[ObservedScale]] = {}
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
+        self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
     def watch(self, codec: ObjectCodec[ObservedScale], namespaces: Sequence[str]) -> None:
@@ -221,11 +219,19 @@ class TargetKind:
     def all_targets(self) -> tuple[TargetSubscription, ...]:
         return tuple(itertools.chain.from_iterable(self.targets.values()))
 
+    def stop_polling(self, place: tuple[str, str]) -> None:
+        if (task := self.polling.pop(place, None)) is not None:
+            task.cancel()
+            self.polled.pop(place, None)
+
+    def notify(self, place: tuple[str, str]) -> None:
+        for target in tuple(self.targets.get(place, ())):
+            target.changed()
+
     def _changed(self, namespace: str, name: str) -> None:
         reflector = self.find_reflector(namespace)
         if reflector is None or reflector.synced:  # else all are notified when the first list is in
-            for target in tuple(self.targets.get((namespace, name), ())):
-                target.changed()
+            self.notify((namespace, name))
 
     def _listed(self) -> Iterator[None]:
         return in_steps(self.all_targets(), lambda target: target.changed(), self._defects)
@@ -282,12 +288,12 @@ class ScaleTargets:
         if target not in self._targets:
             return
         del self._targets[target]
-        target.stop_polling()
         if (kind := target.kind) is not None:
-            place = target.namespace, target.reference.name
-            kind.targets[place].remove(target)
-            if not kind.targets[place]:
-                del kind.targets[place]
+            followers = kind.targets[target.place]
+            followers.remove(target)
+            if not followers:
+                del kind.targets[target.place]
+                kind.stop_polling(target.place)
             if not kind.targets:
                 self._end(kind)
 
@@ -335,7 +341,7 @@ class ScaleTargets:
             kind = None
         if kind is None:
             kind = self._kinds[resource.group_resource] = TargetKind(resource, self._context)
-        kind.targets.setdefault((target.namespace, target.reference.name), []).append(target)
+        kind.targets.setdefault(target.place, []).append(target)
         return kind
 
     def _end(self, kind: TargetKind) -> None:
@@ -345,8 +351,9 @@ class ScaleTargets:
             task.cancel()
         for reflector in kind.objects.reflectors:
             reflector.abandon()
+        for place in tuple(kind.polling):
+            kind.stop_polling(place)
         for target in kind.all_targets():
-            target.stop_polling()
             target.kind = None
 
     def decide(self, kind: TargetKind) -> None:
@@ -389,31 +396,30 @@ class ScaleTargets:
 
     # -- scales that are read --------------------------------------------------------------------------------
 
-    def poll(self, target: TargetSubscription) -> None:
-        """Start reading the scale of a target that is followed."""
+    def poll(self, target: TargetSubscription, kind: TargetKind) -> None:
+        """Start reading the scale of a target that is followed, for all its subscriptions."""
         if self._group is not None and target in self._targets:
+            task = self._poll(kind, target.place, target.path)
             name = f"scale of {target.reference.kind} {target.namespace}/{target.reference.name}"
-            target.polling = self._group.create_task(self._poll(target), name=name)
+            kind.polling[target.place] = self._group.create_task(task, name=name)
 
-    async def _poll(self, target: TargetSubscription) -> None:
+    async def _poll(self, kind: TargetKind, place: tuple[str, str], path: str) -> None:
         """Read a scale at intervals. The last one stays while the API server cannot be reached."""
-        path = target.path
         while True:
-            before, fresh = target.polled, await self._fetch(path, target)
+            before, fresh = kind.polled.get(place), await self._fetch(path, place)
             if (
                 isinstance(fresh, ObservedScale)
                 or not isinstance(before, ObservedScale)
                 or _is_refused(fresh)
             ):
-                target.polled = fresh
-            if not _is_same(before, target.polled):
-                target.changed()
+                kind.polled[place] = fresh
+                if not _is_same(before, fresh):
+                    kind.notify(place)
             await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
 
-    async def _fetch(self, path: str, target: TargetSubscription) -> ObservedScale | errors.KubernetesError:
+    async def _fetch(self, path: str, place: tuple[str, str]) -> ObservedScale | errors.KubernetesError:
         try:
-            content = (await self._client.get(path)).content
-            return scale_codec.read_scale(content, target.namespace, target.reference.name)
+            return scale_codec.read_scale((await self._client.get(path)).content, *place)
         except errors.KubernetesError as error:
             return error
         except UNREADABLE as error:

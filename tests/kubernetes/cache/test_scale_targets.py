@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -512,6 +513,27 @@ async def test_a_target_that_cannot_be_read_has_its_scale_read(
     await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
     for each in followed:
         each.close()
+
+
+async def test_a_scale_is_read_once_for_all_its_subscriptions(cluster: Cluster, watched: Watched) -> None:
+    def readers() -> int:
+        return sum("scale of" in task.get_name() for task in asyncio.all_tasks())
+
+    cluster.forbid("list", "deployments")
+    cluster.create(deployment("web", replicas=2))
+    first = watched.follow(WEB)
+    await watched.until_found()
+    told: list[int] = []
+    others = [watched.targets.follow("default", WEB, partial(told.append, n)) for n in range(3)]
+    assert [other.find() for other in others] == [first.find()] * 3, "it is known at once"
+    first.close()
+    cluster.scale("deployments", "web", 6, manager="me")
+    await until(lambda: told)
+    assert told == [0, 1, 2]
+    assert readers() == 1
+    for other in others:
+        other.close()
+    await until(lambda: readers() == 0)
 
 
 async def test_rights_that_come_later(cluster: Cluster, watched: Watched) -> None:
