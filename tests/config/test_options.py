@@ -231,6 +231,11 @@ def test_options_of_the_scaler_are_used() -> None:
         (["--prometheus-timeout=2s"], "prometheus_attempt_timeout", 2.0),
         (["--prometheus-timeout=20s"], "prometheus_attempt_timeout", 5.0),
         (["--prometheus-verb=POST"], "prometheus_verb", "POST"),
+        (
+            ["--scrape-pod-cidrs=10.244.0.0/16,fd00:10:244::/56"],
+            "scrape_pod_cidrs",
+            ("10.244.0.0/16", "fd00:10:244::/56"),
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -135,6 +135,7 @@ USAGES = {
     "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
     "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
     "no selector of ours": ("sum(m) by (<<.GroupBy>>)", None),
+    "the series of a rule": ("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", None),
     "a number": ("1", None),
     "a text": ('label_replace(vector(1), "a", "b", "c", "d")', None),
     "conditions": ("<<if .GroupBy>>m{<<.LabelMatchers>>}<<end>>", None),

@@ -138,6 +138,7 @@ LIKE_GO = {
     "a quoted escape is a text": (r"^\Q\C\E$", None),
     "an escaped backslash before a C": (r"^\\C$", None),
     "large, and Go takes it": (r"^\pL{500}$", None),
+    "too large for both": (r"\pL{1000}" * 50, "pattern too large"),
     "too often repeated": (r"((a{100}){10}){10}", r"invalid repetition size: {10}"),
 }
 
