@@ -146,6 +146,8 @@ class AutoscalerState:
         self.memory = msgspec.structs.replace(self.memory, conflicts=state)
         if autoscaler.spec.scale_target_ref != before.scale_target_ref:
             self._forget_target()
+            # first, so that a defect in the new spec leaves the old target alone
+            self.subscriptions.adopt(autoscaler.spec.scale_target_ref, (), self.period)
         self.prepared = self._prepare()
         self.failures = 0
         return True

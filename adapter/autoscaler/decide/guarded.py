@@ -1,7 +1,7 @@
 """Decides like `decision.decide`, and withholds a count that must not be written now.
 
-The arithmetic stays upstream's. The guards here only withhold a count, they never compute one. They apply in
-this order:
+The arithmetic stays upstream's: a guard changes its inputs or withholds its count, and never computes one.
+They apply in this order:
 
 1. Bounds (`scheduled`): windows and the forecast set minReplicas and maxReplicas. They come first because all
    else decides within these limits. Kubernetes evaluates no metric for a count below minReplicas, so a

@@ -154,17 +154,18 @@ class ScheduleBook:
             message = "a FastPathSchedule cannot be used; the last valid one counts"
             self._problems.report(PROBLEM, message, "; ".join(map(str, watched.faults)), subject=subject)
             return
+        entry = None
+        if watched is not None and watched.schedule is not None:
+            plain = watched.schedule.schedule
+            keys = [key_of(namespace, target) for target in watched.schedule.targets]
+            entry = _ScheduleEntry(keys, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
         self._problems.resolve(PROBLEM, subject=subject)
         touched: dict[Key, None] = {}
         before = self._known.pop(subject, None)
         if before is not None:
             self._forget(subject, before)
             touched |= dict.fromkeys(before.targets)
-        if watched is not None and watched.schedule is not None:
-            plain, targets = watched.schedule.schedule, watched.schedule.targets
-            keys = [key_of(namespace, target) for target in targets]
-            begins = windows.begins_a_day(plain)
-            entry = _ScheduleEntry(keys, SpansOfDay(plain), len(plain.windows), begins)
+        if entry is not None:
             self._known[subject] = entry
             for key in entry.targets:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
