@@ -56,6 +56,7 @@ class TrustStore:
     ) -> None:
         self.current = ClientTrust()
         self.changed: Callable[[ClientTrust], None] = lambda _: None
+        self._announced = self.current
         self._problems = problems
         self._allowed_names, self._headers = allowed_names, headers
         self._tolerant = tolerant
@@ -140,7 +141,7 @@ class TrustStore:
         return last
 
     def _set(self, wanted: ClientTrust) -> None:
-        if wanted == self.current:
+        if wanted == self._announced:
             return
         self.current = replace(wanted, generation=self.current.generation + 1)
         proxy, clients = self.current.front_proxy, self.current.clients
@@ -168,6 +169,7 @@ class TrustStore:
             clients.subjects if clients and self.current.is_ambiguous else (),
         )
         self.changed(self.current)
+        self._announced = self.current  # not if that failed: the same trust is announced again then
 
     def _note(self, fault: str, message: str, subjects: Sequence[str]) -> None:
         """Report a problem of some authorities, or end it if no authority has it."""

@@ -41,6 +41,21 @@ def test_each_change_is_a_generation_and_is_reported_once(faults: ProblemLog) ->
     assert faults.active() == {}
 
 
+def test_a_change_that_could_not_be_announced_is_announced_again(faults: ProblemLog) -> None:
+    store, told = TrustStore(faults), list[ClientTrust]()
+
+    def fail(_: ClientTrust) -> None:
+        raise ZeroDivisionError
+
+    store.changed = fail
+    with pytest.raises(ZeroDivisionError):
+        store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
+    store.changed = told.append
+    for _ in range(2):
+        store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
+    assert told == [store.current]
+
+
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
