@@ -12,9 +12,9 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import ListWatch
-from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
+from adapter.kubernetes.codec import ObjectCodec, PartialMetadata, Unreadable
 from adapter.model.resources import APIResource
 from adapter.telemetry.problems import ProblemLog
 
@@ -43,17 +43,29 @@ class _TrustConfigMap(msgspec.Struct, frozen=True):
         return self.metadata.name
 
 
+class _UnreadableConfigMap(_TrustConfigMap, frozen=True):
+    """One of which nothing is delivered, though it is not absent."""
+
+    reason: str = ""
+
+
 _CODEC: ObjectCodec[_TrustConfigMap] = ObjectCodec(_TrustConfigMap, lambda config_map: config_map)
 
 
 class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
-    """Delivers the entries of the ConfigMap (None if it does not exist) first and after each change."""
+    """Delivers the entries of the ConfigMap (None if it does not exist) first and after each change.
+
+    Entries whose delivery failed are delivered again with the next event or list.
+    """
 
     def __init__(
         self, context: ReflectorContext, deliver: Callable[[Mapping[str, str] | None], None]
     ) -> None:
-        super().__init__(context, self._deliver_current, same=_is_same, listed=self._deliver_absence)
+        super().__init__(
+            context, self._deliver_current, same=_is_never_same, lost=_lose, listed=self._deliver_absence
+        )
         self._deliver = deliver
+        self._delivered: tuple[Mapping[str, str] | None, ...] = ()
         source = ListWatch(_CODEC, _CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}")
         name = f"configmap {NAMESPACE}/{NAME}"
         self._reflector = Reflector(source, self, context, name, remedy=_REMEDY)
@@ -61,21 +73,39 @@ class ConfigMapTrustSource(ObjectCache[_TrustConfigMap]):
 
     @property
     def error(self) -> str:
-        """The failure of the last list or watch; "" while they succeed."""
-        return self._reflector.status().last_error
+        """The failure of the last list or watch, or why the ConfigMap cannot be read; "" without either."""
+        config_map = self.find(NAMESPACE, NAME)
+        return self._reflector.status().last_error or (
+            f"the ConfigMap cannot be read: {config_map.reason}"
+            if isinstance(config_map, _UnreadableConfigMap)
+            else ""
+        )
 
     def _deliver_current(self, namespace: str, name: str) -> None:
         config_map = self.find(namespace, name)
-        self._deliver(None if config_map is None else config_map.data or {})
+        if config_map is None:
+            self._deliver_new(None)
+        elif not isinstance(config_map, _UnreadableConfigMap):
+            self._deliver_new(config_map.data or {})
 
     def _deliver_absence(self) -> Iterator[None]:
-        if not self.count(""):
-            self._deliver(None)
-        return iter(())
+        absent = () if self.count("") else (None,)
+        return in_steps(absent, self._deliver_new, self._context.problems.defects)
+
+    def _deliver_new(self, entries: Mapping[str, str] | None) -> None:
+        if self._delivered != (entries,):
+            self._delivered = ()  # until the delivery succeeds
+            self._deliver(entries)
+            self._delivered = (entries,)
 
 
-def _is_same(one: _TrustConfigMap, other: _TrustConfigMap) -> bool:
-    return one.data == other.data
+def _is_never_same(_one: _TrustConfigMap, _other: _TrustConfigMap) -> bool:
+    """Have each object compared with what was delivered, which need not be the one before."""
+    return False
+
+
+def _lose(lost: Unreadable, _last: _TrustConfigMap | None) -> _TrustConfigMap:
+    return _UnreadableConfigMap(PartialMetadata(lost.name, lost.namespace), reason=lost.reason)
 
 
 class FileTrustSource:

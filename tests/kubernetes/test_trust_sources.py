@@ -25,11 +25,17 @@ Entries = Mapping[str, str] | None
 
 
 class Reading:
-    """A running source, and what it delivered."""
+    """A running source, and what it delivered. While `broken`, a delivery fails."""
 
-    def __init__(self, source: ConfigMapTrustSource, delivered: list[Entries]) -> None:
-        self.source = source
-        self.delivered = delivered
+    def __init__(self, context: ReflectorContext) -> None:
+        self.source = ConfigMapTrustSource(context, self._take)
+        self.delivered: list[Entries] = []
+        self.broken = False
+
+    def _take(self, entries: Entries) -> None:
+        if self.broken:
+            raise ZeroDivisionError
+        self.delivered.append(entries)
 
     async def delivers(self, entries: Entries) -> None:
         await waiting.until(lambda: self.delivered and self.delivered[-1] == entries)
@@ -37,16 +43,14 @@ class Reading:
 
 @contextlib.asynccontextmanager
 async def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> AsyncIterator[Reading]:
-    delivered: list[Entries] = []
-
     async def pause(_: float) -> None:
         await asyncio.sleep(0.005)
 
     async with connected(cluster.url, pause) as client:
         context = ReflectorContext(client, clock, Monitoring(), faults, lambda: 0.0, pause)
-        source = ConfigMapTrustSource(context, delivered.append)
-        async with running(source.run()):
-            yield Reading(source, delivered)
+        found = Reading(context)
+        async with running(found.source.run()):
+            yield found
 
 
 def publish(cluster: Cluster, **entries: str) -> None:
@@ -158,6 +162,73 @@ async def test_what_cannot_be_read_changes_nothing(
         cluster.update(cluster.get("ConfigMap", NAME, "kube-system") | {"data": {"a": 5}})
         await waiting.until(faults.active)
         assert found.delivered[-1] == {"a": "1"}
+
+
+async def test_what_cannot_be_read_is_not_absent(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
+    cluster.create(config_map_object({}) | {"data": {"a": 5}})
+    async with reading(cluster, faults, clock) as found:
+        await waiting.until(lambda: cluster.open_watches)
+        assert not found.delivered
+        assert found.source.error.startswith("the ConfigMap cannot be read: ValidationError: ")
+        publish(cluster, a="1")
+        await found.delivers({"a": "1"})
+        assert found.source.error == ""
+    assert found.delivered == [{"a": "1"}]
+
+
+async def test_what_could_never_be_read_is_absent_when_it_is_deleted(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
+    cluster.create(config_map_object({}) | {"data": {"a": 5}})
+    async with reading(cluster, faults, clock) as found:
+        await waiting.until(lambda: cluster.open_watches)
+        cluster.delete("ConfigMap", NAME, "kube-system")
+        await found.delivers(None)
+        assert found.source.error == ""
+
+
+async def test_what_could_not_be_delivered_is_delivered_again(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
+    publish(cluster, a="1")
+    cluster.forbid("watch", "configmaps")
+    problem = ("object", f"configmap kube-system/{NAME} kube-system/{NAME}")
+
+    def lists() -> int:
+        return sum(request.verb == "list" for request in cluster.requests)
+
+    async with reading(cluster, faults, clock) as found:
+        await found.delivers({"a": "1"})
+        found.broken = True
+        publish(cluster, a="2")
+        await waiting.until(lambda: problem in faults.active())
+        count = lists()
+        await waiting.until(lambda: lists() > count + 2)
+        assert problem in faults.active(), "the same object again does not end it"
+        found.broken = False
+        await found.delivers({"a": "2"})
+        await waiting.until(lambda: problem not in faults.active())
+        count = lists()
+        await waiting.until(lambda: lists() > count + 2)
+    assert found.delivered == [{"a": "1"}, {"a": "2"}]
+
+
+async def test_an_absence_that_could_not_be_delivered_is_delivered_again(
+    cluster: Cluster, faults: ProblemLog, clock: FakeClock
+) -> None:
+    publish(cluster, a="1")
+    cluster.forbid("watch", "configmaps")
+    async with reading(cluster, faults, clock) as found:
+        await found.delivers({"a": "1"})
+        found.broken = True
+        cluster.delete("ConfigMap", NAME, "kube-system")
+        count = len(cluster.requests)
+        await waiting.until(lambda: len(cluster.requests) > count + 2)
+        found.broken = False
+        await found.delivers(None)
+    assert found.delivered == [{"a": "1"}, None]
 
 
 # -- files ---------------------------------------------------------------------------------------------------
