@@ -27,7 +27,7 @@ from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from tests.support.scraping import LoneScraper, evaluate, parse, record
@@ -161,7 +161,8 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
-    async with LoneScraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
+    problems = SourceProblems(clock, ProblemLog(monitoring, clock))
+    async with LoneScraper(clock, monitoring, problems, networks=LOOPBACK) as reader:
 
         async def one(endpoint: ScrapeEndpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)

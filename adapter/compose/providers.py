@@ -128,7 +128,7 @@ async def open_runtime(
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
     source_problems = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
-    scraper = await stack.enter_async_context(Scraper(clock, monitoring, problems, networks=networks))
+    scraper = await stack.enter_async_context(Scraper(clock, monitoring, source_problems, networks=networks))
     scraped = ScrapedValues(
         scraper.fetch,
         lambda: relister.registry,

@@ -172,7 +172,7 @@ class PrometheusClient:
             URL(request.url, encoded=True),
             data=request.body,
             headers=headers,
-            ssl=self._tls.value(),
+            ssl=await self._tls.value(),
             server_hostname=self.origin.tls.server_name or None,
             proxy=self.origin.proxy or None,
             max_redirects=_MAX_REDIRECTS,

@@ -11,6 +11,7 @@ context. The HTTP client keeps idle connections by context: after a change it op
 flight end on theirs.
 """
 
+import asyncio
 import base64
 import contextlib
 import math
@@ -30,7 +31,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
 from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, credentials and TLS files are checked for changes."""
@@ -69,7 +70,7 @@ class FollowedFiles(Generic[T]):
         what: str,
         subject: str,
         clock: Clock,
-        problems: ProblemLog,
+        problems: ProblemLog | SourceProblems,
     ) -> None:
         """Build the value; raises what `build` raises. `what` and `subject` are for messages."""
         self._paths = tuple(Path(path) for path in paths if path)
@@ -83,23 +84,26 @@ class FollowedFiles(Generic[T]):
             self._identity = _identify(self._paths)
         self._value = build()
         self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
+        self._checking = asyncio.Lock()
 
-    def value(self) -> T:
+    async def value(self) -> T:
         """Return the value of the files as of now or of a second ago."""
-        now = self._clock.monotonic()
-        if self._paths and now >= self._next_check:
-            self._next_check = now + FILE_CHECK_SECONDS
-            try:
-                # a few small local files, read only when they changed: not worth a thread
-                identity = _identify(self._paths)  # before reading: the next check finds a change in between
-                if identity != self._identity:
-                    self._value = self._build()
-                    self._identity = identity
-            except (OSError, ValueError, InputError) as error:
-                self._problems.report("credentials", self._message, str(error), subject=self._subject)
-            else:
-                self._problems.resolve("credentials", subject=self._subject)
-        return self._value
+        async with self._checking:  # one builds for all that wait
+            now = self._clock.monotonic()
+            if self._paths and now >= self._next_check:
+                self._next_check = now + FILE_CHECK_SECONDS
+                try:
+                    # before reading: the next check finds a change in between
+                    identity = _identify(self._paths)
+                    if identity != self._identity:
+                        # in a thread, because parsing all CAs of a system takes time
+                        self._value = await asyncio.to_thread(self._build)
+                        self._identity = identity
+                except (OSError, ValueError, InputError) as error:
+                    self._problems.report("credentials", self._message, str(error), subject=self._subject)
+                else:
+                    self._problems.resolve("credentials", subject=self._subject)
+            return self._value
 
     def check(self) -> None:
         """Check the files at the next use."""
@@ -115,7 +119,7 @@ class FileAuthorization(Authorization):
         render: Callable[[str], str],
         flag: str,
         clock: Clock,
-        problems: ProblemLog,
+        problems: ProblemLog | SourceProblems,
         *,
         receiver: str = "Prometheus",
     ) -> None:
@@ -136,7 +140,7 @@ class FileAuthorization(Authorization):
             raise _refuse(flag, path, expected) from error
 
     async def header(self) -> str:
-        return self._file.value()
+        return await self._file.value()
 
     def refuse(self) -> None:
         self._file.check()
@@ -170,15 +174,16 @@ def render_basic(text: str) -> str:
 def follow_tls(
     files: TLSFiles,
     clock: Clock,
-    problems: ProblemLog,
+    problems: ProblemLog | SourceProblems,
     *,
     receiver: str = "Prometheus",
     flag: str = "--prometheus-ca-file",
     subject: str = "prometheus-tls",
 ) -> FollowedFiles[ssl.SSLContext]:
-    """Return the context of TLS files. Raises InputError for files that cannot be used."""
+    """Return the context of TLS files or of the system's CAs. InputError for files that cannot be used."""
+    ca_file = files.ca_file or ssl.get_default_verify_paths().cafile or ""
     return FollowedFiles(
-        (files.ca_file, files.cert_file, files.key_file),
+        (ca_file, files.cert_file, files.key_file),
         lambda: build_context(files, flag),
         f"TLS files for {receiver}",
         subject,

@@ -13,6 +13,7 @@ import asyncio
 import os
 import ssl
 import zlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -33,7 +34,7 @@ from adapter.prometheus.endpoint import TLSFiles
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import SourceProblems
 
 # As Prometheus sends, without the formats that are not text. Compression costs both sides more than the
 # network.
@@ -143,7 +144,7 @@ class Scraper:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        problems: ProblemLog,
+        problems: SourceProblems,
         *,
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
@@ -159,6 +160,7 @@ class Scraper:
         self._service_account = Path(service_account)
         self._tokens: dict[str, connection.FileAuthorization] = {}
         self._contexts: dict[EndpointTLS, FollowedFiles[ssl.SSLContext]] = {}
+        self._building: defaultdict[EndpointTLS, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -205,7 +207,7 @@ class Scraper:
             headers = {**_HEADERS, "Authorization": await token.header()}
         context: ssl.SSLContext | bool = True
         if access.scheme == "https":
-            context = self._context(access.tls or EndpointTLS())
+            context = await self._context(access.tls or EndpointTLS())
         async with self._session.get(
             URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
@@ -221,17 +223,23 @@ class Scraper:
             content = await _read(response, access, buffer)
             return ScrapedBody(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
-    def _context(self, tls: EndpointTLS) -> ssl.SSLContext:
+    async def _context(self, tls: EndpointTLS) -> ssl.SSLContext:
         """Return the context of a rule, which changes only with its CA file: connections are kept by it."""
-        if tls not in self._contexts:
-            files, flag = TLSFiles(tls.ca_file, verify=tls.verify), "scrape.tls.caFile"
-            try:
-                self._contexts[tls] = connection.follow_tls(
-                    files, self._clock, self._problems, receiver="pods", flag=flag, subject=tls.ca_file
-                )
-            except InputError as error:
-                raise ScrapeError("credentials", matchers.shorten(str(error))) from error
-        return self._contexts[tls].value()
+        async with self._building[tls]:  # one builds for all that wait, in a thread as in FollowedFiles
+            if tls not in self._contexts:
+                try:
+                    self._contexts[tls] = await asyncio.to_thread(
+                        connection.follow_tls,
+                        TLSFiles(tls.ca_file, verify=tls.verify),
+                        self._clock,
+                        self._problems,
+                        receiver="pods",
+                        flag="scrape.tls.caFile",
+                        subject=tls.ca_file or "the system's CAs",
+                    )
+                except InputError as error:
+                    raise ScrapeError("credentials", matchers.shorten(str(error))) from error
+        return await self._contexts[tls].value()
 
     def _token(self, endpoint: ScrapeEndpoint) -> connection.FileAuthorization | None:
         """Return the rule's token, None for a pod that must not get it."""

@@ -34,8 +34,10 @@ _OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partia
 # meanwhile.
 _EXPIRY = 60.0
 # The problem of Prometheus ends when it answers, and without a report only after this time: a process that
-# gets no more requests, because they go to another replica, sends no query that could succeed.
-_PROMETHEUS_EXPIRY = 300.0
+# gets no more requests, because they go to another replica, sends no query that could succeed. Files for pods
+# are checked at scrapes, which may be more than a minute apart.
+_LONG_EXPIRY = 300.0
+_SLOWLY_REPORTED = frozenset({"prometheus", "credentials"})
 _EXPIRY_CHECK = 5.0
 
 
@@ -154,7 +156,10 @@ class SourceProblems:
         """End a problem that was last reported more than `after` seconds ago."""
         reported = self.reported.get((fault, subject))
         if reported is not None and self._clock.monotonic() - reported > after:
-            del self.reported[fault, subject]
+            self.resolve(fault, subject=subject)
+
+    def resolve(self, fault: str, *, subject: str = "") -> None:
+        if self.reported.pop((fault, subject), None) is not None:
             self._problems.resolve(fault, subject=subject)
 
     async def run(self) -> None:
@@ -162,7 +167,7 @@ class SourceProblems:
         while True:
             await asyncio.sleep(_EXPIRY_CHECK)
             for fault, subject in list(self.reported):
-                self.expire(fault, subject, _PROMETHEUS_EXPIRY if fault == "prometheus" else _EXPIRY)
+                self.expire(fault, subject, _LONG_EXPIRY if fault in _SLOWLY_REPORTED else _EXPIRY)
 
     def answered(self, path: str, sent: float, failure: PrometheusError | None = None) -> None:
         """Note an answer to the query of a rule that was sent at `sent` (monotonic seconds).
@@ -177,8 +182,7 @@ class SourceProblems:
             return
         failed = self.reported.get(("prometheus", ""))
         if failed is not None and sent > failed:
-            del self.reported["prometheus", ""]
-            self._problems.resolve("prometheus")
+            self.resolve("prometheus")
 
     def unfetched(self, error: PrometheusError, path: str) -> StatusError:
         """Report a failed query; return the error for the caller, without query and address."""

@@ -161,20 +161,22 @@ async def test_a_query_under_way_ends_on_its_connection(
     assert await under_way == ""
 
 
-def test_files_that_stay_the_same_are_not_read_again(
+async def test_files_that_stay_the_same_are_not_read_again(
     authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
     followed = connection.follow_tls(TLSFiles(str(authority.file)), clock, faults)
-    context = followed.value()
+    context = await followed.value()
     clock.advance(60.0)
-    assert followed.value() is context
+    assert await followed.value() is context
 
 
-def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_without_files_the_authorities_of_the_system_are_trusted(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
     followed = connection.follow_tls(TLSFiles(), clock, faults)
-    context = followed.value()
+    context = await followed.value()
     clock.advance(60.0)
-    assert followed.value() is context
+    assert await followed.value() is context
     assert context.verify_mode == ssl.CERT_REQUIRED
 
 

@@ -16,7 +16,7 @@ from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scraping import LoneScraper, evaluate, parse, record
@@ -149,9 +149,8 @@ async def test_an_exporter_of_prometheus_client_is_read_as_it_serves() -> None:
     clock, monitoring = FakeClock(), Monitoring()
     networks = pod_networks.parse_networks(["127.0.0.0/8"])
     try:
-        async with LoneScraper(
-            clock, monitoring, ProblemLog(monitoring, clock), networks=networks
-        ) as scraper:
+        problems = SourceProblems(clock, ProblemLog(monitoring, clock))
+        async with LoneScraper(clock, monitoring, problems, networks=networks) as scraper:
             body = await scraper.fetch(ScrapeEndpoint("shop", "127.0.0.1", server.server_port, Access("")))
     finally:
         await asyncio.to_thread(server.shutdown)

@@ -5,6 +5,7 @@ import errno
 import gzip
 import os
 import ssl
+import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -27,7 +28,7 @@ from adapter.scrape.http import (
     ScrapeEndpoint,
 )
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.listener import Listener
 from tests.support.clock import FakeClock
 from tests.support.scraping import LoneScraper
@@ -84,9 +85,14 @@ class Scraping:
     def __init__(self, service_account: Path) -> None:
         self.clock = FakeClock()
         self.monitoring = Monitoring()
-        faults = ProblemLog(self.monitoring, self.clock)
+        self.faults = ProblemLog(self.monitoring, self.clock)
+        self.problems = SourceProblems(self.clock, self.faults)
         self.scraper = LoneScraper(
-            self.clock, self.monitoring, faults, service_account=str(service_account), networks=LOOPBACK
+            self.clock,
+            self.monitoring,
+            self.problems,
+            service_account=str(service_account),
+            networks=LOOPBACK,
         )
 
     async def content(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> bytes:
@@ -254,7 +260,8 @@ async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
     async with pod(reply()) as there:
         clock = FakeClock()
         monitoring = Monitoring()
-        async with LoneScraper(clock, monitoring, ProblemLog(monitoring, clock)) as scraper:
+        problems = SourceProblems(clock, ProblemLog(monitoring, clock))
+        async with LoneScraper(clock, monitoring, problems) as scraper:
             with pytest.raises(ScrapeError, match="is a loopback address"):
                 await scraper.fetch(there.endpoint()._replace(address=address))
         assert there.requests == []
@@ -512,6 +519,65 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
         assert await scraping.content(there.endpoint(access)) == BODY, "what is broken does not replace"
 
 
+async def test_a_ca_file_is_read_once_for_all_waiting_scrapes(
+    scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority.file.read_bytes())
+    threads: list[int] = []
+    create = ssl.create_default_context
+
+    def count(cafile: str | None) -> ssl.SSLContext:
+        threads.append(threading.get_ident())
+        return create(cafile=cafile)
+
+    async with pod(reply(), authority.server_context()) as there:
+        monkeypatch.setattr(ssl, "create_default_context", count)
+        endpoint = there.endpoint(secure(ca_file=str(file)))
+        for number in (1, 2):
+            await asyncio.gather(*(scraping.scraper.fetch(endpoint) for _ in range(20)))
+            assert len(threads) == number
+            file.write_bytes(authority.file.read_bytes() * 2)
+            scraping.clock.advance(61)
+        assert threading.get_ident() not in threads, "the event loop goes on"
+
+
+async def test_the_authorities_of_the_system_are_read_again(
+    scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "system.crt"
+    file.write_text("")
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with pod(reply(), authority.server_context()) as there:
+        assert (await scraping.refusal(there.endpoint(secure())))[0] == "unreachable"
+        file.write_bytes(authority.file.read_bytes())
+        scraping.clock.advance(61)
+        assert await scraping.content(there.endpoint(secure())) == BODY
+
+
+@pytest.mark.parametrize("after", ["fixed", "no scrape"])
+async def test_the_problem_of_a_ca_file_ends(
+    scraping: Scraping, authority: Authority, tmp_path: Path, after: str
+) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority.file.read_bytes())
+    async with pod(reply(), authority.server_context()) as there:
+        endpoint = there.endpoint(secure(ca_file=str(file)))
+        await scraping.scraper.fetch(endpoint)
+        file.write_text("broken")
+        scraping.clock.advance(61)
+        await scraping.scraper.fetch(endpoint)
+        assert list(scraping.faults.active()) == [("credentials", str(file))]
+        if after == "fixed":
+            file.write_bytes(authority.file.read_bytes())
+            scraping.clock.advance(2)
+            await scraping.scraper.fetch(endpoint)
+        else:
+            scraping.clock.advance(301)
+            scraping.problems.expire(*next(iter(scraping.problems.reported)))
+        assert scraping.faults.active() == {}
+
+
 async def test_connections_stay_while_the_authorities_do(
     scraping: Scraping, authority: Authority, other_authority: Authority, tmp_path: Path
 ) -> None:
@@ -524,6 +590,5 @@ async def test_connections_stay_while_the_authorities_do(
             scraping.clock.advance(61)
         assert len(there.connections) <= 5
         file.write_bytes(other_authority.file.read_bytes())
-        assert (await scraping.refusal(endpoint))[0] == "unreachable", (
-            "what is not trusted any more is not used"
-        )
+        refusals = await asyncio.gather(*(scraping.refusal(endpoint) for _ in range(5)))
+        assert {kind for kind, _ in refusals} == {"unreachable"}, "what is not trusted any more is not used"

@@ -60,12 +60,14 @@ async def test_faults_end_though_nobody_asks_again(
 ) -> None:
     faults.report("list", "objects cannot be listed", "forbidden", "pods")
     faults.failed(PrometheusError("unreachable", "refused"), "rules[0]")
+    faults.report("credentials", "a CA file cannot be reloaded", "broken", "ca.crt")
     task = asyncio.create_task(faults.run())
     await asyncio.sleep(6)
-    assert len(log.active()) == 2
+    assert len(log.active()) == 3
     clock.advance(61)
     await asyncio.sleep(5)
-    assert log.active() == {("prometheus", ""): "refused"}, "that is over when it answers"
+    slow = {("prometheus", ""): "refused", ("credentials", "ca.crt"): "broken"}
+    assert log.active() == slow, "Prometheus has to answer, and files are checked at scrapes"
     clock.advance(220)
     faults.failed(PrometheusError("unreachable", "refused"), "rules[0]")
     clock.advance(299)

@@ -103,16 +103,16 @@ async def following(
 ) -> AsyncIterator[Here]:
     monitoring, clock = Monitoring(), ShiftedClock()
     problems = ProblemLog(monitoring, clock)
+    met = SourceProblems(clock, problems)
     relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
     await relister.adopt(compile_text(rules))
     configuration = credentials.ClientConfiguration(cluster.url)
     networks = pod_networks.parse_networks(["127.0.0.0/8"])
     async with (
         await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client,
-        Scraper(clock, monitoring, problems, networks=networks) as scraper,
+        Scraper(clock, monitoring, met, networks=networks) as scraper,
     ):
         context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
-        met = SourceProblems(clock, problems)
         registry = lambda: relister.registry  # noqa: E731 - shared by both
         scraped = ScrapedValues(
             scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
