@@ -125,7 +125,7 @@ class Scheduler:
 
 
 class DecisionLoop:
-    """When the autoscalers of `states` are decided; who is in there is for the `Controller` to say."""
+    """When the autoscalers of `states` are decided. `Controller` says which these are."""
 
     def __init__(
         self,

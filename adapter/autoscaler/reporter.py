@@ -227,7 +227,7 @@ class Reporter:
             self.journal.quiet(state.key)
             return
         # An autoscaler that is held back repeats itself each second. Only the first of equal entries is news,
-        # or it would push all others out of the journal. The values of metrics make no news.
+        # or it would push all others out of the journal; new values of metrics alone are not recorded
         conditions = tuple((one.type, one.status, one.reason) for one in choice.status.conditions or ())
         mark = choice.replicas, desired, conditions, bool(choice.error), bool(choice.covered)
         if outcome == "none" and change is None and not self.journal.is_news(state.key, mark):

@@ -49,10 +49,10 @@ _IN_A_ROW = 50
 
 
 PLANS_IN_A_ROW: Final = 3
-"""After so many plans comes a verdict that waits."""
+"""The number of plans after which a waiting verdict has its turn."""
 
 MOST_PAUSES: Final = 10_000
-"""Of so many autoscalers it is known when they had a verdict."""
+"""The number of autoscalers whose last verdict is remembered."""
 
 
 class JobQueue:

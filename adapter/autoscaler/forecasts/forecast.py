@@ -49,7 +49,7 @@ SETTLED = 60
 """Seconds after which Prometheus has all samples of an hour."""
 
 SPREAD = 2400
-"""Over so many seconds of an hour the jobs are spread."""
+"""The seconds of an hour over which jobs are spread."""
 
 RETRY: Final = 300
 """Seconds to the next try of a job that failed."""
@@ -58,10 +58,10 @@ PAUSE: Final = 1800
 """The least seconds from a verdict of an autoscaler to its next."""
 
 _STEPS_KNOWN = 2
-"""For so many steps a minimum holds without being computed again."""
+"""The number of steps for which a minimum holds without a new computation."""
 
 _SYNCS = 2
-"""A decision that is older than so many periods says nothing about the demand."""
+"""The number of periods after which a decision says nothing about the demand."""
 
 _CARD = msgspec.json.Decoder(ForecastCard | None)
 
