@@ -155,6 +155,18 @@ async def test_too_many_in_the_queue_are_dropped(desk: Desk) -> None:
     assert office.dropped("queue") == 3
 
 
+async def test_a_full_queue_keeps_what_would_only_change_places(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "QUEUED", 3)
+    office, other = Office(desk), WEB._replace(namespace="kube-system")
+    for message, about in [("1", WEB), ("2", WEB), ("3", other), ("4", other)]:
+        office.say(message, about=about)
+    async with at_work(office):
+        await until(lambda: len(office.events()) == 3)
+    assert {event["message"] for event in office.events()} == {"1", "2", "3"}
+
+
 async def test_a_long_text_is_cut(office: Office) -> None:
     office.say("x" * 5000)
     await until(office.events)
