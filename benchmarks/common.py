@@ -9,12 +9,15 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 _CORES = sorted(os.sched_getaffinity(0))
 
@@ -28,6 +31,9 @@ The same core where there is only one.
 """
 
 _LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parser")
+
+
+_CODE = ("adapter", "fastpath_tools", "fastpath_sandbox", "benchmarks/*.py", "tests/support", "requirements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,23 @@ def describe_machine() -> dict[str, object]:
     }
 
 
+def git(*arguments: str) -> bytes | None:
+    """Return what git prints in this tree, None if it fails or is not installed."""
+    if shutil.which("git") is None:
+        return None
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    return None if done.returncode else done.stdout
+
+
+def describe_commit() -> str:
+    """Return the commit of this tree; it says if code has changed since, and is "unknown" without git."""
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if commit is None:
+        return "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)
+    return commit.decode().strip() + (" with changes" if changed else "")
+
+
 def _version_of(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
@@ -154,11 +177,14 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def parse_sizes(about: str, arguments: Sequence[str] | None = None, **defaults: float) -> argparse.Namespace:
+def parse_sizes(
+    about: str, arguments: Sequence[str] | None = None, **defaults: float | str
+) -> argparse.Namespace:
     """Return the sizes of a benchmark; each default is an option of the command line."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in defaults.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=f"{value:,}")
+        shown = value if isinstance(value, str) else f"{value:,}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=shown)
     return parser.parse_args(arguments)
 
 

@@ -27,9 +27,9 @@ from adapter.rules.compile import compile_rules
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
-from benchmarks.common import Goal, Report
+from benchmarks.common import ROOT, Goal, Report
 from benchmarks.hpas import rules
-from benchmarks.stage import ROOT, Stage
+from benchmarks.stage import Stage
 
 _TICK = 0.001
 _IDLE_SECONDS = 2.0

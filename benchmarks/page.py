@@ -22,7 +22,7 @@ from benchmarks import common, peer, suite
 from benchmarks.suite import Entry
 
 TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md"))
-FOLDER = suite.ROOT / "docs"
+FOLDER = common.ROOT / "docs"
 
 _BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n(.*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")

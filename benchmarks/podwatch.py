@@ -27,8 +27,8 @@ from adapter.model.label_selectors import parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
-from benchmarks.common import Goal, Report
-from benchmarks.stage import ROOT, Stage, make_apps
+from benchmarks.common import ROOT, Goal, Report
+from benchmarks.stage import Stage, make_apps
 
 _TIMER_SECONDS = 0.001
 _PODS_PER_APP = 10

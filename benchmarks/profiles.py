@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common import describe_machine
-from benchmarks.stage import ROOT
+from benchmarks.common import ROOT, describe_machine
 
 FOLDER = ROOT / "docs" / "profiles"
 _RATE = 200

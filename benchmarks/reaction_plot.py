@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reaction, stepping, suite
+from benchmarks import common, reaction, stepping, suite
 from benchmarks.reaction import Curve
 from fastpath_tools import charts
 from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, TrackStep
 
-PICTURE = suite.ROOT / "docs" / "images" / "reaction.svg"
+PICTURE = common.ROOT / "docs" / "images" / "reaction.svg"
 
 _WEIGHT = "stroke-width: 2.5"
 CASES = {

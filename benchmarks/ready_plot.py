@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reaction, reaction_plot, suite
+from benchmarks import common, reaction, reaction_plot, suite
 from benchmarks.reaction_plot import CASES, LOOKS
 from benchmarks.ready_world import NEEDED, PODS, STARTS
 from fastpath_tools import charts
 from fastpath_tools.charts import Frame, Sheet
 
-PICTURE = suite.ROOT / "docs" / "images" / "ready.svg"
+PICTURE = common.ROOT / "docs" / "images" / "ready.svg"
 
 _EDGES = {"short": (46, 260), "medium": (316, 530), "long": (586, 790)}
 _CASES = {"native": "native", "boosted": "boosted", "fast": "gauge"}

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import common, load
+from benchmarks.common import ROOT
 from benchmarks.load import Connection, Reply
 from benchmarks.soak_world import PATIENCE_SECONDS, World, until
-from benchmarks.stage import ROOT
 
 
 class Held(NamedTuple):

@@ -22,7 +22,8 @@ from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from benchmarks import common, load
-from benchmarks.stage import ROOT, Stage
+from benchmarks.common import ROOT
+from benchmarks.stage import Stage
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.demo import metric_source, native_hpa

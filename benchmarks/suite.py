@@ -1,13 +1,22 @@
 """The suite: runs benchmarks, each in its own process, and keeps their results in one file.
 
     scripts/bench [--tiny] [--results FILE] [NAME ...]
+    scripts/bench --pages [--without NAME ...]
+    scripts/bench --interleave REF [--rounds N] [--own] [--tiny] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
-Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json, from which
-`python -m benchmarks.page` writes docs/performance.md. A benchmark with arguments of its own only prints:
-figures of other sizes do not belong in the file. `scripts/bench NAME --help` lists its sizes. `--tiny` takes
-sizes that say nothing about speed, and keeps the figures only with `--results`. `PROMETHEUS_ADAPTER=` names a
-prometheus-adapter to compare with `serve`.
+Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json. A benchmark
+with arguments of its own only prints: figures of other sizes do not belong in the file.
+`scripts/bench NAME --help` lists its sizes. `--tiny` takes sizes that say nothing about speed, and keeps the
+figures only with `--results`. `PROMETHEUS_ADAPTER=` names a prometheus-adapter to compare with `serve`.
+
+`--pages` runs all benchmarks, the long ones too, then the profiles, and writes the pictures and
+docs/performance.md. It first says how long that takes. All figures then have one commit and one machine.
+
+`--interleave` runs this tree and the revision REF in turns. For each figure it prints the median of both, and
+the ratio of new to old with its range. REF's program runs with this tree's benchmark, sandbox and load. A
+benchmark that calls functions of the adapter (`tick`, `decide`) may need some that REF lacks; with `--own`
+REF runs its own benchmark. Each run is short, and nothing is kept.
 """
 
 import argparse
@@ -23,83 +32,117 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, peer
+from benchmarks import common, interleave, peer
+from benchmarks.common import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).with_name("results.json")
 
 Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
+_OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
+_PICTURES = ("plot", "reaction_plot", "ready_plot")
+_PROFILES_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A benchmark: the module of that name. `long` ones run only if they are named."""
+    """A benchmark: the module of that name. `long` ones run only if they are named.
+
+    `short` are the sizes for one of many runs in turns.
+    """
 
     about: str
     tiny: str
-    full: str = ""
+    short: str
     long: bool = False
 
 
 CASES: Mapping[str, Case] = {
     "serve": Case(
         "warm, cold and mixed requests to `fastpath serve`, compared with aiohttp alone and Prometheus alone",
-        "--hpas 4 --pods 2 --seconds 0.2 --runs 1",
+        tiny="--hpas 4 --pods 2 --seconds 0.2 --runs 1",
+        short="--seconds 2 --runs 1",
     ),
     "hpas": Case(
         "cost and Prometheus queries of many autoscalers that request a metric every 15 s",
-        "--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
+        tiny="--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
+        short="--hpas 300 --many 3000 --period 5 --seconds 10",
     ),
     "reload": Case(
         "requests while the rules file changes",
-        "--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
+        tiny="--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
+        short="--seconds 3 --runs 1",
     ),
     "discovery": Case(
         "event-loop lag during the discovery of a million series",
-        "--series 3000 --names 7 --many-names 30 --runs 1",
+        tiny="--series 3000 --names 7 --many-names 30 --runs 1",
+        short="--series 200000 --runs 1",
     ),
     "memory": Case(
-        "start-up time and memory with many pods",
-        "--small 10 --large 20 --pods 2 --runs 1",
+        "start-up time and memory, with no pods and with many",
+        tiny="--small 10 --large 20 --pods 2 --runs 1",
+        short="--small 2000 --large 20000 --runs 1",
     ),
     "limits": Case(
         "memory, and the latency of other callers, under endless new selectors, a huge query response and "
         "many changed pods",
-        "--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
+        tiny="--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
+        short="--seconds 2 --series 300000",
     ),
     "decide": Case(
-        "speed of `fastpath evaluate`, and of the decision alone", "--repeat 1 --calls 200 --runs 1"
+        "speed of `fastpath evaluate`, and of the decision alone",
+        tiny="--repeat 1 --calls 200 --runs 1",
+        short="--runs 1",
     ),
-    "scrape": Case("scraping of metrics from pods", "--bodies 20 --pods 4 --rounds 2 --runs 1"),
-    "podwatch": Case("cost of the scaler's watch of all pods", "--pods 40 --events 20 --runs 1"),
-    "tick": Case("one decision round of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
+    "scrape": Case(
+        "scraping of metrics from pods", tiny="--bodies 20 --pods 4 --rounds 2 --runs 1", short="--runs 1"
+    ),
+    "podwatch": Case(
+        "cost of the scaler's watch of all pods",
+        tiny="--pods 40 --events 20 --runs 1",
+        short="--pods 20000 --events 5000 --runs 1",
+    ),
+    "tick": Case(
+        "one decision round of the scaler",
+        tiny="--autoscalers 6 --pods 3 --ticks 2 --runs 1",
+        short="--autoscalers 3000 --ticks 3 --runs 1",
+    ),
     "forecasting": Case(
         "what forecasts cost the scaler, and the process that makes them",
-        "--autoscalers 6 --pods 3 --rounds 2 --minutes 2 --jobs 1 --days 3 --seconds 1",
+        tiny="--autoscalers 6 --pods 3 --rounds 2 --minutes 2 --jobs 1 --days 3 --seconds 1",
+        short="--autoscalers 300 --rounds 5 --minutes 5 --jobs 1",
     ),
     "reaction": Case(
         "time from a load step to the written Scale, by source of the metric",
-        "--workloads 2 --slow 1 --seconds 1",
+        tiny="--workloads 2 --slow 1 --seconds 1",
+        short="--workloads 10 --seconds 10",
     ),
     "ready": Case(
         "time from a load step to pods that are Ready and counted, by autoscaler and start-up time",
-        "--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
+        tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
+        short="--workloads 4 --zero 4",
     ),
-    "simulate": Case("speed of simulations of 14 days", "--days 0.02 --runs 1"),
+    "simulate": Case(
+        "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
+    ),
     "wake": Case(
         "zero to one: from a queue's first message, at its exporter, to a written Scale",
-        "--workloads 2 --seconds 1",
+        tiny="--workloads 2 --seconds 1",
+        short="--workloads 4",
         long=True,
     ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
-        "--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",
+        tiny="--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",
+        short="--runs 1",
         long=True,
     ),
     "soak": Case(
-        "an hour of mixed load with faults", "--minutes 0.2 --requests 20 --fresh 5 --apps 4", long=True
+        "an hour of mixed load with faults",
+        tiny="--minutes 0.2 --requests 20 --fresh 5 --apps 4",
+        short="--minutes 2",
+        long=True,
     ),
 }
 
@@ -107,7 +150,7 @@ CASES: Mapping[str, Case] = {
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line says; returns the exit status."""
     own = len(arguments) > 1 and arguments[0] in CASES and arguments[1].startswith("-")
-    if own and arguments[1].partition("=")[0] not in {"--tiny", "--results"}:
+    if own and arguments[1].partition("=")[0] not in _OPTIONS:
         return _run_alone(arguments[0], arguments[1:])
     parser = argparse.ArgumentParser(
         "scripts/bench",
@@ -123,17 +166,46 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="write to FILE instead of benchmarks/results.json"
     )
+    parser.add_argument("--pages", action="store_true", help="run all, then profiles, pictures and pages")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="NAME", help="benchmarks that --pages leaves as they are"
+    )
+    parser.add_argument("--interleave", metavar="REF", help="compare with this revision, in turns")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="runs of each (default: 5)")
+    parser.add_argument("--own", action="store_true", help="REF runs its own benchmarks")
     options = parser.parse_args(arguments)
-    for name in options.names:
+    for name in [*options.names, *options.without]:
         if name not in CASES:
             return _refuse(f"{name}: no such benchmark; there are: {', '.join(CASES)}")
-    names = list(dict.fromkeys(options.names)) or [name for name, case in CASES.items() if not case.long]
+    names = list(dict.fromkeys(options.names)) or [
+        name for name, case in CASES.items() if options.pages or not case.long
+    ]
+    if options.interleave is not None:
+        sizes = {name: CASES[name].tiny if options.tiny else CASES[name].short for name in names}
+        return interleave.run(options.interleave, sizes, max(1, options.rounds), own=options.own)
     try:
         peer.find()
     except ValueError as error:
         return _refuse(str(error))
     results = options.results or (None if options.tiny else RESULTS)
+    if options.pages:
+        return _run_for_pages([name for name in names if name not in options.without])
     return run(names, results, tiny=options.tiny)
+
+
+def _run_for_pages(names: Sequence[str]) -> int:
+    """Run benchmarks and profiles, draw the pictures and write the pages; return the exit status."""
+    commit = common.describe_commit()
+    before = read(RESULTS)
+    took = {name: before.get(name, {}).get("took_seconds", 0) for name in names} | {
+        "profiles": _PROFILES_SECONDS
+    }
+    parts = ", ".join(f"{name} {seconds / 60:.0f}" for name, seconds in took.items())
+    print(f"commit {commit}; about {sum(took.values()) / 60:.0f} minutes, as in the last run: {parts}")
+    status = run(names, RESULTS, tiny=False)
+    for module in ("profiles", *_PICTURES, "page"):
+        status = status or subprocess.run(_command(module), cwd=ROOT, check=False).returncode
+    return status
 
 
 def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
@@ -186,8 +258,9 @@ def _run_alone(name: str, arguments: Sequence[str]) -> int:
 def _run_case(name: str, *, tiny: bool) -> Entry | None:
     """Run one benchmark and show its table, at once if it runs alone; return its entry, None if it failed."""
     begun = common.wall()
+    commit = common.describe_commit()
     start = time.perf_counter()
-    command = [*_command(name), *shlex.split(CASES[name].tiny if tiny else CASES[name].full)]
+    command = [*_command(name), *(shlex.split(CASES[name].tiny) if tiny else [])]
     lines: list[str] = []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -203,6 +276,7 @@ def _run_case(name: str, *, tiny: bool) -> Entry | None:
         print(last, end="", flush=True)
         return None
     return entry | {
+        "commit": commit,
         "time": datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds"),
         "took_seconds": round(time.perf_counter() - start, 1),
     }
