@@ -117,6 +117,10 @@ def main() -> None:
     goals = {
         "one_rule_queries_per_second": Goal(f"{asked}: one rule", 2, "/s"),
         "several_rules_queries_per_second": Goal(f"{asked}: {sizes.rules} rules", 2 * sizes.rules, "/s"),
+        "many_queries_per_second": Goal(
+            f"Prometheus queries for {sizes.many:,} such autoscalers on one rule", 2, "/s"
+        ),
+        "many_p99_ms": Goal(f"p99 of the requests of {sizes.many:,} such autoscalers", 30, "ms"),
     }
     report = Report("hpas", vars(sizes), goals)
     several = [f"component_{number}_requests_total" for number in range(sizes.rules)]

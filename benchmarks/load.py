@@ -42,6 +42,7 @@ _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 class Load(NamedTuple):
     """The result of a closed loop: each connection sends a request as soon as the last is answered."""
 
+    requests: int
     requests_per_second: float
     p50_ms: float
     p99_ms: float
@@ -174,6 +175,7 @@ def run_closed_loop(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     return Load(
+        found["requests"],
         found["requests"] / (found["microseconds"] / 1e6),
         found["p50"] / 1000,
         found["p99"] / 1000,
@@ -218,4 +220,4 @@ async def _run_own(
             group.create_task(caller())
     elapsed = time.perf_counter() - begun
     p50, p99 = (common.percentile(took, share) * 1000 for share in (0.5, 0.99))
-    return Load(len(took) / elapsed, p50, p99, errors)
+    return Load(len(took), len(took) / elapsed, p50, p99, errors)

@@ -1,6 +1,7 @@
-"""Resident memory of `fastpath serve` and its time from start to ready, at two numbers of watched pods.
+"""Resident memory of `fastpath serve` and its time from start to ready, by the number of watched pods.
 
-The pods are those of Deployments, which share their labels. The large number is repeated with pods of
+`idle` is an empty cluster with an empty Prometheus: what Python, the libraries and the code take. The pods of
+the others are those of Deployments, which share their labels. The large number is repeated with pods of
 StatefulSets, each of which has a label of its own.
 
 Fastpath has the credentials of a Pod: see `benchmarks.pod`. Ready is the first `readyz` that succeeds: pods
@@ -29,6 +30,8 @@ def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
         cluster = stage.start_cluster(count, pods_per_app, owner, tls=True)
         adapter = stage.start_adapter(cluster, prometheus.url, rules([_METRIC]), pod=True)
         ready = adapter.memory()
+        if not pods:
+            return {"start_seconds": adapter.start_seconds, "mib": ready}
         for app in apps:
             status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))
             if status != 200 or body.count(b'"describedObject"') != pods_per_app:
@@ -48,8 +51,10 @@ def main() -> None:
         "memory",
         vars(sizes),
         {
+            "idle_start_seconds": Goal("time from start to ready with an empty cluster", 0.6, "s"),
+            "idle_mib": Goal("memory with an empty cluster", 60, "MiB"),
             "small_start_seconds": Goal(f"time from start to ready with {sizes.small:,} pods", 3, "s"),
-            "large_asked_mib": Goal(f"memory with {sizes.large:,} watched pods", 400, "MiB"),
+            "large_asked_mib": Goal(f"memory with {sizes.large:,} watched pods", 120, "MiB"),
             "large_peak_mib": Goal(f"peak memory with {sizes.large:,} watched pods", 400, "MiB"),
             "large_stateful_peak_mib": Goal(
                 f"peak memory with {sizes.large:,} watched pods that share no label sets", 400, "MiB"
@@ -57,6 +62,7 @@ def main() -> None:
         },
     )
     for case, pods, owner in (
+        ("idle", 0, "Deployment"),
         ("small", sizes.small, "Deployment"),
         ("large", sizes.large, "Deployment"),
         ("large_stateful", sizes.large, "StatefulSet"),

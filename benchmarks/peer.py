@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.common import Goal
 from benchmarks.stage import Stage
 
 VARIABLE = "PROMETHEUS_ADAPTER"
@@ -24,6 +25,23 @@ FORMS: Mapping[str, Sequence[str]] = {
     "unthrottled": ("--client-qps=100000", "--client-burst=100000"),
 }
 """How it is run, and the flags that make it so."""
+
+
+GOALS: Mapping[str, Goal] = {
+    f"unthrottled_{figure}_ratio": Goal(
+        f"Fastpath over prometheus-adapter without its throttle: {what}", limit, "x", at_least=least
+    )
+    for figure, what, limit, least in (
+        ("warm_16_requests_per_second", "warm requests a second at 16 connections", 25, True),
+        ("cold_1_p50_ms", "p50 of cold requests at one connection", 0.35, False),
+        ("cold_16_requests_per_second", "cold requests a second at 16 connections", 6, True),
+        ("cold_16_p99_ms", "p99 of cold requests at 16 connections", 0.5, False),
+        ("mixed_1_p99_ms", "p99 of mixed requests at one connection", 0.5, False),
+        ("mixed_16_p99_ms", "p99 of mixed requests at 16 connections", 0.3, False),
+        ("memory_mib", "memory after the same requests", 1.3, False),
+    )
+}
+"""How far Fastpath must be ahead of it without the throttle, by the name of the ratio."""
 
 
 class Peer(NamedTuple):
@@ -47,6 +65,28 @@ def find() -> Path | None:
     if not os.access(program, os.X_OK):
         raise ValueError(f"{VARIABLE}={text}: the file is not executable; expected a prometheus-adapter")
     return program
+
+
+def ratios(figures: Mapping[str, float], form: str) -> dict[str, float]:
+    """Return our figures over those of a form of the peer."""
+    names = [name.removeprefix(f"{form}_") for name in figures if name.startswith(f"{form}_")]
+    return {
+        f"{form}_{name}_ratio": figures[name] / figures[f"{form}_{name}"]
+        for name in names
+        if name.endswith(("_requests_per_second", "_p50_ms", "_p99_ms", "_all_cpu_ms", "memory_mib"))
+    }
+
+
+def find_behind(figures: Mapping[str, float]) -> list[str]:
+    """Return the figures at which a form of the peer is ahead, with the ratio of ours to its own."""
+    behind = []
+    for name, ratio in figures.items():
+        if name.endswith("_ratio"):
+            figure = name.removesuffix("_ratio")
+            if ratio < 1 if figure.endswith("_per_second") else ratio > 1:
+                form, _, what = figure.partition("_")
+                behind.append(f"{what} ({form}, {ratio:.2f}x)")
+    return behind
 
 
 def start(

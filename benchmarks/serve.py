@@ -8,10 +8,18 @@ cached, so every request costs at least a share of a query. Mixed: as warm, but 
 selector; it selects the pods of one app, as the others do. The overhead of a cold request is the median over
 that of the same query sent to Prometheus directly, the two in turn over one connection each.
 
-If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests between our runs, on the same
-core: without the throttle of its client, and as shipped. `..._ratio` is our figure over its own, the median
-over the runs. As shipped, it answers at the constant rate of that throttle. That case runs once and longer,
-since its queue takes seconds to form.
+Fastpath has the credentials of a Pod: see `benchmarks.pod`.
+
+If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests on the same core: without the
+throttle of its client, and as shipped. In each lap every case runs with both programs directly one after the
+other, and the order changes by the lap. `..._ratio` is our figure over that of the peer, the median over the
+laps. As shipped, the peer answers at the constant rate of its throttle. That case runs once and longer, since
+its queue takes seconds to form.
+
+Processor time of a request is measured at 16 connections: of the adapter, of Prometheus and of the API
+server. The peer lists the pods at the API server for each request, so only the sum compares the two. The API
+server is the sandbox's, in Python: a real one takes less. A throttled peer is idle most of the time, so it
+has no such figures.
 """
 
 import sys
@@ -25,7 +33,8 @@ from benchmarks import common, load, peer
 from benchmarks.common import Goal, Report
 from benchmarks.load import Caller, Load
 from benchmarks.peer import Peer
-from benchmarks.stage import App, Stage, make_apps, memory_of
+from benchmarks.stage import App, Stage, cpu_seconds_of, make_apps, memory_of, processor_seconds
+from tests.support.prometheus import PrometheusServer
 
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
 _WARM = "http_requests_per_second"
@@ -33,6 +42,7 @@ _COLD = "http_requests_per_second_uncached"
 
 _CASES = ("warm", "cold", "mixed")
 _CONNECTIONS = (1, 16)
+_MEASURED_CPU = 16
 _LONGER = 3
 
 
@@ -59,15 +69,60 @@ def path_of(app: App, metric: str) -> str:
 
 
 def main() -> None:
-    sizes = common.parse_sizes(__doc__, hpas=200, pods=10, seconds=4.0, runs=3, peer_start=60.0)
+    sizes = common.parse_sizes(
+        __doc__, hpas=200, pods=10, seconds=4.0, runs=5, peer_start=60.0, cases=",".join(_CASES)
+    )
+    cases = [case for case in _CASES if case in sizes.cases.split(",")]
     try:
         program = peer.find()
     except ValueError as error:
         print(f"serve: {error}", file=sys.stderr)
         sys.exit(2)
     common.stay_on_load_core()
-    warm = f"warm requests over TLS for {sizes.hpas} autoscalers of {sizes.pods} pods:"
-    goals = {
+    report = Report("serve", {**vars(sizes), "load": load.generator(sizes.seconds)}, {})
+    apps = make_apps(sizes.hpas, sizes.pods)
+    with Stage() as stage:
+        prometheus = stage.start_prometheus(apps)
+        kubeconfig = stage.start_cluster(sizes.hpas, sizes.pods, tls=True)
+        peers = [
+            _start_peer(stage, program, form, kubeconfig, prometheus.url, apps[0], sizes.peer_start)
+            for form in peer.FORMS
+            if program is not None
+        ]
+        adapter = stage.start_adapter(kubeconfig, prometheus.url, rules(), "--metrics-ttl", "0s", pod=True)
+        asking = _Asking(stage, apps, prometheus)
+        servers = [_Server("", adapter.port, adapter.pid)]
+        servers += [_Server(f"{each.form}_", each.port, each.pid) for each in peers]
+        body = asking.check([each.port for each in servers])
+        bare = _Server("", stage.start_bare(body), stage.pids["bare"])
+        steady = [each for each in servers if each.prefix != f"{peer.THROTTLED}_"]
+        lap = _Lap(asking, cases, bare, steady)
+        lap.run(min(1.0, sizes.seconds), 0)  # warms up
+        report.add(**common.median_of([lap.run(sizes.seconds, turn) for turn in range(sizes.runs)]))
+        for each in servers:
+            if each not in steady:
+                asking.drain(each.port, min(1.0, sizes.seconds))
+                found = asking.run_cases(each, cases, _LONGER * sizes.seconds)
+                report.add(**found, **peer.ratios(report.figures | found, peer.THROTTLED))
+        asking.check([each.port for each in servers])  # the samples reach nine minutes ahead, no further
+        report.add(**{f"{each.prefix}memory_mib": memory_of(each.pid) for each in servers})
+        for form in peer.FORMS if peers else ():
+            memory = {name: value for name, value in report.figures.items() if name.endswith("memory_mib")}
+            report.add(**peer.ratios(memory, form))
+    report.goals = {
+        name: goal for name, goal in _goals(sizes.hpas, sizes.pods).items() if name in report.figures
+    }
+    if peers:
+        print(
+            f"rows where prometheus-adapter is ahead: {', '.join(peer.find_behind(report.figures)) or 'none'}"
+        )
+    report.show()
+
+
+def _goals(hpas: int, pods: int) -> dict[str, Goal]:
+    """Return the goals, those of the comparison included."""
+    warm = f"warm requests over TLS for {hpas} autoscalers of {pods} pods:"
+    return {
         "warm_16_requests_per_second": Goal(
             f"{warm} throughput at 16 connections", 7000, "/s", at_least=True
         ),
@@ -76,56 +131,46 @@ def main() -> None:
         "cold_overhead_p50_ms": Goal(
             "p50 of a cold request beyond that of its raw Prometheus query", 1.0, "ms"
         ),
+        **peer.GOALS,
     }
-    report = Report("serve", {**vars(sizes), "load": load.generator(sizes.seconds)}, goals)
-    apps = make_apps(sizes.hpas, sizes.pods)
-    with Stage() as stage:
-        prometheus = stage.start_prometheus(apps)
-        kubeconfig = stage.start_cluster(sizes.hpas, sizes.pods)
-        peers = [
-            _start_peer(stage, program, form, kubeconfig, prometheus.url, apps[0], sizes.peer_start)
-            for form in peer.FORMS
-            if program is not None
-        ]
-        adapter = stage.start_adapter(kubeconfig, prometheus.url, rules(), "--metrics-ttl", "0s")
-        asking = _Asking(stage, apps)
-        body = asking.check([adapter.port, *(each.port for each in peers)])
-        lap = _Lap(asking, stage.start_bare(body), adapter.port, prometheus.port, peers)
-        lap.run(min(1.0, sizes.seconds))  # warms up
-        report.add(**common.median_of([lap.run(sizes.seconds) for _ in range(sizes.runs)]))
-        for each in peers:
-            if each.form == peer.THROTTLED:
-                asking.drain(each.port, min(1.0, sizes.seconds))
-                found = asking.ask(f"{each.form}_", each.port, _LONGER * sizes.seconds, _CASES)
-                report.add(**found, **_ratios(report.figures | found, each.form))
-        asking.check(
-            [adapter.port, *(each.port for each in peers)]
-        )  # the samples reach nine minutes ahead, no further
-        report.add(
-            memory_mib=adapter.memory(), **{f"{each.form}_memory_mib": memory_of(each.pid) for each in peers}
-        )
-    report.show()
+
+
+class _Server(NamedTuple):
+    """A program that answers requests; the names of its figures begin with `prefix`."""
+
+    prefix: str
+    port: int
+    pid: int
 
 
 class _Lap(NamedTuple):
-    """All cases once, of all servers in turn, except those of the throttled peer."""
+    """All cases once, each with all servers one directly after the other."""
 
     asking: "_Asking"
-    bare_port: int
-    port: int
-    prometheus_port: int
-    peers: Sequence[Peer]
+    cases: Sequence[str]
+    bare: _Server
+    servers: Sequence[_Server]
 
-    def run(self, seconds: float) -> dict[str, float]:
-        """Return the figures, each case run for so many seconds."""
-        figures = self.asking.ask("", self.bare_port, seconds, ["bare"])
-        figures |= self.asking.ask("", self.port, seconds, _CASES)
-        figures |= _shares_of_bare(figures)
-        for each in self.peers:
-            if each.form != peer.THROTTLED:
-                figures |= self.asking.ask(f"{each.form}_", each.port, seconds, _CASES)
-                figures |= _ratios(figures, each.form)
-        return figures | self.asking.measure_overhead(self.port, self.prometheus_port, seconds)
+    def run(self, seconds: float, turn: int) -> dict[str, float]:
+        """Return the figures, each case run for so many seconds; each server is first in its turn."""
+        found: dict[str, dict[str, float]] = {each.prefix: {} for each in self.servers}
+        first = turn % len(self.servers)
+        figures: dict[str, float] = {}
+        for connections in _CONNECTIONS:
+            figures |= self.asking.run_case(self.bare, "bare", connections, seconds)
+            for case in self.cases:
+                for each in [*self.servers[first:], *self.servers[:first]]:
+                    found[each.prefix] |= self.asking.run_case(each, case, connections, seconds)
+        for each in self.servers:
+            figures |= found[each.prefix]
+        for each in self.servers:
+            if each.prefix:
+                figures |= peer.ratios(figures, each.prefix.removesuffix("_"))
+        if "warm" in self.cases:
+            figures |= _shares_of_bare(figures)
+        return figures | (
+            self.asking.measure_overhead(self.servers[0].port, seconds) if "cold" in self.cases else {}
+        )
 
 
 def _start_peer(
@@ -144,9 +189,10 @@ def _start_peer(
 class _Asking:
     """Runs the cases against a server, and never uses the same new selector twice."""
 
-    def __init__(self, stage: Stage, apps: Sequence[App]) -> None:
+    def __init__(self, stage: Stage, apps: Sequence[App], prometheus: PrometheusServer) -> None:
         self._stage = stage
         self._apps = apps
+        self._prometheus = prometheus
         warm, cold = ([path_of(app, metric) for app in apps] for metric in (_WARM, _COLD))
         self._paths = {"bare": warm, "warm": warm, "cold": cold, "mixed": warm}
         self._loads = 0
@@ -162,29 +208,47 @@ class _Asking:
                     sys.exit(f"{path}: HTTP status {status}, not a value for each pod: {body.decode()}")
         return body
 
-    def ask(self, prefix: str, port: int, seconds: float, cases: Sequence[str]) -> dict[str, float]:
-        """Return the figures at both numbers of connections; a failed request ends the program."""
+    def run_cases(self, server: _Server, cases: Sequence[str], seconds: float) -> dict[str, float]:
+        """Return the figures of one server at both numbers of connections."""
         figures: dict[str, float] = {}
         for connections in _CONNECTIONS:
             for case in cases:
-                name = f"{prefix}{case}_{connections}"
-                self._settle(port)
-                found = self._load(port, case, connections, seconds)
-                if found.errors or not found.requests_per_second:
-                    sys.exit(
-                        f"{name}: {found.errors} requests failed, "
-                        f"{found.requests_per_second:g} answered a second"
-                    )
-                figures |= {
-                    f"{name}_requests_per_second": found.requests_per_second,
-                    f"{name}_p50_ms": found.p50_ms,
-                    f"{name}_p99_ms": found.p99_ms,
-                }
+                figures |= self.run_case(server, case, connections, seconds)
         return figures
 
-    def measure_overhead(self, port: int, prometheus_port: int, seconds: float) -> dict[str, float]:
+    def run_case(self, server: _Server, case: str, connections: int, seconds: float) -> dict[str, float]:
+        """Return the figures of a case; a failed request ends the program."""
+        name = f"{server.prefix}{case}_{connections}"
+        self._settle(server.port)
+        before = self._processor_seconds(server)
+        found = self._load(server.port, case, connections, seconds)
+        after = self._processor_seconds(server)
+        if found.errors or not found.requests_per_second:
+            sys.exit(
+                f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second"
+            )
+        figures = {
+            f"{name}_requests_per_second": found.requests_per_second,
+            f"{name}_p50_ms": found.p50_ms,
+            f"{name}_p99_ms": found.p99_ms,
+        }
+        if case != "bare" and connections == _MEASURED_CPU and server.prefix != f"{peer.THROTTLED}_":
+            spent = {part: (after[part] - before[part]) * 1000 / found.requests for part in after}
+            spent["all"] = sum(spent.values())
+            figures |= {f"{name}_{part}_cpu_ms": value for part, value in spent.items()}
+        return figures
+
+    def _processor_seconds(self, server: _Server) -> dict[str, float]:
+        """Return the processor time so far of the programs that take part in a request."""
+        return {
+            "adapter": processor_seconds(server.pid),
+            "prometheus": cpu_seconds_of(self._prometheus),
+            "api_server": processor_seconds(self._stage.pids["cluster"]),
+        }
+
+    def measure_overhead(self, port: int, seconds: float) -> dict[str, float]:
         """Return the medians of cold requests and of their queries alone, sent in turn."""
-        ours, direct = Caller(port, self._stage.tls), Caller(prometheus_port)
+        ours, direct = Caller(port, self._stage.tls), Caller(self._prometheus.port)
         pairs = []
         for app in self._apps:
             matchers = f'namespace="{app.namespace}",pod=~"{"|".join(app.pods)}"'
@@ -234,12 +298,6 @@ def _shares_of_bare(figures: Mapping[str, float]) -> dict[str, float]:
         / figures[f"bare_{connections}{name}"]
         for connections in _CONNECTIONS
     }
-
-
-def _ratios(figures: Mapping[str, float], form: str) -> dict[str, float]:
-    """Return our figures over those of a form of the peer."""
-    names = [name.removeprefix(f"{form}_") for name in figures if name.startswith(f"{form}_")]
-    return {f"{form}_{name}_ratio": figures[name] / figures[f"{form}_{name}"] for name in names}
 
 
 if __name__ == "__main__":

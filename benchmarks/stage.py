@@ -25,10 +25,10 @@ from typing import NamedTuple, Self
 import trustme
 
 from benchmarks import common, load
+from benchmarks.common import ROOT
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
 
-ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 120.0
 _POLL_SECONDS = 0.01
 _BATCH = 10_000
@@ -73,8 +73,7 @@ class Adapter:
         return memory_of(self.pid, field)
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.pid)
 
 
 class Stage:
@@ -83,6 +82,7 @@ class Stage:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._started = 0
+        self.pids: dict[str, int] = {}
         self.directory = Path()
         self.tls = ssl.create_default_context()
 
@@ -255,12 +255,13 @@ class Stage:
         """Start a Python module as a process and wait until `ready`; return its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1
+        command = [sys.executable, "-m", *module]
         try:
-            return self.start_program(
-                [sys.executable, "-m", *module], log, ready, START_SECONDS, directory=ROOT, pinned=pinned
-            )
+            pid = self.start_program(command, log, ready, START_SECONDS, directory=ROOT, pinned=pinned)
         except ChildProcessError as error:
             sys.exit(f"{name} {error}:\n{log.read_text(encoding='utf-8', errors='replace')}")
+        self.pids[name] = pid
+        return pid
 
     def start_program(
         self,
@@ -293,6 +294,14 @@ class Stage:
                 raise ChildProcessError(f"was not ready within {seconds:g} s")
             time.sleep(_POLL_SECONDS)
         return process.pid
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and its ended children; the children's is in hundredths."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    own = sum(int(file.read_text(encoding="ascii").split()[0]) for file in threads) / 1e9
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return own + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(pid: int, field: str = "VmRSS") -> float:
