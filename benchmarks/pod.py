@@ -1,7 +1,6 @@
 """`fastpath` with the credentials of a Pod: `python -m benchmarks.pod KUBECONFIG SERVICE-ACCOUNT VERB ...`.
 
-For a kubeconfig file Fastpath imports kubernetes-asyncio, which takes memory and time that no Pod spends. So
-the server of the file is given in the variables that kubelet sets, and the folder in place of the one that it
+The server of the file is given in the variables that kubelet sets, and the folder in place of the one that it
 mounts.
 """
 

@@ -1,10 +1,7 @@
 """Where the API server is and which identity we have there: a kubeconfig, else the Pod's service account.
 
-Whatever renews credentials (token files, exec plugins, OIDC) may fail for a while. Then the old credentials
-stay in use: only the API server can decide whether they are still valid.
-
-kubernetes-asyncio reads kubeconfig files. It is imported only for them, because it loads models of every
-Kubernetes object, which take 35 MiB. A Pod needs two files and two variables.
+Whatever renews credentials (token files, exec plugins) may fail for a while. Then the old credentials stay in
+use: only the API server can decide whether they are still valid.
 """
 
 import asyncio
@@ -16,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from adapter import errors, net
+from adapter.kubernetes import kubeconfig
 from adapter.model.clock import Clock
 from adapter.telemetry.problems import ProblemLog
 
@@ -53,19 +51,19 @@ class ClientConfiguration:
 
 
 async def load_configuration(
-    kubeconfig: Path | None,
+    file: Path | None,
     clock: Clock,
     problems: ProblemLog,
     *,
     flag: str = FLAG,
     context: str | None = None,
 ) -> ClientConfiguration:
-    """Load the configuration from the file `kubeconfig`, or if that is None from the Pod of this process.
+    """Load the configuration from the kubeconfig `file`, or if that is None from the Pod of this process.
 
     `context` names a context of the file, None for the current one. Raises `errors.InputError`, which names
     `flag`, if the configuration cannot be loaded.
     """
-    if kubeconfig is None:
+    if file is None:
         try:
             config = _read_service_account(clock, problems)
         except (OSError, ValueError) as error:
@@ -76,18 +74,22 @@ async def load_configuration(
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
         return config
-    if not await asyncio.to_thread(kubeconfig.is_file):
-        raise _refuse(flag, str(kubeconfig), "expected a kubeconfig file; there is no such file")
-    from adapter.kubernetes import kubeconfig as library  # noqa: PLC0415 - see above
-
+    if not await asyncio.to_thread(file.is_file):
+        raise _refuse(flag, str(file), "expected a kubeconfig file; there is no such file")
     try:
-        config, header, renew = await library.load(kubeconfig, context)
-    except library.UNUSABLE as error:
-        raise _refuse(
-            flag, str(kubeconfig), f"expected a usable kubeconfig file ({_sentence(error)})"
-        ) from error
-    config.authorization = _Renewal(header, renew, library.UNUSABLE, clock, problems)
-    return config
+        loaded = kubeconfig.Kubeconfig(file, context, clock)
+        header = await loaded.authorize()
+        certificates = loaded.find_certificates()
+    except kubeconfig.UNUSABLE as error:
+        raise _refuse(flag, str(file), f"expected a usable kubeconfig file ({_sentence(error)})") from error
+    return ClientConfiguration(
+        loaded.host,
+        *certificates,
+        loaded.verify,
+        loaded.tls_server_name,
+        loaded.proxy,
+        _Renewal(header, loaded.authorize, kubeconfig.UNUSABLE, clock, problems),
+    )
 
 
 def _read_service_account(clock: Clock, problems: ProblemLog) -> ClientConfiguration:

@@ -331,10 +331,7 @@ class ControlPlane:
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, credentials: dict[str, str]) -> Path:
-    """Write a kubeconfig and return its path.
-
-    It names files: embedded ones kubernetes-asyncio copies and leaves open.
-    """
+    """Write a kubeconfig, which names files, and return its path."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,9 +1,9 @@
 """Kubeconfig files, service accounts, and their renewal."""
 
 import base64
+import datetime as dt
 import json
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,12 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) 
 @pytest.mark.parametrize(
     ("user", "expected"),
     [
-        pytest.param({"token": " secret\n"}, "Bearer  secret", id="white space around a token"),
+        pytest.param({"token": " secret\n"}, "Bearer secret", id="white space around a token"),
         pytest.param({"username": "me", "password": "pw"}, "Basic bWU6cHc=", id="password"),
         pytest.param({"client-certificate": "x"}, "", id="certificates only"),
+        pytest.param(
+            {"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}}, "Bearer a.b.c", id="OIDC"
+        ),
         pytest.param({}, "", id="no credentials"),
     ],
 )
@@ -75,6 +78,7 @@ async def test_authorization(
         ),
         pytest.param('{"current-context": "c", "contexts": 5}', id="contexts of a wrong type"),
         pytest.param("\0\xff", id="binary"),
+        pytest.param("&a [*a]", id="a list of itself"),
     ],
 )
 async def test_files_that_are_no_kubeconfig(
@@ -88,21 +92,68 @@ async def test_files_that_are_no_kubeconfig(
     assert (fault.path, fault.value) == ("--lister-kubeconfig", str(path))
 
 
+API = "client.authentication.k8s.io/v1"
+
+
+def plugin_that_says(status: Mapping[str, Any], api_version: str = API) -> dict[str, Any]:
+    answer = {"apiVersion": api_version, "kind": "ExecCredential", "status": status}
+    return {"exec": {"apiVersion": API, "command": "echo", "args": [json.dumps(answer)], "env": None}}
+
+
 @pytest.mark.parametrize(
-    "user",
+    ("user", "reason"),
     [
-        {"tokenFile": "absent"},
-        {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}},
-        {"exec": {"command": "no-such-program", "apiVersion": "client.authentication.k8s.io/v1"}},
-        {"exec": {}},
+        pytest.param({"tokenFile": "absent"}, "No such file or directory: .*absent", id="token file absent"),
+        pytest.param({"token": 7}, r"Expected `str`, got `int` - at `\$.users\[0\].user.token`", id="number"),
+        pytest.param(
+            {"exec": {"command": "false", "apiVersion": API}}, "exec: false: exit status 1", id="plugin fails"
+        ),
+        pytest.param(
+            {"exec": {"command": "no-such-program", "apiVersion": API}}, "no-such-program", id="plugin absent"
+        ),
+        pytest.param({"exec": {}}, r"`command` - at `\$.users\[0\].user.exec`", id="plugin not named"),
+        pytest.param(
+            {"exec": {"command": "echo", "apiVersion": API, "args": ["hi"]}},
+            "exec: echo: expected an ExecCredential",
+            id="plugin says something else",
+        ),
+        pytest.param(plugin_that_says({}), "expected a token, or a certificate", id="no credential"),
+        pytest.param(
+            plugin_that_says({"clientCertificateData": "x"}), "a certificate with its key", id="no key"
+        ),
+        pytest.param(plugin_that_says({"token": "t"}, "v2"), f"expected {API}, not v2", id="other version"),
+        pytest.param({"auth-provider": {"name": "gcp"}}, "auth-provider: gcp: expected", id="provider"),
+        pytest.param({"auth-provider": {"name": "oidc"}}, "oidc with an id-token", id="no token"),
     ],
-    ids=["token file absent", "plugin fails", "plugin absent", "plugin not named"],
 )
 async def test_users_that_cannot_be_used(
-    user: Mapping[str, Any], tmp_path: Path, clock: FakeClock, faults: ProblemLog
+    user: Mapping[str, Any], reason: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
-    with pytest.raises(errors.InputError, match="expected a usable kubeconfig file"):
+    with pytest.raises(errors.InputError, match=f"expected a usable kubeconfig file .*{reason}"):
         await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
+
+
+async def test_an_unknown_user_is_refused(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+    path = write_kubeconfig(tmp_path / "c", {})
+    path.write_text(path.read_text().replace('"name": "u"', '"name": "v"'))
+    with pytest.raises(errors.InputError, match="users: expected one with the name 'u', found 0"):
+        await credentials.load_configuration(path, clock, faults)
+
+
+async def test_files_are_relative_to_the_kubeconfig(
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    path = write_kubeconfig(
+        tmp_path / "c",
+        {"token": "old", "tokenFile": "token", "client-certificate": "own.crt", "client-key": "/own.key"},
+        server="https://127.0.0.1:1",
+        **{"certificate-authority": "../ca.crt"},
+    )
+    configuration = await credentials.load_configuration(path, clock, faults)
+    assert await configuration.authorization() == "Bearer from-file", "a token file wins over a token"
+    assert configuration.ca_file == str(tmp_path / "../ca.crt")
+    assert (configuration.cert_file, configuration.key_file) == (str(tmp_path / "own.crt"), "/own.key")
 
 
 async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
@@ -142,23 +193,41 @@ async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faul
     assert not faults.active()
 
 
+PLUGIN = """\
+#!/bin/sh
+echo x >> "$(dirname "$0")/runs"
+runs=$(wc -l < "$(dirname "$0")/runs")
+printf '{"apiVersion": "%s", "kind": "ExecCredential", "status": {"token": "%s-%d"%s}}' \\
+    "$1" "$PREFIX" "$runs" "$EXPIRES"
+case $KUBERNETES_EXEC_INFO in *ExecCredential*) ;; *) exit 1 ;; esac
+"""
+
+
+def write_plugin(folder: Path, expires: str) -> Path:
+    """Write a kubeconfig whose plugin counts its runs."""
+    plugin = folder / "plugin"
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o700)
+    variables = [{"name": "PREFIX", "value": "token"}, {"name": "EXPIRES", "value": expires}]
+    user = {"exec": {"command": "./plugin", "args": [API], "apiVersion": API, "env": variables}}
+    return write_kubeconfig(folder / "c", user)
+
+
 async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
-    count = tmp_path / "count"
-    count.write_text("0")
-    script = (
-        f"import json, pathlib; path = pathlib.Path({str(count)!r}); number = int(path.read_text()) + 1;"
-        "path.write_text(str(number));"
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
-        " 'status': {'token': f'token-{number}'}}))"
-    )
-    plugin = {
-        "command": sys.executable,
-        "args": ["-c", script],
-        "apiVersion": "client.authentication.k8s.io/v1",
-    }
-    path = write_kubeconfig(tmp_path / "c", {"exec": plugin})
-    configuration = await credentials.load_configuration(path, clock, faults)
+    configuration = await credentials.load_configuration(write_plugin(tmp_path, ""), clock, faults)
     assert await configuration.authorization() == "Bearer token-1"
+    assert await configuration.authorization() == "Bearer token-1"
+    clock.advance(credentials.RENEWAL_SECONDS)
+    assert await configuration.authorization() == "Bearer token-2"
+
+
+async def test_an_exec_plugin_is_asked_again_before_its_token_expires(
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+) -> None:
+    expiry = dt.datetime.fromtimestamp(clock.wall() + 600, dt.UTC).isoformat()
+    path = write_plugin(tmp_path, f', "expirationTimestamp": "{expiry}"')
+    configuration = await credentials.load_configuration(path, clock, faults)
+    clock.advance(290)
     assert await configuration.authorization() == "Bearer token-1"
     clock.advance(credentials.RENEWAL_SECONDS)
     assert await configuration.authorization() == "Bearer token-2"

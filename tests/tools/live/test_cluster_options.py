@@ -70,7 +70,9 @@ async def test_context_and_user_are_those_of_the_flags(server: Server, tmp_path:
 
 async def test_a_context_that_does_not_exist(server: Server, tmp_path: Path) -> None:
     file = write(tmp_path / "config", server.url)
-    with pytest.raises(InputError, match=r"--kubeconfig: .*Expected object with name here"):
+    with pytest.raises(
+        InputError, match=r"--kubeconfig: .*contexts: expected one with the name 'here', found 0"
+    ):
         await ask(f"--kubeconfig={file}", "--context=here")
 
 
