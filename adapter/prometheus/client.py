@@ -6,16 +6,12 @@ query arrived.
 """
 
 import asyncio
-import functools
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Protocol, Self
 
 import aiohttp
 from aiohttp import http_exceptions
-from yarl import URL
 
 from adapter.config.options import PrometheusOptions
 from adapter.errors import PrometheusError
@@ -23,6 +19,7 @@ from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.prometheus import connection, endpoint
 from adapter.prometheus.connection import FollowedFiles, PrometheusConnection
+from adapter.prometheus.http_connections import HttpAnswer, HttpConnections, Origin
 from adapter.prometheus.response import READABLE_STATUSES, ResponseDecoder, shorten, too_large
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -33,9 +30,6 @@ ENDPOINT = "/api/v1/query"
 MAX_CONNECTIONS = 20
 """As many queries as Prometheus itself runs at once."""
 
-_MAX_REDIRECTS = 10  # as Go's client
-_KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
-
 SMALL_ANSWER = 1024 * 1024
 """Bytes that an answer may take in any case, however large the other answers being read are."""
 
@@ -43,8 +37,6 @@ _BEGINNING = 1024  # bytes of an answer that are examined if it is not JSON
 _OF_THE_QUERY = frozenset({"query", "type"})  # kinds of failure that do not depend on the server
 
 _log = logging.getLogger(__name__)
-
-Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
 class Querier(Protocol):
@@ -77,14 +69,8 @@ class PrometheusClient:
         self._reading = 0  # bytes that the answers being read take
         monitoring.prometheus_response_bytes.set_function(lambda: self._reading)
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.endpoint.base)
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS),
-            timeout=aiohttp.ClientTimeout(total=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trace_configs=[trace],
-        )
+        self._server = "/".join(origin.endpoint.base.split("/", 3)[:3])
+        self._connections = HttpConnections(MAX_CONNECTIONS, monitoring.query_retries.inc)
 
     @classmethod
     async def open(
@@ -96,7 +82,7 @@ class PrometheusClient:
 
     async def close(self) -> None:
         """Close all connections; queries in flight fail."""
-        await self._session.close()
+        await self._connections.close()
 
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         """Return the samples of `promql` at `time` (epoch seconds), in Prometheus' order.
@@ -143,7 +129,7 @@ class PrometheusClient:
             ("time", endpoint.format_time(time)),
             ("timeout", endpoint.format_time(max(within, 0.001))),
         ]
-        if self._session.closed:
+        if self._connections.closed:
             raise PrometheusError("unreachable", "the client is closed")
         request = self.origin.endpoint.request(ENDPOINT, params)
         if request.method != self._options.prometheus_verb:
@@ -163,37 +149,27 @@ class PrometheusClient:
                 _log.debug("query sent", extra=values)
 
     async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> QueryResult:
-        headers = await self.origin.request_headers()
-        if request.body is not None:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        reuse = _Reuse()
-        async with self._session.request(
-            request.method,
-            URL(request.url, encoded=True),
-            data=request.body,
-            headers=headers,
-            ssl=await self._tls.value(),
-            server_hostname=self.origin.tls.server_name or None,
-            proxy=self.origin.proxy or None,
-            max_redirects=_MAX_REDIRECTS,
-            trace_request_ctx=reuse,
-            middlewares=(functools.partial(self._send, reuse),),
-        ) as response:
+        headers, tls, files = await self.origin.request_headers(), await self._tls.value(), self.origin.tls
+        server = Origin(self._server, headers, tls, files.server_name, self.origin.proxy)
+        response = await self._connections.send(request, server)
+        try:
             if response.status not in READABLE_STATUSES:
                 if response.status == 401:
                     self.origin.authorization.refuse()
                 raise PrometheusError("status", endpoint.explain_status(response.status))
             return await self._read(response, most)
+        finally:
+            response.release()
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> QueryResult:
+    async def _read(self, response: HttpAnswer, most: int | None) -> QueryResult:
         limit = self._options.prometheus_max_answer_bytes
-        if (response.content_length or 0) > limit:
+        if int(response.headers.get("Content-Length", 0)) > limit:
             raise too_large(limit)
         decoder = ResponseDecoder(most, limit)
         held = size = 0
         beginning = b""
         try:
-            async for chunk in response.content.iter_any():
+            while chunk := await response.body.readany():
                 size += len(chunk)
                 beginning = beginning or chunk[:_BEGINNING]
                 if size > limit:
@@ -233,26 +209,6 @@ class PrometheusClient:
         self._reading = others + weight
         return weight
 
-    async def _send(
-        self, reuse: "_Reuse", request: aiohttp.ClientRequest, handler: Handler
-    ) -> aiohttp.ClientResponse:
-        """Send a query, and once more where its idle connection had been closed by the server.
-
-        aiohttp itself would retry any GET whose connection broke, and no POST.
-        """
-        repeated = False
-        while True:
-            reuse.idle = False
-            try:
-                return await handler(request)
-            except aiohttp.ClientConnectorError:
-                raise
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if repeated or not reuse.idle:
-                    raise map_error(error) from error
-            repeated = True
-            self._monitoring.query_retries.inc()
-
 
 def map_error(error: Exception) -> PrometheusError:
     """Map an error of aiohttp or of the socket; the text never has the query or a password in it."""
@@ -269,7 +225,7 @@ def map_error(error: Exception) -> PrometheusError:
         case aiohttp.ClientConnectorError():
             text = f"cannot connect: {error.os_error.strerror or error.os_error}"
         case aiohttp.TooManyRedirects() | aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            kind, text = "status", "too many redirects, or a redirect to an invalid URL"
+            kind, text = "status", "an invalid URL"
         case aiohttp.ClientResponseError() | http_exceptions.HttpProcessingError():
             kind, text = "status", f"invalid HTTP response: {error.message}"
         case aiohttp.ServerDisconnectedError():
@@ -279,15 +235,3 @@ def map_error(error: Exception) -> PrometheusError:
         case _:
             pass
     return PrometheusError(kind, shorten(text or type(error).__name__))
-
-
-class _Reuse:
-    """Whether a request got a connection that had been used before."""
-
-    idle = False
-
-
-async def _note_reuse(
-    _: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceConnectionReuseconnParams
-) -> None:
-    context.trace_request_ctx.idle = True
