@@ -6,13 +6,26 @@ it listens.
 """
 
 import asyncio
-import os
 import ssl
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import uvloop
 from aiohttp import web
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+async def listen(answer: Answer, port_file: Path, tls: ssl.SSLContext | None = None) -> None:
+    """Serve on loopback until cancelled; write the port into a file, whole or not at all."""
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    new = port_file.with_suffix(".new")
+    new.write_text(str(runner.addresses[0][1]), encoding="ascii")
+    new.replace(port_file)
+    await asyncio.Event().wait()
 
 
 async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
@@ -23,13 +36,7 @@ async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
-    runner = web.ServerRunner(web.Server(handle, access_log=None))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    new = port.with_suffix(".new")
-    new.write_text(str(runner.addresses[0][1]), encoding="ascii")
-    os.replace(new, port)  # noqa: PTH105 - whole or not at all
-    await asyncio.Event().wait()
+    await listen(handle, port, context)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ are ended.
 import asyncio
 import itertools
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from benchmarks import common
+from benchmarks import bare, common
 from benchmarks.stage import App, make_apps
 
 METRIC = "flooded_requests"
@@ -151,13 +150,7 @@ async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
 
 async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:
     server = Cluster(apps, size) if which == "cluster" else Prometheus(apps, size)
-    runner = web.ServerRunner(web.Server(server.answer, access_log=None))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    written = port_file.with_suffix(".new")
-    written.write_text(str(runner.addresses[0][1]), encoding="ascii")
-    os.replace(written, port_file)  # noqa: PTH105 - whole or not at all
-    await asyncio.Event().wait()
+    await bare.listen(server.answer, port_file)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 It serves only `/api/v1/series`, as Prometheus does: series with the labels of a scraped pod, sorted by name.
 """
 
-import asyncio
-import os
 import sys
 from pathlib import Path
 
 import uvloop
 from aiohttp import web
+
+from benchmarks import bare
 
 _BLOCK = 2000
 
@@ -31,13 +31,7 @@ async def main(port: Path, series: int, names: int) -> None:
         await response.write(b"]}")
         return response
 
-    runner = web.ServerRunner(web.Server(handle, access_log=None))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    new = port.with_suffix(".new")
-    new.write_text(str(runner.addresses[0][1]), encoding="ascii")
-    os.replace(new, port)  # noqa: PTH105 - whole or not at all
-    await asyncio.Event().wait()
+    await bare.listen(handle, port)
 
 
 def _series(number: int, per_name: int) -> str:

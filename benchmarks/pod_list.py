@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import json
 import operator
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from benchmarks import bare
 from benchmarks.stage import App, make_apps
 
 _BATCH = 100
@@ -155,21 +155,6 @@ async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
         await response.write(batch)
 
 
-async def main(port_file: Path, listed: PodList) -> None:
-    runner = web.ServerRunner(web.Server(listed.answer, access_log=None))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    written = port_file.with_suffix(".new")
-    written.write_text(str(runner.addresses[0][1]), encoding="ascii")
-    os.replace(written, port_file)  # noqa: PTH105 - whole or not at all
-    await asyncio.Event().wait()
-
-
 if __name__ == "__main__":
-    uvloop.run(
-        main(
-            Path(sys.argv[1]),
-            PodList(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], events=int(sys.argv[5])),
-        )
-    )
+    pods = PodList(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], events=int(sys.argv[5]))
+    uvloop.run(bare.listen(pods.answer, Path(sys.argv[1])))
