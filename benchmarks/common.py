@@ -12,6 +12,7 @@ import platform
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,11 @@ def describe_machine() -> dict[str, object]:
         **{name: importlib.metadata.version(name) for name in _LIBRARIES},
         "prometheus": _version_of("prometheus"),
     }
+
+
+def find_spy() -> str | None:
+    """Return the path of py-spy, which makes the profiles; None if it is not installed."""
+    return shutil.which("py-spy") or shutil.which("py-spy", path=Path(sys.executable).parent)
 
 
 def git(*arguments: str) -> bytes | None:

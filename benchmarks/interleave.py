@@ -65,7 +65,7 @@ def _why_not(ref: str) -> str:
     if shutil.which("git") is None:
         return "--interleave needs git, which is not installed"
     if common.git("rev-parse", "--git-dir") is None:
-        return f"--interleave needs a git repository; {common.ROOT} is none"
+        return f"--interleave needs a git repository; {common.ROOT} has none"
     return f"{ref}: no such revision"
 
 

@@ -10,32 +10,43 @@ over all that time.
 """
 
 import sys
+from collections.abc import Sequence
 
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.hpas import rules
 from benchmarks.serve import path_of
-from benchmarks.stage import Stage, make_apps
+from benchmarks.stage import Adapter, App, Stage, make_apps
 
 _ASKING = 200
 _METRIC = "http_requests_total"
 
 
-def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
-    """Return the figures at one number of pods; only the first few apps have series and send requests."""
+def start(stage: Stage, pods: int, pods_per_app: int, owner: str) -> tuple[Adapter, Sequence[App]]:
+    """Start the adapter; only the first few apps, which are returned, have series and send requests."""
     count = -(-pods // pods_per_app)
     apps = make_apps(min(_ASKING, count), pods_per_app)
+    prometheus = stage.start_prometheus(apps)
+    cluster = stage.start_cluster(count, pods_per_app, owner, tls=True)
+    return stage.start_adapter(cluster, prometheus.url, rules([_METRIC]), pod=True), apps
+
+
+def ask(stage: Stage, adapter: Adapter, apps: Sequence[App]) -> None:
+    """Send the request of each app's autoscaler; a missing value ends the program."""
+    for app in apps:
+        status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))
+        if status != 200 or body.count(b'"describedObject"') != len(app.pods):
+            sys.exit(f"HTTP status {status}: {body.decode()}")
+
+
+def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
+    """Return the figures at one number of pods."""
     with Stage() as stage:
-        prometheus = stage.start_prometheus(apps)
-        cluster = stage.start_cluster(count, pods_per_app, owner, tls=True)
-        adapter = stage.start_adapter(cluster, prometheus.url, rules([_METRIC]), pod=True)
+        adapter, apps = start(stage, pods, pods_per_app, owner)
         ready = adapter.memory()
         if not pods:
             return {"start_seconds": adapter.start_seconds, "mib": ready}
-        for app in apps:
-            status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))
-            if status != 200 or body.count(b'"describedObject"') != pods_per_app:
-                sys.exit(f"HTTP status {status}: {body.decode()}")
+        ask(stage, adapter, apps)
         return {
             "start_seconds": adapter.start_seconds,
             "ready_mib": ready,

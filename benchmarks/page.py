@@ -5,9 +5,13 @@ results have. They name it in double braces instead, so that a new run changes p
 
 - a figure, `serve.warm_16_p50_ms`, with a Python format if it needs one: `serve.warm_16_share_of_bare:.0%`;
 - `serve.settings.hpas`, `serve.machine.cpu`, `serve.time`: the rest of an entry;
-- `goals`, `missed`, `figures` and `ratios NAME`: tables that this module builds;
+- `goals`, `missed`, `figures`, `ready`, `costs` and `ratios NAME`: tables that this module builds;
+- `versus serve.warm_1_p50_ms`: a row's cells, ours, those of each form of the peer, and the ratio;
+- `run` and `behind`: where the figures are from, and where the peer is ahead;
 - `when serve.shipped_memory_mib` and `end`, each on a line of its own: the lines between them are omitted if
   the results have no such figure.
+
+A text claims nothing that another run could contradict: what depends on the figures is computed here.
 
 A name that the results do not have is an error, and no page is written.
 """
@@ -15,16 +19,17 @@ A name that the results do not have is an error, and no page is written.
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import common, peer, suite
+from benchmarks import common, peer, profiles, suite
+from benchmarks.ready_world import STARTS
 from benchmarks.suite import Entry
 
 TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md"))
 FOLDER = common.ROOT / "docs"
 
-_BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n(.*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n((?:(?!^\{\{when ).)*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
 _UNITS = {
     "_per_second": "/s",
@@ -53,7 +58,10 @@ def render(text: str, results: Mapping[str, Entry]) -> str:
             unknown.append(f"{{{{{match[1]}}}}}: {error}")
             return ""
 
-    page = _PLACEHOLDER.sub(fill, _BLOCK.sub(keep, text))
+    blocks = 1
+    while blocks:  # the inner ones first
+        text, blocks = _BLOCK.subn(keep, text)
+    page = _PLACEHOLDER.sub(fill, text)
     if unknown:
         raise UnknownError("; ".join(unknown))
     return page
@@ -62,14 +70,12 @@ def render(text: str, results: Mapping[str, Entry]) -> str:
 def _fill(placeholder: str, results: Mapping[str, Entry]) -> str:
     name, _, form = placeholder.partition(":")
     word, _, argument = name.partition(" ")
-    if name == "goals":
-        return _goals(results)
-    if name == "missed":
-        return _missed(results)
-    if name == "figures":
-        return _figures(results)
+    if name in _TABLES:
+        return _TABLES[name](results)
     if word == "ratios":
         return _ratios(results, argument)
+    if word == "versus":
+        return _versus(results, argument)
     value = _find(name, results)
     if value is None:
         raise UnknownError("the results have no such figure")
@@ -90,9 +96,42 @@ def _find(name: str, results: Mapping[str, Entry]) -> object:
     return None if isinstance(found, dict) else found
 
 
+def _entry(results: Mapping[str, Entry], name: str) -> Entry:
+    if name not in results:
+        raise UnknownError(f"the results have no benchmark {name}")
+    return results[name]
+
+
 def _names(results: Mapping[str, Entry]) -> list[str]:
     """Return the benchmarks that the results have, in the order of the suite."""
     return [name for name in suite.CASES if name in results] + sorted(results.keys() - suite.CASES.keys())
+
+
+def _run(results: Mapping[str, Entry]) -> str:
+    """Return where the figures are from: one commit and one machine, or which are from where."""
+    origins: dict[tuple[str, str], list[str]] = {}
+    for name in _names(results):
+        entry = results[name]
+        where = f"{entry['machine']['cores']} cores of {entry['machine']['cpu']}"
+        origins.setdefault((entry.get("commit", "unknown"), where), []).append(name)
+    if len(origins) == 1:
+        ((commit, where),) = origins
+        days = " and ".join(sorted({entry["time"][:10] for entry in results.values()}))
+        return f"All figures are of commit `{commit}`, measured on one machine, {where}, on {days}."
+    lines = [
+        f"- commit `{commit}`, {where}: {', '.join(names)}" for (commit, where), names in origins.items()
+    ]
+    return "\n".join(
+        ["**These figures are from several runs.** Compare only those of one line:", "", *lines, ""]
+    )
+
+
+def _behind(results: Mapping[str, Entry]) -> str:
+    """Return where the peer is ahead of Fastpath."""
+    behind = peer.find_behind(_entry(results, "serve")["figures"])
+    if not behind:
+        return "prometheus-adapter is ahead in no row of the comparison."
+    return f"prometheus-adapter is ahead in {len(behind)} rows of the comparison: {', '.join(behind)}."
 
 
 def _goals(results: Mapping[str, Entry]) -> str:
@@ -123,50 +162,90 @@ def _missed(results: Mapping[str, Entry]) -> str:
         for figure, goal in results[name]["goals"].items()
         if not goal["reached"]
     ]
-    return _table(("missed goal", "goal", "measured"), rows)
+    return _table(("missed goal", "goal", "measured"), rows) if rows else "None: all goals are reached."
 
 
 def _figures(results: Mapping[str, Entry]) -> str:
-    """Return a section for each benchmark: sizes, machine and time, and the figures without the peer's."""
+    """Return a section for each benchmark: sizes and time, and the figures without the peer's."""
     parts = []
     for name in _names(results):
         entry = results[name]
         about = f"{suite.CASES[name].about}. " if name in suite.CASES else ""
         sizes = ", ".join(f"{size} {value}" for size, value in entry["settings"].items())
         where = entry["machine"]
-        machine = f"{where['cores']} cores of {where['cpu']}, load average {where['load']}"
         rows = [
             (f"`{figure}`", common.show_number(value))
             for figure, value in entry["figures"].items()
             if not figure.startswith(tuple(f"{form}_" for form in peer.FORMS))
         ]
-        heading = (
-            f"### {name}\n\n{about[:1].upper()}{about[1:]}Sizes: {sizes}. Ran {entry['time']}, {machine}.\n\n"
-        )
+        ran = f"Ran {entry['time']}, load average {where['load']}."
+        heading = f"### {name}\n\n{about[:1].upper()}{about[1:]}Sizes: {sizes}. {ran}\n\n"
         parts.append(heading + _table(("figure", "measured"), rows))
     return "\n\n".join(parts)
 
 
-def _ratios(results: Mapping[str, Entry], name: str) -> str:
-    """Return a table of our figures beside those of each form of the peer, and ours over theirs."""
-    entry = results.get(name)
-    if entry is None:
-        raise UnknownError("the results have no such benchmark")
-    figures = entry["figures"]
+def _ready(results: Mapping[str, Entry]) -> str:
+    """Return the table of Ready pods: a row for each start-up time and autoscaler."""
+    entry = _entry(results, "ready")
+    figures, settings = entry["figures"], entry["settings"]
+
+    def seconds(prefix: str, *names: str) -> str:
+        return ", ".join(f"{figures[f'{prefix}_{name}_seconds']:.1f} s" for name in names)
+
     rows = []
-    for figure in figures:
-        if f"{next(iter(peer.FORMS))}_{figure}" not in figures:
-            continue
-        row = [f"`{figure}`", _show(entry, figure)]
-        for form in peer.FORMS:
-            theirs = f"{form}_{figure}"
-            ratio = figures.get(f"{theirs}_ratio", figures[figure] / figures[theirs])
-            row += [_show(entry, theirs), f"{common.show_number(ratio)}x"]
-        rows.append(row)
-    head = ["figure", "Fastpath"]
-    for form in peer.FORMS:
-        head += [form, "ours / theirs"]
-    return _table(head, rows)
+    for start in STARTS:
+        for chain, by in (("native", "HPA alone"), ("boosted", "HPA with boost"), ("fast", "fast-scaler")):
+            prefix = f"{chain}_{start}"
+            rows.append(
+                (
+                    f"{settings[start]:g} s",
+                    by,
+                    seconds(prefix, "asked_p50"),
+                    seconds(prefix, "ready_p50"),
+                    seconds(prefix, "p50", "p95", "max"),
+                    f"{figures[f'{prefix}_short_pod_seconds']:.0f}",
+                    f"{figures[f'{prefix}_overshoot']:.1f}",
+                )
+            )
+    head = ("start-up", "scaled by", "asked for, p50", "Ready, p50", "Ready and counted: p50, p95, longest")
+    return _table((*head, "missing", "asked / needed"), rows)
+
+
+def _costs(_: Mapping[str, Entry]) -> str:
+    """Return the largest parts of each profile, and the commit of the profiles."""
+    kept = profiles.read()
+    commits = ", ".join(dict.fromkeys(f"`{profile.commit}`" for profile in kept))
+    rows = [
+        (profile.about, ", ".join(f"{part} {share}" for part, share in profile.parts)) for profile in kept
+    ]
+    return f"{_table(('what', 'largest parts'), rows)}\n\nProfiles of commit {commits}."
+
+
+def _ratios(results: Mapping[str, Entry], name: str) -> str:
+    """Return a table of our figures beside those of each form of the peer, and the ratio to the last form."""
+    entry = _entry(results, name)
+    *_, last = peer.FORMS
+    rows = [
+        (f"`{figure}`", _versus(results, f"{name}.{figure}"))
+        for figure in entry["figures"]
+        if f"{last}_{figure}_ratio" in entry["figures"]
+    ]
+    return _table(("figure", "Fastpath", *peer.FORMS, f"Fastpath / {last}"), rows)
+
+
+def _versus(results: Mapping[str, Entry], name: str) -> str:
+    """Return the cells of a figure: ours, those of each form of the peer, and the ratio to the last form."""
+    benchmark, _, figure = name.partition(".")
+    entry = _entry(results, benchmark)
+    if figure not in entry["figures"]:
+        raise UnknownError("the results have no such figure")
+    *_, last = peer.FORMS
+    cells = [figure, *(f"{form}_{figure}" for form in peer.FORMS)]
+    shown = [_show(entry, cell) if cell in entry["figures"] else "" for cell in cells]
+    ratio = entry["figures"].get(f"{last}_{figure}_ratio")
+    if ratio is None:
+        ratio = entry["figures"][figure] / entry["figures"][cells[-1]]
+    return " | ".join([*shown, f"{common.show_number(ratio)}x"])
 
 
 def _show(entry: Entry, figure: str) -> str:
@@ -178,6 +257,17 @@ def _show(entry: Entry, figure: str) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+_TABLES: Mapping[str, Callable[[Mapping[str, Entry]], str]] = {
+    "run": _run,
+    "behind": _behind,
+    "goals": _goals,
+    "missed": _missed,
+    "figures": _figures,
+    "ready": _ready,
+    "costs": _costs,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

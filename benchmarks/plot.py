@@ -5,19 +5,18 @@ a dashed line of linear growth through the last point. The same results give the
 (requirements/bench.txt).
 """
 
-import json
+import io
 import math
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from benchmarks import common, suite
 from benchmarks.common import show_number
 from benchmarks.growth import ABOUT, UPPER
 
-RESULTS = Path(__file__).with_name("results.json")
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "growth.svg"
+PICTURE = common.ROOT / "docs" / "images" / "growth.svg"
 
 _COSTS = {"cpu_seconds": "processor seconds", "memory_mib": "MiB"}
 _POINT = re.compile(r"(?P<case>[a-z]+)_(?P<size>\d+)_(?P<cost>cpu_seconds|memory_mib)")
@@ -42,8 +41,8 @@ def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int
     return {key: sorted(points) for key, points in found.items()}
 
 
-def draw(entry: Mapping[str, Any], picture: Path) -> None:
-    """Draw the entry of `growth` as an SVG picture."""
+def draw(entry: Mapping[str, Any]) -> str:
+    """Return the picture of an entry of `growth`."""
     import matplotlib as mpl  # noqa: PLC0415 - installed where pictures are drawn
 
     mpl.use("svg")
@@ -70,22 +69,10 @@ def draw(entry: Mapping[str, Any], picture: Path) -> None:
         axes.set_xticks([sizes[0], sizes[-1]], [show_number(sizes[0]), show_number(sizes[-1])])
         axes.minorticks_off()
         axes.grid(visible=True, linewidth=0.3)
+    picture = io.StringIO()
     sheet.savefig(picture, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def main(arguments: list[str]) -> None:
-    results = Path(arguments[0]) if arguments else RESULTS
-    picture = Path(arguments[1]) if len(arguments) > 1 else PICTURE
-    entry = json.loads(results.read_text(encoding="utf-8")).get("growth")
-    if entry is None:
-        sys.exit(f"{results} has no growth: scripts/bench growth measures it")
-    try:
-        draw(entry, picture)
-    except ModuleNotFoundError as error:
-        sys.exit(
-            f"a picture needs {error.name}: .venv/bin/pip install --require-hashes -r requirements/bench.txt"
-        )
+    return picture.getvalue()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    suite.draw_kept("growth", draw, PICTURE, sys.argv[1:])

@@ -2,69 +2,102 @@
 
 py-spy samples the benchmark and its children from outside and records the stack of each busy thread. Only the
 measured processes count, and only after their start. Time spent in C counts for the Python function that
-called it. Needs py-spy (requirements/bench.txt) and permission to trace processes.
+called it; what the event loop does in C counts as the loop. Needs py-spy (requirements/bench.txt) and
+permission to trace processes. `memory` has the allocations of Python as tracemalloc sees them.
 """
 
+import json
+import os
 import re
 import shlex
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common import ROOT, describe_machine
+from benchmarks import common, memory
+from benchmarks.common import ROOT, describe_commit, describe_machine
+from benchmarks.stage import Stage
 
 FOLDER = ROOT / "docs" / "profiles"
+"""One text for each of CASES, and one of the memory."""
+
 _RATE = 200
-_ROWS = 18
+_PART = re.compile(r"^ +([\d.]+(?:%| MiB)) {3}(.+)$", re.MULTILINE)
+_ROWS = 15
+_SHOWN = 5
+_LIBRARY = frozenset(
+    {"asyncio", "collections", "concurrent", "json", "logging", "urllib", "http", "email", "re"}
+)
+_PARTS = 8
+_PATIENCE_SECONDS = 60
+MIB = 1024 * 1024
 _NAME_WIDTH = 84
 _IMPORTING = re.compile(r"_find_and_load|_load_unlocked|exec_module|<frozen importlib")
 # threads of a pool that wait for work: stopping them to look wakes them for a moment, which is taken for work
+_PREFIX = re.compile(r"^.*/(?:site-packages|python3\.\d+)/|^.*/(?=(?:adapter|benchmarks|fastpath_\w+)/)")
 _WAITING = re.compile(r"^(_worker|ThreadPoolExecutor\.submit) \(concurrent/futures/thread\.py\)$")
 
 
 class Profile(NamedTuple):
     """A benchmark with its arguments, and regular expressions of the processes and functions that count."""
 
+    about: str
+    benchmark: str
     arguments: str
     measured: str
     within: str = ""
 
 
-_SERVE = r"-m adapter serve"
+_SERVE = r"-m adapter serve|benchmarks\.pod .* serve"
 _SCALE = r"-m adapter scale"
+_REQUESTS = "--runs 1 --seconds 4 --cases"
+_MEMORY = "memory"
+_MEMORY_PODS = 10_000
 
 CASES: Mapping[str, Profile] = {
-    "serve": Profile("--runs 1 --seconds 3", _SERVE),
-    "hpas": Profile("--hpas 300 --many 300 --period 5 --seconds 8", _SERVE),
-    "memory": Profile("--small 2000 --large 20000 --runs 1", _SERVE),
-    "discovery": Profile("--series 300000 --runs 1", r"benchmarks\.discovery relist|series_worker"),
-    "reload": Profile("--runs 1", _SERVE),
+    "warm": Profile("warm requests", "serve", f"{_REQUESTS} warm", _SERVE),
+    "cold": Profile("cold requests", "serve", f"{_REQUESTS} cold", _SERVE),
+    "mixed": Profile("mixed requests", "serve", f"{_REQUESTS} mixed", _SERVE),
+    "hpas": Profile("many HPAs", "hpas", "--hpas 1000 --many 2000 --period 5 --seconds 10", _SERVE),
     "tick": Profile(
-        "--autoscalers 2000 --ticks 20 --runs 1", r"benchmarks\.tick", r"tick \(.*controller/loop"
+        "decisions of the scaler",
+        "tick",
+        "--autoscalers 2000 --ticks 5 --runs 1",
+        r"benchmarks\.tick",
+        r"tick \(.*autoscaler/loop",
     ),
-    "decide": Profile("--runs 1", r"adapter evaluate|benchmarks\.decide"),
-    "scrape": Profile("--runs 1", r"benchmarks\.scrape|-m adapter"),
-    "podwatch": Profile("--pods 20000 --events 5000 --runs 1", r"benchmarks\.podwatch|-m adapter"),
-    "reaction": Profile("--workloads 10 --seconds 10", _SCALE),
+    "reaction": Profile("scraping and scaling", "reaction", "--workloads 10 --seconds 10", _SCALE),
+    "scrape": Profile("decoding of scrapes", "scrape", "--runs 1", r"benchmarks\.scrape|-m adapter"),
+    "podwatch": Profile(
+        "watch of pods", "podwatch", "--pods 20000 --events 5000 --runs 1", r"benchmarks\.podwatch|-m adapter"
+    ),
+    "discovery": Profile(
+        "discovery of series",
+        "discovery",
+        "--series 300000 --runs 1",
+        r"benchmarks\.discovery relist|series_worker",
+    ),
+    "reload": Profile("a changed rules file", "reload", "--runs 1", _SERVE),
+    "decide": Profile("`fastpath evaluate`", "decide", "--runs 1", r"adapter evaluate|benchmarks\.decide"),
 }
 
 
-def record(name: str, profile: Profile, raw: Path) -> list[str]:
+def record(profile: Profile, raw: Path) -> list[str]:
     """Run a benchmark under py-spy; return a stack a line, with the process first and a count last."""
-    spy = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
-    command = [spy, "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(raw)]
-    ran = [sys.executable, "-m", f"benchmarks.{name}", *shlex.split(profile.arguments)]
-    try:
-        done = subprocess.run([*command, "--", *ran], cwd=ROOT, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+    spy = common.find_spy()
+    if spy is None:
         sys.exit("profiles need py-spy: .venv/bin/pip install --require-hashes -r requirements/bench.txt")
+    command = [spy, "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(raw)]
+    ran = [sys.executable, "-m", f"benchmarks.{profile.benchmark}", *shlex.split(profile.arguments)]
+    done = subprocess.run([*command, "--", *ran], cwd=ROOT, capture_output=True, text=True, check=False)
     if not raw.exists():
-        sys.exit(f"{name} has no profile:\n{done.stderr[-2000:]}")
+        sys.exit(f"{profile.benchmark} has no profile:\n{done.stderr[-2000:]}")
     return raw.read_text(encoding="utf-8").splitlines()
 
 
@@ -90,47 +123,122 @@ def count(stacks: Iterable[str], profile: Profile) -> tuple[Counter[str], Counte
 
 
 def _short(frame: str) -> str:
-    """Return a frame without its line, its file shortened to the last folders."""
+    """Return a frame without its line, its file from the package on."""
     name, _, place = frame.removesuffix(")").partition(" (")
-    file = place.rpartition(":")[0]
-    short = (
-        file.rpartition("site-packages/")[2] if "site-packages/" in file else "/".join(file.split("/")[-3:])
-    )
-    return f"{name} ({short})"
+    return f"{name} ({_PREFIX.sub('', place.rpartition(':')[0])})"
+
+
+def find_part(call: str) -> str:
+    """Return the part that a function, as `count` names it, belongs to: a package, the event loop, or TLS."""
+    place = call.rpartition(" (")[2].removesuffix(")")
+    top, inside, rest = place.partition("/")
+    if place.startswith(("asyncio/runners", "uvloop", "adapter/event_loop")):
+        return "event loop and sockets"
+    if place == "ssl.py":
+        return "TLS"
+    if top == "adapter":
+        return f"adapter/{rest.partition('/')[0].removesuffix('.py')}"
+    return top if inside and top not in _LIBRARY else "Python's library"
 
 
 def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
-    """Return the text of a profile: at most 25 lines."""
+    """Return the text of a profile: the share of each part, then that of each function."""
     alone, within, total = count(stacks, profile)
     if not total:
         sys.exit(f"{name}: no sample of a process like {profile.measured}")
-    machine = describe_machine()
+    parts: Counter[str] = Counter()
+    for call, samples in alone.items():
+        parts[find_part(call)] += samples
     lines = [
-        f"python -m benchmarks.profiles {name}",
-        f"  = py-spy record --subprocesses --rate {_RATE} -- python -m benchmarks.{name} {profile.arguments}",
-        (
-            f"  {total} samples of processes like /{profile.measured}/, without imports; "
-            f"Python {machine['python']}, {machine['cpu']}"
-        ),
+        *_head(name, f"{profile.about}: {total} samples, each 1/{_RATE} s of a busy thread, without imports"),
+        f"  of python -m benchmarks.{profile.benchmark} {profile.arguments}",
+        "",
+        *(f"{samples / total:7.1%}   {part}" for part, samples in parts.most_common(_PARTS)),
         "",
         "   self   with what it calls",
+        *(
+            f"{samples / total:7.1%} {within[call] / total:7.1%}   {call[:_NAME_WIDTH]}"
+            for call, samples in alone.most_common(_ROWS)
+        ),
     ]
-    for call, samples in alone.most_common(_ROWS):
-        lines.append(f"{samples / total:7.1%} {within[call] / total:7.1%}   {call[:_NAME_WIDTH]}")
-    rest = 1 - sum(samples for _, samples in alone.most_common(_ROWS)) / total
-    lines.append(f"{rest:7.1%}           all others")
     return "\n".join(lines) + "\n"
 
 
+def _head(name: str, about: str) -> list[str]:
+    machine = describe_machine()
+    return [
+        f"python -m benchmarks.profiles {name}",
+        f"  commit {describe_commit()}, Python {machine['python']}, {machine['cpu']}",
+        f"  {about}",
+    ]
+
+
+def render_memory() -> str:
+    """Return the memory of `fastpath serve` with watched pods, by the package that allocated it."""
+    resident = memory.run_case(_MEMORY_PODS, 10, "Deployment")["asked_mib"]
+    with Stage() as stage:
+        os.environ["PYTHONTRACEMALLOC"] = "1"
+        adapter, apps = memory.start(stage, _MEMORY_PODS, 10, "Deployment")
+        memory.ask(stage, adapter, apps)
+        traces = stage.directory / "serviceaccount" / "traces"
+        os.kill(adapter.pid, signal.SIGUSR1)
+        until = time.perf_counter() + _PATIENCE_SECONDS
+        while not traces.exists():
+            if time.perf_counter() > until:
+                sys.exit("memory: the traces were not written")
+            time.sleep(0.1)
+        sizes: dict[str, int] = json.loads(traces.read_text(encoding="utf-8"))
+    parts: Counter[str] = Counter()
+    for file, size in sizes.items():
+        parts["code of modules" if "importlib" in file else find_part(_short(f"f ({file}:1)"))] += size
+    outside = resident - parts.total() / MIB
+    parts["interpreter, libraries in C, buffers"] = round(outside * MIB)
+    return "\n".join(
+        [
+            *_head(
+                _MEMORY,
+                f"memory with {_MEMORY_PODS:,} pods: {resident:.0f} MiB resident, allocations by tracemalloc",
+            ),
+            "",
+            *(f"{size / MIB:7.1f} MiB   {part}" for part, size in parts.most_common(_ROWS)),
+            "",
+        ]
+    )
+
+
+class KeptProfile(NamedTuple):
+    """What a file of docs/profiles says: its largest parts with their shares."""
+
+    about: str
+    commit: str
+    parts: list[tuple[str, str]]
+
+
+def read() -> list[KeptProfile]:
+    """Return the kept profiles."""
+    kept = []
+    for name in (*CASES, _MEMORY):
+        _, origin, about, *rest = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+        commit = origin.strip().removeprefix("commit ").partition(",")[0]
+        shares = "\n".join(rest).partition("\n   self ")[0]
+        parts = [(part, share) for share, part in _PART.findall(shares)]
+        kept.append(KeptProfile(about.strip().partition(":")[0], commit, parts[:_SHOWN]))
+    return kept
+
+
 def main(names: Sequence[str]) -> None:
-    unknown = [name for name in names if name not in CASES]
+    known = [*CASES, _MEMORY]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit(f"{unknown[0]}: no such profile; there are: {' '.join(CASES)}")
+        sys.exit(f"{unknown[0]}: no such profile; there are: {' '.join(known)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in names or CASES:
-        with tempfile.TemporaryDirectory(prefix="fastpath-profile-") as directory:
-            stacks = record(name, CASES[name], Path(directory) / "stacks")
-        text = render(name, CASES[name], stacks)
+    for name in names or known:
+        if name == _MEMORY:
+            text = render_memory()
+        else:
+            with tempfile.TemporaryDirectory(prefix="fastpath-profile-") as directory:
+                stacks = record(CASES[name], Path(directory) / "stacks")
+            text = render(name, CASES[name], stacks)
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
         print(text, flush=True)
 

@@ -5,11 +5,9 @@ stepped: the whole time to the left, the first seconds to the right. The same re
 colors follow the light or dark scheme of the reader.
 """
 
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks import common, reaction, stepping, suite
@@ -107,14 +105,5 @@ def draw(entry: Mapping[str, Any]) -> str:
     return sheet.render()
 
 
-def main(arguments: Sequence[str]) -> None:
-    results = Path(arguments[0]) if arguments else suite.RESULTS
-    picture = Path(arguments[1]) if len(arguments) > 1 else PICTURE
-    entry = json.loads(results.read_text(encoding="utf-8")).get("reaction")
-    if entry is None:
-        sys.exit(f"{results} has no reaction: run scripts/bench reaction")
-    picture.write_text(draw(entry), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    suite.draw_kept("reaction", draw, PICTURE, sys.argv[1:])

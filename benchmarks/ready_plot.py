@@ -5,10 +5,8 @@ over the time since the load stepped, one panel for each start-up time. Pods bey
 count. The same results give the same bytes.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks import common, reaction, reaction_plot, suite
@@ -53,14 +51,5 @@ def scale_of(longest: float) -> tuple[float, Sequence[float]]:
     return ticks[-1], ticks
 
 
-def main(arguments: Sequence[str]) -> None:
-    results = Path(arguments[0]) if arguments else suite.RESULTS
-    picture = Path(arguments[1]) if len(arguments) > 1 else PICTURE
-    entry = json.loads(results.read_text(encoding="utf-8")).get("ready")
-    if entry is None:
-        sys.exit(f"{results} has no ready: run scripts/bench ready")
-    picture.write_text(draw(entry), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    suite.draw_kept("ready", draw, PICTURE, sys.argv[1:])

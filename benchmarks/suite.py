@@ -20,12 +20,13 @@ REF runs its own benchmark. Each run is short, and nothing is kept.
 """
 
 import argparse
+import importlib.util
 import json
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -195,6 +196,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run_for_pages(names: Sequence[str]) -> int:
     """Run benchmarks and profiles, draw the pictures and write the pages; return the exit status."""
+    if common.find_spy() is None or importlib.util.find_spec("matplotlib") is None:
+        return _refuse("--pages needs py-spy and matplotlib: .venv/bin/pip install -r requirements/bench.txt")
+    if peer.find() is None:
+        print(f"{peer.VARIABLE} names no prometheus-adapter: the pages will have no comparison with it")
     commit = common.describe_commit()
     before = read(RESULTS)
     took = {name: before.get(name, {}).get("took_seconds", 0) for name in names} | {
@@ -248,6 +253,20 @@ def write(results: Path, entries: Mapping[str, Entry]) -> None:
     new = results.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     new.replace(results)
+
+
+def draw_kept(name: str, draw: Callable[[Entry], str], picture: Path, arguments: Sequence[str]) -> None:
+    """Write the picture of a benchmark's results; `arguments` may name other results and another file."""
+    results = Path(arguments[0]) if arguments else RESULTS
+    entry = read(results).get(name)
+    if entry is None:
+        sys.exit(f"{results} has no {name}: run scripts/bench {name}")
+    try:
+        text = draw(entry)
+    except ModuleNotFoundError as error:
+        install = ".venv/bin/pip install --require-hashes -r requirements/bench.txt"
+        sys.exit(f"the picture needs {error.name}: {install}")
+    (Path(arguments[1]) if len(arguments) > 1 else picture).write_text(text, encoding="utf-8")
 
 
 def _run_alone(name: str, arguments: Sequence[str]) -> int:

@@ -119,10 +119,7 @@ def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
 
     made = page.render("{{ratios serve}}", tiny)
 
-    assert (
-        made.splitlines()[0]
-        == "| figure | Fastpath | shipped | ours / theirs | unthrottled | ours / theirs |"
-    )
+    assert made.splitlines()[0] == "| figure | Fastpath | shipped | unthrottled | Fastpath / unthrottled |"
     assert "\n| `mixed_16_p99_ms` | " in made
 
 
@@ -130,12 +127,13 @@ def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
 def test_the_pages_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> None:
     serve = tiny["serve"]
     alone = {figure: serve["figures"][figure] for figure in _ours(serve)}
+    goals = {figure: goal for figure, goal in serve["goals"].items() if figure in alone}
     for path in page.TEXTS:
         text = path.read_text()
 
         assert "prometheus-adapter\n" in page.render(text, tiny)
 
-        without = page.render(text, {**tiny, "serve": serve | {"figures": alone}})
+        without = page.render(text, {**tiny, "serve": serve | {"figures": alone, "goals": goals}})
         assert not re.search("^## .*prometheus-adapter$", without, re.MULTILINE)
         assert "shipped" not in without
 
@@ -227,6 +225,22 @@ _RESULTS: Mapping[str, suite.Entry] = {
         pytest.param("a\n{{when serve.share}}\nb\n{{end}}\nc", "a\nb\nc", id="kept block"),
         pytest.param("a\n{{when serve.none}}\n{{serve.none}}\n{{end}}\nc", "a\nc", id="dropped block"),
         pytest.param(
+            "{{when serve.share}}\na\n{{when serve.none}}\nb\n{{end}}\nc\n{{end}}\n",
+            "a\nc\n",
+            id="block in a block",
+        ),
+        pytest.param(
+            "{{run}}",
+            "All figures are of commit `unknown`, measured on one machine, 2 cores of some, on 2026-11-20.",
+            id="one run",
+        ),
+        pytest.param(
+            "{{missed}}",
+            "| missed goal | goal | measured |\n| --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms |",
+            id="missed goals",
+        ),
+        pytest.param("{{behind}}", "prometheus-adapter is ahead in no row of the comparison.", id="nowhere"),
+        pytest.param(
             "{{goals}}",
             "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | "
             "**missed** |",
@@ -238,8 +252,43 @@ def test_a_placeholder_becomes(text: str, made: str) -> None:
     assert page.render(text, _RESULTS) == made
 
 
+def test_figures_of_several_commits_say_so() -> None:
+    serve = _RESULTS["serve"]
+    results = {"serve": serve | {"commit": "abc"}, "tick": serve | {"commit": "def"}}
+    results["hpas"] = results["tick"]
+
+    assert page.render("{{run}}", results).splitlines()[2:] == [
+        "- commit `abc`, 2 cores of some: serve",
+        "- commit `def`, 2 cores of some: hpas, tick",
+    ]
+
+
 @pytest.mark.parametrize(
-    "name", ["serve.none", "none.share", "serve", "serve.settings", "ratios none", "serve.share:nonsense", ""]
+    ("ratios", "behind"),
+    [
+        ({"warm_requests_per_second": 20.0, "cold_p99_ms": 0.5, "memory_mib": 1.0}, []),
+        ({"warm_requests_per_second": 0.9}, ["warm_requests_per_second (unthrottled, 0.90x)"]),
+        ({"cold_p99_ms": 1.5}, ["cold_p99_ms (unthrottled, 1.50x)"]),
+    ],
+)
+def test_rows_where_the_peer_is_ahead_are_named(ratios: Mapping[str, float], behind: list[str]) -> None:
+    figures = {f"unthrottled_{name}_ratio": ratio for name, ratio in ratios.items()}
+
+    assert peer.find_behind(figures) == behind
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "versus serve.none",
+        "serve.none",
+        "none.share",
+        "serve",
+        "serve.settings",
+        "ratios none",
+        "serve.share:nonsense",
+        "",
+    ],
 )
 def test_an_unknown_placeholder_is_named(name: str) -> None:
     with pytest.raises(page.UnknownError) as caught:
@@ -256,6 +305,7 @@ def test_pages_of_results_that_lack_something_are_not_written(tmp_path: Path) ->
 
     assert done.returncode == 2
     assert ": the results have no such figure" in done.stderr
+    assert ": the results have no benchmark ready" in done.stderr
     assert [(page.FOLDER / path.name).read_bytes() for path in page.TEXTS] == before
 
 
