@@ -17,7 +17,6 @@ from typing import BinaryIO
 
 import msgspec
 from aiohttp import web
-from aiohttp.payload import Payload
 
 from adapter import errors
 from adapter.model.clock import Clock
@@ -25,6 +24,7 @@ from adapter.model.identity import ANONYMOUS
 from adapter.server.api import paths, query_string
 from adapter.server.api.routing import Route
 from adapter.server.auth.admission import CALLER
+from adapter.server.http.responses import Response
 from adapter.telemetry.logs import format_time
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -104,7 +104,7 @@ class AccessLog:
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
+    def note(self, request: web.BaseRequest, route: Route, response: Response, seconds: float) -> None:
         """Log a request that was answered now, `seconds` after it was read."""
         time = format_time(self._clock.wall())
         line = self._encoder.encode(_build_line(request, route, response, seconds, time))
@@ -151,7 +151,7 @@ class AccessLog:
 
 
 def _build_line(
-    request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str
+    request: web.BaseRequest, route: Route, response: Response, seconds: float, time: str
 ) -> _LogEntry:
     """Return the line of a request. The path of a malformed target is left out: it is arbitrary text."""
     user = request.get(CALLER)
@@ -167,7 +167,6 @@ def _build_line(
         user is not ANONYMOUS or len(route.query) <= query_string.ANONYMOUS_QUERY
     )
     parameters = route.parameters if is_shown else {}
-    body = response.body if request.method != "HEAD" else None
     return _LogEntry(
         time=time,
         user=user.name if user else None,
@@ -175,8 +174,8 @@ def _build_line(
         path=path[:_LONGEST],
         code=response.status,
         latencySeconds=round(seconds, 6),
-        bytes=(body.size if isinstance(body, Payload) else len(body or b"")) or 0,
-        auditID=response.headers["Audit-Id"],
+        bytes=len(response.sent_body),
+        auditID=response.audit_id,
         labelSelector=parameters.get("labelSelector", "")[:_LONGEST],
         metricLabelSelector=parameters.get("metricLabelSelector", "")[:_LONGEST],
         fieldSelector=parameters.get("fieldSelector", "")[:_LONGEST],

@@ -13,13 +13,9 @@ exceeded a connection is cut: without a trusted certificate first, and of these 
 that takes the most. So a flood cuts its own connections.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
-
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
 
 from adapter import errors
 
@@ -48,8 +44,6 @@ TAKING_SECONDS = 2.0
 
 _RESERVED = 8  # an eighth of the budget is for documents and self-metrics alone
 _UNCERTIFIED = 2  # connections without a trusted certificate take half of the budget at most
-_PIECE = 16 * 1024  # bytes written to the connection at a time
-_PIECES_AT_ONCE = 4  # after these other work may run
 
 
 class HeadLimits(NamedTuple):
@@ -225,28 +219,3 @@ class ResponseBudget:
         elif not charge.certified:
             return None
         return max(unread, key=lambda sent: sent.counted, default=None)
-
-
-class LargeBody(Payload):
-    """A body that is written in pieces, as the client reads them.
-
-    So the TLS layer and the transport hold no copy of the whole. `charge` is closed at the end of the
-    response.
-    """
-
-    def __init__(self, body: bytes, charge: Charge, *, content_type: str) -> None:
-        super().__init__(body, content_type=content_type)
-        self._size = len(body)
-        self.charge = charge
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        body: bytes = self._value
-        return body.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        view = memoryview(self._value)
-        for number, start in enumerate(range(0, len(view), _PIECE), 1):
-            await writer.write(view[start : start + _PIECE])
-            await writer.drain()
-            if number % _PIECES_AT_ONCE == 0:
-                await asyncio.sleep(0)

@@ -5,23 +5,28 @@ The limits depend on the client certificate, which is judged after the handshake
 aiohttp's parser says which requests have arrived, and not whether another one has begun. That is read from
 the bytes: a head ends with an empty line, and what follows the last one is the beginning of another, unless
 it belongs to a body.
+
+aiohttp answers each request in a task. That takes most of the time of a request whose answer exists already,
+so a GET that comes alone is answered as it arrives, if `answer_now` can. Else aiohttp's task goes on with it.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import prometheus_client
 from aiohttp import web
-from aiohttp.http import HttpRequestParser, RawRequestMessage
+from aiohttp.http import HttpRequestParser, HttpVersion11, RawRequestMessage, StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from adapter.server.auth import client_cert
 from adapter.server.auth.client_cert import Peer, PeerVerdict
-from adapter.server.http import budgets, listener
-from adapter.server.http.budgets import SMALL_HEAD, LargeBody, LongHeads, weigh_head
+from adapter.server.http import budgets, listener, responses
+from adapter.server.http.budgets import SMALL_HEAD, LongHeads, weigh_head
+from adapter.server.http.fair_queue import FairQueue
+from adapter.server.http.responses import Response
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -66,6 +71,8 @@ class ClientConnection(web.RequestHandler):
         cuts: prometheus_client.Counter,
         long_heads: LongHeads,
         judge: Callable[[Peer], object],
+        turns: FairQueue,
+        answer_now: Callable[[web.BaseRequest], Response | None],
         head_seconds: float | None,
         unread_seconds: float,
         **settings: Any,
@@ -74,6 +81,10 @@ class ClientConnection(web.RequestHandler):
         self._cuts = cuts
         self._long_heads = long_heads
         self._judge = judge
+        self._turns = turns
+        self._answer_now = answer_now
+        self.begun: web.BaseRequest | None = None
+        """The request that has come alone, until it is answered."""
         self._unread_seconds = unread_seconds
         self._unread_deadline: asyncio.TimerHandle | None = None
         self.peer: Peer | None = None
@@ -101,8 +112,8 @@ class ClientConnection(web.RequestHandler):
 
     @property
     def waits(self) -> bool:
-        """Whether it is idle: no request is being answered."""
-        return self._waiter is not None and not self._waiter.done()
+        """Whether it is idle: no request is being answered, nor waits for its turn."""
+        return self._waiter is not None and not self._waiter.done() and self.begun is None
 
     @property
     def is_answering(self) -> bool:
@@ -150,8 +161,13 @@ class ClientConnection(web.RequestHandler):
         # request that comes alone, as nearly all do, has nothing behind it, and reading goes on.
         is_alone = not is_busy and 0 < data.find(_HEAD_END) == len(data) - len(_HEAD_END)
         self._max_msg_queue_size = 2 if is_alone else 1
-        before = self._request_count
-        super().data_received(data)
+        before, idle = self._request_count, self._waiter
+        try:
+            if is_alone:
+                self._waiter = None  # aiohttp's task sleeps on
+            super().data_received(data)
+        finally:
+            self._waiter = idle
         if (
             is_alone
             and not self._unfinished
@@ -161,29 +177,77 @@ class ClientConnection(web.RequestHandler):
         ):
             if self._head_deadline is not None:
                 self._forget_head()
+            message = self._messages[0][0]
+            if idle is not None and not idle.done() and _is_plain(message):
+                self._begin(message)
+                return
         else:
             self._follow_heads(data, self._request_count - before)
+        if self._messages:
+            self._wake()
+
+    def _begin(self, message: RawRequestMessage) -> None:
+        """Answer a request in the turn that the fair queue gives it: at once with a trusted certificate."""
+        writer = StreamWriter(self, self._loop)
+        self.begun = web.BaseRequest(
+            message, EMPTY_PAYLOAD, self, writer, cast("asyncio.Task[None]", self._task_handler), self._loop
+        )
+        if self.is_certified or self._turns.enter_now(self.address, self._go_on):
+            self._go_on()
+
+    def _go_on(self) -> bool:
+        """Answer the request that has begun at once, or wake aiohttp's task to do it.
+
+        Returns False if the client has left. While a client does not read, its responses wait in the task.
+        """
+        request, transport = self.begun, self.transport
+        if request is None or transport is None or self._parser is None:
+            return False
+        has_room = transport.get_write_buffer_size() + 2 * responses.PIECE <= _WRITE_BUFFER
+        response = self._answer_now(request) if has_room else None
+        if response is None:
+            self._wake()
+            return True
+        self.begun = None
+        self._messages.popleft()
+        self._parser.message_consumed()
+        self._follow_verdict(response)
+        transport.write(response.render_head() + response.sent_body)
+        if response.keep_alive:
+            self._next_keepalive_close_time = self._loop.time() + KEEPALIVE
+            self._end_response()
+        else:
+            self.force_close()
+        return True
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send a response, and go on with what arrived behind its request."""
-        if self.peer is not None and self.peer.verdict is not self._verdict:
-            self._follow_trust(self.peer.verdict, resp)
+        self.begun = None
+        self._follow_verdict(resp)
         if self._has_long_head:
             self._release_head()
         self._max_msg_queue_size = 1
         try:
             sent = await super().finish_response(request, resp, start_time)
         finally:
-            if isinstance(resp, web.Response) and isinstance(resp.body, LargeBody):
-                resp.body.charge.close()
+            if isinstance(resp, Response) and resp.charge is not None:
+                resp.charge.close()
+        self._end_response()
+        return sent
+
+    def _end_response(self) -> None:
+        """Go on with what arrived behind the request."""
         self._finished += 1
         if self._buffer_paused:
             self._resume_reading_if_drained()
         if self._unfinished and self._head_deadline is None and self.is_open:
             self._expect_head()
-        return sent
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -218,6 +282,11 @@ class ClientConnection(web.RequestHandler):
         response = web.Response(status=status, text=text, headers=_BARE_HEADERS)
         response.force_close()
         return response
+
+    def _follow_verdict(self, response: web.StreamResponse) -> None:
+        """Follow the verdict on the certificate, if admission has made another one."""
+        if self.peer is not None and self.peer.verdict is not self._verdict:
+            self._follow_trust(self.peer.verdict, response)
 
     def _follow_trust(self, verdict: PeerVerdict | None, response: web.StreamResponse | None = None) -> None:
         """Use the limits for a verdict on the certificate.
@@ -336,6 +405,17 @@ class ClientConnection(web.RequestHandler):
         if task is not None:
             task.cancel()
         self._release_head()
+
+
+def _is_plain(message: object) -> TypeGuard[RawRequestMessage]:
+    """Return whether it is a GET after which the connection stays as it is."""
+    return (
+        isinstance(message, RawRequestMessage)
+        and message.method == "GET"
+        and message.version == HttpVersion11
+        and not message.should_close
+        and not message.upgrade
+    )
 
 
 def _measure(message: object) -> tuple[int, int]:

@@ -2,13 +2,8 @@
 
 The client certificate tells the cluster's front proxy from everything else that reaches the port. Connections
 with a trusted certificate have a reserved share of all connections, and their requests start at once.
-Connections without one share the rest fairly by remote address, so that a probe of the kubelet or a scrape
-gets through a flood from elsewhere.
-
-Fairness needs turns, because the event loop runs everything that is ready before it looks for input again. A
-client that pipelines a hundred requests would delay all others by the time of a hundred. `FairQueue` starts a
-few requests in each turn of the loop, in rotation over the addresses, so that it delays them by the time of a
-few.
+Connections without one share the rest fairly by remote address, and their requests take turns (`FairQueue`),
+so that a probe of the kubelet or a scrape gets through a flood from elsewhere.
 
 Shutdown is that of Kubernetes' API servers. Readiness fails first, while serving goes on for the shutdown
 delay, since endpoints are removed later than a pod is told to stop. Then new connections are refused,
@@ -20,11 +15,14 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.streams import StreamReader
 
 from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
@@ -32,8 +30,10 @@ from adapter.server.http import budgets, listener
 from adapter.server.http import connection as connections
 from adapter.server.http.budgets import LongHeads
 from adapter.server.http.connection import ClientConnection
+from adapter.server.http.fair_queue import FairQueue
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import TLSListener
+from adapter.server.http.responses import Response
 from adapter.server.tls import ServingCertificate
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
@@ -95,58 +95,13 @@ class Shutdown:
         return max(0.0, delay - elapsed)
 
 
-class FairQueue:
-    """Admits `per_turn` callers in each turn of the event loop.
-
-    Addresses that wait are served in rotation.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, per_turn: int) -> None:
-        self._loop = loop
-        self._per_turn = per_turn
-        self._admitted = 0
-        self._scheduled = False
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-
-    @property
-    def waiting(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    async def enter(self, address: str) -> None:
-        """Return when the caller may go on: at once while this turn has room and no other caller waits."""
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
-        if self._admitted < self._per_turn and not self._waiting:
-            self._admitted += 1
-            return
-        admission: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.setdefault(address, deque()).append(admission)
-        await admission
-
-    def _turn(self) -> None:
-        """Begin a turn: admit those that wait. Runs in every turn until one passes without admissions."""
-        self._admitted = 0
-        while self._waiting and self._admitted < self._per_turn:
-            address = next(iter(self._waiting))
-            queue = self._waiting.pop(address)
-            admission = queue.popleft()
-            if queue:
-                self._waiting[address] = queue  # at the end: the other addresses are first
-            if not admission.done():  # else it was cancelled
-                self._admitted += 1
-                admission.set_result(None)
-        self._scheduled = self._admitted > 0
-        if self._scheduled:
-            self._loop.call_soon(self._turn)
-
-
 class ConnectionServer(web.Server):
     """aiohttp's low-level server. A new connection beyond its limits replaces another, see `_choose`."""
 
     def __init__(
         self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        handler: Callable[[web.BaseRequest], Awaitable[Response]],
+        answer_now: Callable[[web.BaseRequest], Response | None],
         own_metrics: Monitoring,
         judge: Callable[[Peer], object],
         limits: ServerLimits,
@@ -163,6 +118,8 @@ class ConnectionServer(web.Server):
             cuts=own_metrics.connections_closed,
             long_heads=LongHeads(limits.long_heads_bytes),
             judge=judge,
+            turns=self._turns,
+            answer_now=answer_now,
             head_seconds=limits.head_seconds,
             unread_seconds=limits.unread_seconds,
             access_log=None,
@@ -228,11 +185,23 @@ class ConnectionServer(web.Server):
             return chosen
         return newcomer
 
+    def _make_request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        """Go on with a request that has begun."""
+        assert isinstance(protocol, ClientConnection)
+        return protocol.begun or super()._make_request(message, payload, protocol, writer, task)
+
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         assert isinstance(connection, ClientConnection)
         try:
-            if not connection.is_certified:
+            if not connection.is_certified and request is not connection.begun:
                 await self._turns.enter(connection.address)
                 if not connection.is_open:
                     return web.Response()  # closed in the meantime; nothing is sent
@@ -269,7 +238,7 @@ class MetricsServer:
         self._drain_timeout = drain_timeout
         self._share_port = share_port
         self._connections = ConnectionServer(
-            handler.handle, handler.own_metrics, handler.admission.judge, limits
+            handler.handle, handler.answer_now, handler.own_metrics, handler.admission.judge, limits
         )
         self._listener = TLSListener(
             self._connections,

@@ -33,6 +33,7 @@ from adapter.server.health import Health
 from adapter.server.http import negotiation
 from adapter.server.http.budgets import BoundedConnection, Charge, ResponseBudget
 from adapter.server.http.negotiation import Representation
+from adapter.server.http.responses import EncodedResponse
 from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
 ShowAutoscaler = Callable[[str, str], tuple[int, bytes]]
@@ -51,15 +52,6 @@ _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may r
 _Answer = CustomAnswer | ExternalAnswer | ResourceAnswer
 _Encoded = tuple[_Answer, Iterable[bytes]]
 """An answer, and its body in pieces."""
-
-
-class EncodedResponse(NamedTuple):
-    """A response before it becomes aiohttp's. An empty content type goes with an empty body."""
-
-    status: int
-    body: bytes
-    content_type: str = negotiation.JSON
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class _CachedResponse(NamedTuple):
@@ -173,16 +165,20 @@ class MetricsEndpoint:
         self._inflight_gauge = own_metrics.inflight.labels("readOnly")
         self._detached: set[asyncio.Task[EncodedResponse]] = set()
 
+    def find_kept(
+        self, request: web.BaseRequest, target: str, route: Route, question: Question
+    ) -> EncodedResponse | None:
+        """Return a response that may be sent without asking for values. Raises NotAcceptableError."""
+        return self._cache.find(target, _choose_representation(request, route, question))
+
     async def answer(
         self, request: web.BaseRequest, target: str, route: Route, question: Question
     ) -> EncodedResponse:
         """Return the values that a caller asks for. Raises StatusError (also for too many), TimeoutError."""
-        representation = negotiation.choose_metrics_representation(
-            request.headers, route.options.pretty, has_table=type(question) is ResourceQuestion
-        )
-        kept = self._cache.find(target, representation)
+        kept = self.find_kept(request, target, route, question)
         if kept is not None:
             return kept
+        representation = _choose_representation(request, route, question)
         tenant = request[CALLER].tenant
         # The last part of the questions is for tenants that have few, so that one with slow questions does
         # not keep out the others.
@@ -258,6 +254,12 @@ class MetricsEndpoint:
         self._detached.discard(making)
         if not making.cancelled():
             making.exception()
+
+
+def _choose_representation(request: web.BaseRequest, route: Route, question: Question) -> Representation:
+    return negotiation.choose_metrics_representation(
+        request.headers, route.options.pretty, has_table=type(question) is ResourceQuestion
+    )
 
 
 class LocalPages:

@@ -1,11 +1,11 @@
 """From one HTTP request to its response: routing, admission, deadline, failures, self-metrics.
 
-`Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s
-router takes about a quarter more CPU for a cached response. A request goes through five steps. Its target is
-parsed (`routing`), the caller is admitted (`auth.admission`), the question is resolved and its values are
-queried (the provider), and the answer is encoded (`endpoints`). Routes are kept by target and
-responses by target and representation, so a repeated request is admitted and then answered with bytes that
-exist already.
+The two methods of `Handler` are all that aiohttp's low-level server calls: the same handler behind an
+`Application`'s router takes about a quarter more CPU for a cached response. A request goes through five
+steps. Its target is parsed (`routing`), the caller is admitted (`auth.admission`), the question is resolved
+and its values are queried (the provider), and the answer is encoded (`endpoints`). Routes are kept by target
+and responses by target and representation, so a repeated request is admitted and then answered with bytes
+that exist already: at once, without a task.
 """
 
 import asyncio
@@ -14,10 +14,9 @@ import logging
 import uuid
 from collections import Counter as Counts
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from aiohttp import web
-from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
 from adapter import errors
@@ -29,24 +28,23 @@ from adapter.server.api.documents import Documents
 from adapter.server.api.routing import RequestLabels, Route
 from adapter.server.auth.admission import Admission, PendingAdmission, ReviewQueue, parse_query
 from adapter.server.health import Health
-from adapter.server.http import endpoints, negotiation
+from adapter.server.http import endpoints, negotiation, responses
 from adapter.server.http.access_log import AccessLog
 from adapter.server.http.budgets import (
     ANSWERS_BYTES,
     SMALL_ANSWER,
     BoundedConnection,
     Charge,
-    LargeBody,
     ResponseBudget,
 )
 from adapter.server.http.endpoints import (
     LONGEST_KEY,
-    EncodedResponse,
     MetricsEndpoint,
     ResourceMetricsProvider,
     ResponseCache,
     ShowAutoscaler,
 )
+from adapter.server.http.responses import EncodedResponse, Response
 from adapter.telemetry import logs, metrics
 from adapter.telemetry.metrics import BoundedCache
 
@@ -77,6 +75,21 @@ class HandlerLimits:
     16,384."""
     answers_bytes: int = ANSWERS_BYTES
     """Memory for bodies that are made or sent, beside a small share of each; further callers get a 429."""
+
+
+class _Begun(NamedTuple):
+    """A request that `answer_now` has left to `handle`, and what became of its admission."""
+
+    route: Route
+    admitted: User | PendingAdmission | Exception
+
+    def result(self) -> User | PendingAdmission:
+        if isinstance(self.admitted, Exception):
+            raise self.admitted
+        return self.admitted
+
+
+_BEGUN = web.RequestKey("begun", _Begun)
 
 
 class Handler:
@@ -131,19 +144,41 @@ class Handler:
         self._counters: dict[tuple[RequestLabels, int], Counter] = {}
         self._durations: dict[RequestLabels, Histogram] = {}
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    def answer_now(self, request: web.BaseRequest) -> Response | None:
+        """Answer a GET from memory, None where anything has to be awaited: then `handle` goes on with it.
+
+        So no request is admitted, or counted, twice. Failures are left to `handle` too.
+        """
+        started = self._clock.monotonic()
+        target = request.raw_path
+        route = self._find_kept_route(target)
+        if route is None or route.question is None or isinstance(route.question, errors.StatusError):
+            return None
+        kept: EncodedResponse | None = None
+        admitted: User | PendingAdmission | Exception
+        try:
+            admitted = self.admission.admit_now(request, route)
+            if isinstance(admitted, User):
+                kept = self._metrics.find_kept(request, target, route, route.question)
+        except Exception as error:  # noqa: BLE001 - `handle` raises it again, where failures become responses
+            admitted = error
+        if kept is None or len(kept.body) > responses.PIECE:
+            request[_BEGUN] = _Begun(route, admitted)
+            return None
+        return self._finish(request, route, kept, started)
+
+    async def handle(self, request: web.BaseRequest) -> Response:
         """Answer one request. Raises nothing but cancellation."""
         started = self._clock.monotonic()
         target = request.raw_path
-        served = self._documents.served
-        if served is not self._routed:  # a path may mean something now that it did not mean before
-            self._routed = served
-            self._routes.clear()
-        cached = self._routes.get(target)
-        route = cached or routing.find_route(target, served, self._provider.canonical_resource)
+        begun = request.get(_BEGUN)
+        cached = self._find_kept_route(target) if begun is None else begun.route
+        route = cached or routing.find_route(
+            target, self._documents.served, self._provider.canonical_resource
+        )
         charge: Charge | None = None
         try:
-            admitted = self.admission.admit_now(request, route)
+            admitted = self.admission.admit_now(request, route) if begun is None else begun.result()
             if isinstance(admitted, PendingAdmission):
                 response = await self._answer_after_review(request, target, route, admitted)
             else:
@@ -160,12 +195,37 @@ class Handler:
             response = EncodedResponse(error.code, text, _TEXT, (("Retry-After", "1"),))
         except Exception as error:  # noqa: BLE001 - the one place where failures become responses
             response = _fail(_find_status(error, route), request, route)
+        return self._finish(request, route, response, started, charge)
+
+    def _find_kept_route(self, target: str) -> Route | None:
+        served = self._documents.served
+        if served is not self._routed:  # a path may mean something now that it did not mean before
+            self._routed = served
+            self._routes.clear()
+        return self._routes.get(target)
+
+    def _finish(
+        self,
+        request: web.BaseRequest,
+        route: Route,
+        encoded: EncodedResponse,
+        started: float,
+        charge: Charge | None = None,
+    ) -> Response:
+        """Count a request, log it, and return what is sent."""
         seconds = self._clock.monotonic() - started
-        self._count(route.labels, response.status, seconds)
-        sent = self._respond(request, response, charge)
+        self._count(route.labels, encoded.status, seconds)
+        audit_id = request.headers.get("Audit-Id", "")
+        if not negotiation.AUDIT_ID.fullmatch(audit_id):
+            audit_id = str(uuid.uuid4())
+        response = Response(request, encoded, audit_id, charge)
+        # The server does not wait for an unread request body: it closes the connection and says so.
+        too_large = errors.RequestTooLargeError.code
+        if self.stopping or encoded.status == too_large or not request.content.is_eof():
+            response.force_close()
         if self._access_log is not None:
-            self._access_log.note(request, route, sent, seconds)
-        return sent
+            self._access_log.note(request, route, response, seconds)
+        return response
 
     async def _answer_after_review(
         self, request: web.BaseRequest, target: str, route: Route, pending: PendingAdmission
@@ -283,28 +343,6 @@ class Handler:
             self._durations[labels] = self.own_metrics.request_duration.labels(*labels)
         counter.inc()
         self._durations[labels].observe(seconds)
-
-    def _respond(
-        self, request: web.BaseRequest, response: EncodedResponse, charge: Charge | None
-    ) -> web.Response:
-        audit_id = request.headers.get("Audit-Id", "")
-        if not negotiation.AUDIT_ID.fullmatch(audit_id):
-            audit_id = str(uuid.uuid4())
-        headers = CIMultiDict(response.headers)
-        headers["Audit-Id"] = audit_id
-        headers["Cache-Control"] = "no-cache, private"
-        headers["Server"] = "fastpath"
-        headers["X-Content-Type-Options"] = "nosniff"
-        if response.content_type:
-            headers["Content-Type"] = response.content_type
-        body: bytes | LargeBody = response.body
-        if charge is not None:
-            body = LargeBody(response.body, charge, content_type=response.content_type)
-        sent = web.Response(status=response.status, body=body, headers=headers)
-        # The server does not wait for an unread request body: it closes the connection and says so.
-        if self.stopping or sent.status == errors.RequestTooLargeError.code or not request.content.is_eof():
-            sent.force_close()
-        return sent
 
 
 def _find_status(error: Exception, route: Route) -> errors.StatusError:

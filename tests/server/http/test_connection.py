@@ -16,6 +16,7 @@ from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import connection_server, listener
 from adapter.server.http.connection import ClientConnection
+from adapter.server.http.responses import Response
 from tests.support import waiting
 from tests.support.clock import ShiftedClock
 from tests.support.serving import Certified, Connection, Served, ServerFactory, pod_value
@@ -197,10 +198,9 @@ async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified)
         if not stopped:
             asyncio.get_running_loop().call_soon(turn)
 
-    async def note(request: web.BaseRequest) -> web.StreamResponse:
+    async def note(request: web.BaseRequest) -> Response:
         begun.append((turns, request.path))
-        response: web.StreamResponse = await handled(request)
-        return response
+        return await handled(request)
 
     served.server._connections._handler = note
     stopped = False

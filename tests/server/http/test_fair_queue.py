@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http.connection_server import FairQueue
+from adapter.server.http.fair_queue import FairQueue
 
 
 async def _enter(queue: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
@@ -69,3 +69,24 @@ async def test_an_empty_turn_makes_room(turns: int) -> None:
             await asyncio.sleep(0)
     assert queue.waiting == 0
     assert not queue._scheduled or turns < 2, "no callback is left in the loop"
+
+
+async def test_who_has_left_takes_no_place_and_who_fails_does_not_stop_the_queue() -> None:
+    queue, started = FairQueue(asyncio.get_running_loop(), 1), list[str]()
+    failures = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+    def fail() -> bool:
+        raise RuntimeError("a defect")
+
+    def start(name: str) -> bool:
+        started.append(name)
+        return True
+
+    assert queue.enter_now("a", lambda: True)
+    for each in (lambda: False, fail, lambda: start("one"), lambda: start("two")):
+        assert not queue.enter_now("a", each)
+    for expected in ([], ["one"], ["one", "two"]):
+        await asyncio.sleep(0)
+        assert started == expected
+    assert [str(failure) for failure in failures] == ["a defect"]

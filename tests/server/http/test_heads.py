@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from adapter.server.http import budgets
 from adapter.server.http.budgets import LongHeads
 from adapter.server.http.connection import ClientConnection
+from adapter.server.http.fair_queue import FairQueue
 from adapter.telemetry.metrics import Monitoring
 from tests.support.serving import Caller
 
@@ -77,6 +78,8 @@ class Side:
             cuts=Monitoring().connections_closed,
             long_heads=LongHeads(budgets.LONG_HEADS_BYTES),
             judge=lambda _: None,
+            turns=FairQueue(asyncio.get_running_loop(), 8),
+            answer_now=lambda _: None,
             head_seconds=None,
             unread_seconds=60,
             access_log=None,

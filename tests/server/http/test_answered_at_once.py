@@ -1,0 +1,283 @@
+"""Requests that are answered as they arrive: the same as those of a task, in turns, one at a time."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from adapter.model.identity import AccessVerdict, User
+from adapter.server.api.paths import CUSTOM_GROUP
+from adapter.server.http import connection_server, responses
+from adapter.server.http.connection import ClientConnection
+from adapter.server.http.responses import Response
+from tests.support import waiting
+from tests.support.clock import ShiftedClock
+from tests.support.serving import Certified, Connection, Served, ServerFactory, pod_value
+
+LISTED = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
+BOB = "Authorization: Bearer bob"
+AUDITED = "Audit-Id: 6b1f7f5a-7f0f-4d53-9b6a-6f6dbd0f3c11"
+WARM = f"GET {LISTED} HTTP/1.1\r\nHost: x\r\n{BOB}\r\n\r\n".encode()
+
+
+def get(*headers: str, target: str = LISTED, method: str = "GET", version: str = "1.1") -> bytes:
+    return "\r\n".join([f"{method} {target} HTTP/{version}", "Host: x", *headers, "", ""]).encode()
+
+
+REQUESTS = {
+    "cached": get(BOB, AUDITED),
+    "its id is not one": get(BOB, "Audit-Id: a b"),
+    "indented for people": get(BOB, "User-Agent: curl/8"),
+    "indented": get(BOB, target=f"{LISTED}?pretty=true"),
+    "a body to compress": get(BOB, "Accept-Encoding: gzip", target=f"{LISTED}?labelSelector=large"),
+    "a body of several pieces": get(BOB, target=f"{LISTED}?labelSelector=large"),
+    "no body": get(BOB, method="HEAD"),
+    "the old version": get(BOB, version="1.0"),
+    "the old version, kept": get(BOB, "Connection: keep-alive", version="1.0"),
+    "the last one": get(BOB, "Connection: close"),
+    "an upgrade": get(BOB, "Connection: upgrade", "Upgrade: websocket"),
+    "with a body": get(BOB, "Content-Length: 2", method="POST") + b"{}",
+    "nothing acceptable": get(BOB, "Accept: text/html"),
+    "anonymous": get(),
+    "a token that is unknown": get("Authorization: Bearer eve"),
+    "a user who may not": get("Authorization: Bearer carol"),
+    "an impersonation": get(BOB, "Impersonate-User: root"),
+    "a header that is not text": get(BOB)[:-2] + b"X: \xff\r\n\r\n",
+    "a wrong query": get(BOB, target=f"{LISTED}?labelSelector=a+in+b"),
+    "a page": get(BOB, target="/livez"),
+    "a document": get(BOB, target="/apis"),
+    "nothing": get(BOB, target="/nothing"),
+}
+
+
+class Counted:
+    """A server that counts which requests are answered at once, and which by a task."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.ways: Counter[str] = Counter()
+        provider, reviews, server = served.provider, served.reviews, served.server._connections
+        provider.items = (pod_value("web-1", 1500), pod_value("web-2", 2000))
+        provider.fresh_until = float("inf")
+        provider.before = self._list
+        reviews.tokens |= {"bob": User("bob"), "carol": User("carol")}
+        reviews.verdict = lambda spec: AccessVerdict(allowed=spec["user"] != "carol")
+        handled, answer_now = server._handler, server._make_connection.keywords["answer_now"]
+
+        async def handle(request: web.BaseRequest) -> Response:
+            self.ways["task"] += 1
+            return await handled(request)
+
+        def answer(request: web.BaseRequest) -> Response | None:
+            response: Response | None = answer_now(request)
+            self.ways["at once"] += response is not None
+            return response
+
+        server._handler = handle
+        server._make_connection.keywords["answer_now"] = answer
+
+    async def _list(self) -> None:
+        is_large = "large" in str(self.served.provider.questions[-1])
+        names = [f"web-{number}" for number in range(1000 if is_large else 2)]
+        self.served.provider.items = tuple(pod_value(name, 1500) for name in names)
+
+    @property
+    def ends(self) -> list[ClientConnection]:
+        return self.served.server._connections.open_connections()
+
+    def counters(self) -> str:
+        """Return the self-metrics, but those about this process."""
+        text = self.served.monitoring.exposition()
+        return "\n".join(
+            line for line in text.splitlines() if not re.match(r"(# \w+ )?(process|python)_", line)
+        )
+
+
+async def read(connection: Connection, *, head: bool) -> tuple[bytes, bytes]:
+    """Return the head of a response, but its time and an id of the server's own, and its body."""
+    lines = await connection.reader.readuntil(b"\r\n\r\n")
+    lines = re.sub(rb"Date: [^\r]*", b"Date", lines)
+    length = re.search(rb"Content-Length: (\d+)", lines)
+    body = b"" if head or length is None else await connection.reader.readexactly(int(length[1]))
+    own_id = rb"Audit-Id: (?!6b1f7f5a)[0-9a-f-]{36}"
+    return re.sub(own_id, b"Audit-Id", lines), body
+
+
+async def test_both_ways_are_one(serve: ServerFactory) -> None:
+    """An empty line behind a request, which means nothing, makes it one that does not come alone."""
+    sinks: tuple[list[bytes], list[bytes]] = ([], [])
+    alone, followed = [Counted(await serve(sink=sink.append)) for sink in sinks]
+    for name, request in REQUESTS.items():
+        for _ in range(3):
+            answers = []
+            for counted, sent in ((alone, request), (followed, request + b"\r\n")):
+                connection = await counted.served.connect()
+                connection.writer.write(get(target="/version"))  # the task of the connection has begun
+                await connection.read_answer()
+                connection.writer.write(sent)
+                answer = await read(connection, head=request.startswith(b"HEAD"))
+                connection.writer.write(get(target="/version"))
+                closes = b"Connection: close" in answer[0] or b"Upgrade" in request or b"HTTP/1.0" in request
+                answers.append((answer, closes or (await connection.read_answer()).status))
+                await connection.close()
+            assert answers[0] == answers[1], name
+        assert alone.counters() == followed.counters(), name
+    for counted in (alone, followed):
+        assert counted.served.access_log is not None
+        await counted.served.access_log.flush()
+    ids = rb'"auditID":"[^"]*"'
+    logged = [sorted(re.sub(ids, b"", b"".join(sink)).splitlines()) for sink in sinks]
+    assert logged[0] == logged[1]
+    assert followed.ways["at once"] == 0
+    assert alone.ways["at once"] >= 10
+    assert sum(alone.ways.values()) == followed.ways["task"]
+
+
+async def test_requests_answered_at_once_take_turns(serve: ServerFactory) -> None:
+    """Few of strangers begin in one turn of the loop, whichever way they are answered."""
+    counted = Counted(await serve())
+    served, begun, turns, stopped = counted.served, list[int](), 0, False
+    callers = [await served.connect() for _ in range(40)]
+    for caller in callers:
+        caller.writer.write(WARM)
+        await caller.read_answer()
+    answer_now = counted.ends[0]._answer_now
+
+    def note(request: web.BaseRequest) -> Response | None:
+        begun.append(turns)
+        return answer_now(request)
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if not stopped:
+            asyncio.get_running_loop().call_soon(turn)
+
+    for end in counted.ends:
+        end._answer_now = note
+    turn()
+    for _ in range(5):
+        for caller in callers:
+            caller.writer.write(WARM)
+        for caller in callers:
+            assert (await caller.read_answer()).status == 200
+    stopped = True
+    assert len(begun) == 200
+    assert max(Counter(begun).values()) <= connection_server.REQUESTS_PER_TURN
+
+
+class Held:
+    """Meets `FairQueue` as far as a connection uses it: no turn comes by itself."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], bool]] = []
+
+    def enter_now(self, _: str, start: Callable[[], bool]) -> bool:
+        self.waiting.append(start)
+        return False
+
+
+async def waiting_for_its_turn(counted: Counted) -> tuple[Connection, ClientConnection, Held]:
+    caller = await counted.served.connect()
+    for _ in range(2):
+        caller.writer.write(WARM)
+        assert (await caller.read_answer()).status == 200
+    (end,), held = counted.ends, Held()
+    end._turns = held  # type: ignore[assignment]
+    caller.writer.write(WARM)
+    await waiting.until(lambda: len(held.waiting) == 1)
+    return caller, end, held
+
+
+async def test_what_arrives_behind_a_request_that_waits_for_its_turn(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller, end, held = await waiting_for_its_turn(counted)
+    assert not end.waits
+    assert not end.may_end, "a request is unanswered"
+    caller.writer.write(WARM)
+    await waiting.until(lambda: end._behind == WARM)
+    assert held.waiting[0]()
+    assert (await caller.read_answer()).status == 200
+    assert len(held.waiting) == 2, "the next one has a turn of its own"
+    assert held.waiting[1]()
+    assert (await caller.read_answer()).status == 200
+    assert end.waits
+
+
+async def test_a_client_that_leaves_before_its_turn(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller, end, held = await waiting_for_its_turn(counted)
+    before = sum(counted.ways.values())
+    await caller.close()
+    await waiting.until(lambda: end.transport is None)
+    assert not held.waiting[0](), "it takes no place of others"
+    assert sum(counted.ways.values()) == before
+
+
+async def test_what_is_not_kept_any_more_when_its_turn_comes(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller, _, held = await waiting_for_its_turn(counted)
+    counted.served.provider.generation += 1
+    before = counted.ways["task"]
+    assert held.waiting[0]()
+    assert (await caller.read_answer()).status == 200
+    assert counted.ways["task"] == before + 1
+    admitted = 'authorization_attempts_total{result="allowed"} 3.0'
+    assert admitted in counted.counters(), "nothing is admitted twice"
+
+
+async def test_while_a_client_does_not_read_its_requests_wait_in_the_task(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller = await counted.served.connect()
+    caller.writer.write(WARM)
+    await caller.read_answer()
+    (end,) = counted.ends
+    assert end.transport is not None
+    end.transport.get_write_buffer_size = lambda: 2 * responses.PIECE  # type: ignore[method-assign]
+    caller.writer.write(WARM)
+    assert (await caller.read_answer()).status == 200
+    assert counted.ways == {"task": 2}
+
+
+async def test_an_answer_at_once_asks_to_close_during_shutdown(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller = await counted.served.connect()
+    for _ in range(2):
+        caller.writer.write(WARM)
+        await caller.read_answer()
+    counted.served.handler.stopping = True
+    caller.writer.write(WARM)
+    answer = await caller.read_answer()
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+    assert await caller.closed()
+    assert counted.ways["at once"] == 2
+
+
+@pytest.fixture
+def certified(serve: ServerFactory, tmp_path: Path) -> Certified:
+    return Certified(serve, tmp_path, ShiftedClock())
+
+
+async def test_limits_follow_the_trust_of_a_request_answered_at_once(certified: Certified) -> None:
+    counted = Counted(await certified.start())
+    caller = await counted.served.connect(certified.alice)
+    for _ in range(2):
+        caller.writer.write(WARM)
+        assert (await caller.read_answer()).status == 200
+    (end,) = counted.ends
+    was_certified = end.is_certified
+    bob = await counted.served.connect()  # whose token is known, then
+    bob.writer.write(WARM)
+    assert (await bob.read_answer()).status == 200
+    certified.lose_trust()
+    before = counted.ways["at once"]
+    caller.writer.write(WARM)
+    assert (await caller.read_answer()).status == 200
+    assert counted.ways["at once"] == before + 1
+    assert (was_certified, end.is_certified) == (True, False)
+    caller.writer.write(WARM[:-2] + b"".join(b"X-%d: x\r\n" % number for number in range(200)) + b"\r\n")
+    assert (await caller.read_answer()).status == 400
