@@ -5,6 +5,7 @@ facts mean is decided in `autoscaler.decide.observation`.
 """
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +14,8 @@ from adapter.model.quantity import Quantity
 from adapter.model.timestamps import NEVER, Instant
 
 Requests = Mapping[str, Quantity]
+
+PodT = TypeVar("PodT", bound="PodFacts")
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -87,6 +90,13 @@ class PodFacts(msgspec.Struct, frozen=True):
     def running_and_ready(self) -> bool:
         """Whether the pod runs and is ready; a terminating pod may be."""
         return self.phase == "Running" and self.ready == "True"
+
+
+class PodList(tuple[PodT, ...]):  # noqa: SLOT001 - a tuple cannot have a slot
+    """The pods of a selection. They never change, so what is computed from them is kept with them."""
+
+    prepared: Any = None
+    """The roster of `autoscaler.decide`."""
 
 
 def facts_of(pod: Pod) -> PodFacts:

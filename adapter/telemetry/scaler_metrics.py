@@ -1,8 +1,15 @@
 """The metrics of the scaler as a whole (its Lease, writes and decisions), and those of one autoscaler."""
 
-from prometheus_client import Gauge
-
-from adapter.telemetry.declarations import DASHBOARD_BUCKETS, LAG_BUCKETS, counter, gauge, histogram
+from adapter.telemetry.declarations import (
+    DASHBOARD_BUCKETS,
+    LAG_BUCKETS,
+    GaugeTable,
+    counter,
+    counter_table,
+    gauge,
+    gauge_table,
+    histogram,
+)
 
 _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 15, 30, 60, 120)
 
@@ -10,9 +17,9 @@ WRITE_TYPES = "floor scale status event"
 AUTOSCALER_LABELS = "kind namespace name"
 
 
-def _gauge(name: str, text: str, *labels: str) -> Gauge:
+def _gauge(name: str, text: str, *labels: str) -> GaugeTable:
     """Declare a gauge of an autoscaler; `labels` are those beside its own."""
-    return gauge(name, text, " ".join((AUTOSCALER_LABELS, *labels)))
+    return gauge_table(name, text, " ".join((AUTOSCALER_LABELS, *labels)))
 
 
 class ScalerMetrics:
@@ -154,7 +161,7 @@ class AutoscalerMetrics:
         "ScalingActive if False, else ScalingLimited if True, else AbleToScale.",
         "reason",
     )
-    direction_changes = counter(
+    direction_changes = counter_table(
         "fastpath_autoscaler_direction_changes_total",
         "Changes of spec.replicas of the scale target in the opposite direction of the change before.",
         AUTOSCALER_LABELS,

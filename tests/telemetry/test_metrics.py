@@ -63,7 +63,7 @@ def test_exposition_shows_counted_values_and_known_labels_from_the_start() -> No
 def test_exposition_in_pieces_is_what_prometheus_client_writes_at_once() -> None:
     own = Monitoring()
     for number in range(120):
-        own.desired_replicas.labels("FastPathAutoscaler", "shop", f"web-{number}").set(number)
+        own.desired_replicas.put(("FastPathAutoscaler", "shop", f"web-{number}"), number)
         own.request_duration.labels("GET", "g", "v", str(number), "", "cluster").observe(0.1)
         own.faults.labels(f"fault-{number}").inc()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.autoscaler.decide import numbers
+from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     Band,
@@ -18,9 +19,6 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Settings,
     Unavailable,
-    count_ready,
-    group_pods,
-    read_request,
 )
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
@@ -86,12 +84,15 @@ class UtilizationAverage(NamedTuple):
 
     def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
         requested = self.requested
-        total = request = count = 0
-        for name, value in values.items():
-            if name in requested:
-                total += value
-                request += requested[name]
-                count += 1
+        if values.keys() == requested.keys():
+            total, request, count = sum(values.values()), sum(requested.values()), len(values)
+        else:
+            known = [name for name in values if name in requested]
+            total, request, count = (
+                sum(map(values.__getitem__, known)),
+                sum(map(requested.__getitem__, known)),
+                len(known),
+            )
         hundredfold = total * 100
         total, request = numbers.w64(total), numbers.w64(request)
         if request == 0:
@@ -147,13 +148,9 @@ def resource_replicas(
     counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    # Those of all pods, ignored ones included; a pod without one fails the metric.
-    requested: dict[str, int] = {}
-    for pod in situation.pods:
-        request = read_request(pod, resource, container)
-        if isinstance(request, Unavailable):
-            return request
-        requested[pod.name] = request
+    requested = rosters.prepare(situation.pods).read_requests(resource, container)
+    if isinstance(requested, Unavailable):
+        return requested
     return _replicas_for_pods(counted, UtilizationAverage(requested, target), reading, metric, situation)
 
 
@@ -178,7 +175,7 @@ def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Co
     """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
-    groups = group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
+    groups = rosters.prepare(situation.pods).group(reading, situation.settings, situation.now, cpu=cpu)
     values = reading.values
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}
@@ -197,7 +194,9 @@ def _replicas_for_pods(
     """
     values, groups = counted
     # such a pod may have ended since, or be Pending again: then it counts as its group does
-    left_out = {name: value for name, value in reading.left_out.items() if name in groups.missing}
+    left_out = reading.left_out and {
+        name: value for name, value in reading.left_out.items() if name in groups.missing
+    }
     measured = average.measure(values)
     if isinstance(measured, Unavailable):
         return measured
@@ -330,7 +329,7 @@ def ratio_replicas(
     elif not situation.pods:
         return Unavailable("NoPods", f"unable to calculate ready pods: {_NO_PODS.message}")
     else:
-        ready, ready_then = count_ready(situation.pods), reading.ready_then
+        ready, ready_then = rosters.prepare(situation.pods).ready, reading.ready_then
         base = ready if ready_then is None or ratio <= 1.0 else min(ready_then, ready)
         product = ratio * base
         replicas = INT32_MAX if product > INT32_MAX else numbers.ceil32(product)

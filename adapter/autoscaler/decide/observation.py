@@ -190,9 +190,9 @@ class Groups(NamedTuple):
     """
 
     ready: int
-    unready: list[str]
-    missing: list[str]
-    ignored: list[str]
+    unready: Sequence[str]
+    missing: Sequence[str]
+    ignored: Sequence[str]
 
 
 def group_pods(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import calculator
+from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
@@ -24,7 +25,6 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Settings,
     Unavailable,
-    count_ready,
 )
 from adapter.autoscaler.decide.pending import Queue
 from adapter.autoscaler.decide.trace import Step
@@ -123,7 +123,7 @@ def _is_without_base(reading: Values, outcome: Proposal, situation: Situation) -
     """Tell whether a value was multiplied by zero ready pods: the result says nothing about the load."""
     if isinstance(reading, PodsReading) or not outcome.value or not situation.replicas:
         return False
-    return outcome.replicas < situation.replicas and not count_ready(situation.pods)
+    return outcome.replicas < situation.replicas and not rosters.prepare(situation.pods).ready
 
 
 class PreparedSpec(msgspec.Struct, frozen=True):

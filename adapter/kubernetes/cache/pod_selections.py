@@ -14,6 +14,7 @@ import msgspec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.label_selectors import LabelSelector, Operator
+from adapter.model.pods import PodList
 from adapter.model.ready_times import Outcome, PodStart
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
@@ -147,7 +148,7 @@ class Selection:
         self.selector = selector
         self.became_ready = space.became_ready
         self.followers: list[Follower] = []
-        self._pods: tuple[WatchedPod, ...] | None = None
+        self._pods: PodList[WatchedPod] | None = None
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
 
@@ -155,7 +156,7 @@ class Selection:
     def pods(self) -> tuple[WatchedPod, ...]:
         """The pods in list order, terminating and completed ones among them."""
         if self._pods is None:
-            self._pods = self._space.select(self.selector)
+            self._pods = PodList(self._space.select(self.selector))
         return self._pods
 
     @property

@@ -414,7 +414,7 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
 async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
     """Many autoscalers have thousands of series, which take tens of milliseconds to write."""
     for number in range(3_000):
-        served.monitoring.desired_replicas.labels("FastPathAutoscaler", "shop", f"web-{number}").set(number)
+        served.monitoring.desired_replicas.put(("FastPathAutoscaler", "shop", f"web-{number}"), number)
     async with other_work() as turns:
         metrics = await encoding.join(served.monitoring.exposition_pieces())
     assert turns.count >= len(metrics) // (2 * TURN)

@@ -1,0 +1,92 @@
+"""What calculations ask of the pods of a target, prepared once while the pods stay the same.
+
+Decisions are made each second and more often, and most of them see the pods of the decision before. A
+`Roster` has what they would find by walking these pods again: who counts, since when the cpu usage of all
+that count is used, and the requests. It answers only the usual case: no pod lacks its value, and for cpu none
+is starting or unready. Else `observation.group_pods` walks the pods, by the rules of Kubernetes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from adapter.autoscaler.decide.observation import (
+    Groups,
+    PodsReading,
+    Settings,
+    Unavailable,
+    count_ready,
+    group_pods,
+    read_request,
+)
+from adapter.model.pods import PodFacts, PodList
+
+_NOTHING = PodsReading({})
+_NOT_COUNTED = frozenset({"Failed", "Pending"})
+
+
+class Roster(msgspec.Struct):
+    """The pods, and what was found of them.
+
+    `counted` are the names of the `count` pods that neither terminate nor have failed nor are Pending; the
+    others are `unready` or `ignored`. `started` is when the last of `counted` started if all of them are
+    ready, None if one is not. `ready` is the number of running and ready pods, terminating ones included.
+    """
+
+    pods: Sequence[PodFacts]
+    counted: frozenset[str]
+    count: int
+    unready: tuple[str, ...]
+    ignored: tuple[str, ...]
+    started: int | None
+    ready: int
+    requests: dict[tuple[str, str], Mapping[str, int] | Unavailable] = {}
+
+    def group(self, reading: PodsReading, settings: Settings, now: int, *, cpu: bool) -> Groups:
+        """Return what `group_pods` returns."""
+        if reading.values.keys() >= self.counted and (
+            not cpu or (self.started is not None and self.started + settings.cpu_initialization_period <= now)
+        ):
+            return Groups(self.count, self.unready, (), self.ignored)
+        return group_pods(self.pods, reading, settings, now, cpu=cpu)
+
+    def read_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
+        """Return the requests of all pods by name, ignored ones included; a pod without one fails all."""
+        found = self.requests.get((resource, container))
+        if found is None:
+            found = self.requests[resource, container] = self._find_requests(resource, container)
+        return found
+
+    def _find_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
+        found: dict[str, int] = {}
+        for pod in self.pods:
+            request = read_request(pod, resource, container)
+            if isinstance(request, Unavailable):
+                return request
+            found[pod.name] = request
+        return found
+
+
+def prepare(pods: Sequence[PodFacts]) -> Roster:
+    """Return the roster of pods, from the list if that never changes."""
+    if not isinstance(pods, PodList):
+        return _make(pods)
+    if pods.prepared is None:
+        pods.prepared = _make(pods)
+    roster: Roster = pods.prepared
+    return roster
+
+
+def _make(pods: Sequence[PodFacts]) -> Roster:
+    groups = group_pods(pods, _NOTHING, Settings(), 0, cpu=False)
+    counted = [pod for pod in pods if not (pod.deleting or pod.phase in _NOT_COUNTED)]
+    are_ready = all(pod.ready == "True" and pod.started is not None for pod in counted)
+    return Roster(
+        pods,
+        frozenset(pod.name for pod in counted),
+        len(counted),
+        tuple(groups.unready),
+        tuple(groups.ignored),
+        max((pod.started or 0 for pod in counted), default=0) if are_ready else None,
+        count_ready(pods),
+    )

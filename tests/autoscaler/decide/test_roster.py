@@ -1,0 +1,71 @@
+"""What is prepared of pods equals what a walk over them finds, for any pods, values and times."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import roster
+from adapter.autoscaler.decide.observation import (
+    PodsReading,
+    Settings,
+    Unavailable,
+    count_ready,
+    group_pods,
+    read_request,
+)
+from adapter.model.pods import Container, PodFacts, PodList, ResourceRequirements
+from adapter.model.quantity import read
+from adapter.model.timestamps import SECOND
+
+_NAMES = ("a", "b", "c")
+_TIMES = st.integers(0, 700).map(lambda seconds: seconds * SECOND)
+_PODS = st.builds(
+    PodFacts,
+    st.sampled_from(_NAMES),  # repeated ones too, as a document may have them
+    st.sampled_from(("Running", "Running", "Pending", "Failed", "Succeeded")),
+    deleting=st.sampled_from((False, False, False, True)),
+    started=st.one_of(_TIMES, st.none()),
+    ready=st.sampled_from(("True", "True", "True", "False", None)),
+    ready_since=_TIMES,
+    containers=st.sampled_from(
+        [(Container("app", ResourceRequirements({"cpu": read(text)})),) for text in ("1", "500m")]
+        + [(Container("app"),)]
+    ),
+)
+_READINGS = st.builds(
+    PodsReading,
+    st.dictionaries(st.sampled_from((*_NAMES, "gone")), st.integers(0, 9)),
+    st.dictionaries(st.sampled_from(_NAMES), st.tuples(_TIMES, _TIMES)),
+)
+
+
+@given(
+    st.lists(_PODS, max_size=4).map(PodList),
+    st.lists(st.tuples(_READINGS, _TIMES, st.booleans()), min_size=1, max_size=4),
+)
+def test_groups_are_those_of_a_walk_at_any_time(
+    pods: PodList[PodFacts], decisions: list[tuple[PodsReading, int, bool]]
+) -> None:
+    settings = Settings()
+    for reading, now, cpu in decisions:
+        prepared = roster.prepare(pods)
+        found = prepared.group(reading, settings, now, cpu=cpu)
+        walked = group_pods(pods, reading, settings, now, cpu=cpu)
+        assert [found[0], *map(list, found[1:])] == [walked[0], *map(list, walked[1:])]
+        assert prepared.ready == count_ready(pods)
+
+
+@given(st.lists(_PODS, max_size=4).map(PodList), st.sampled_from(("", "app", "other")))
+def test_requests_are_those_of_a_walk(pods: PodList[PodFacts], container: str) -> None:
+    walked = {pod.name: read_request(pod, "cpu", container) for pod in pods}
+    refused = [found for pod in pods if isinstance(found := read_request(pod, "cpu", container), Unavailable)]
+    for _ in range(2):
+        assert roster.prepare(pods).read_requests("cpu", container) == (refused[0] if refused else walked)
+
+
+def test_a_roster_is_kept_with_a_list_that_never_changes() -> None:
+    pods = PodList([PodFacts("a")])
+    assert roster.prepare(pods) is roster.prepare(pods)
+    changing = [PodFacts("a")]
+    assert roster.prepare(changing).count == 1
+    changing.append(PodFacts("b"))
+    assert roster.prepare(changing).count == 2
