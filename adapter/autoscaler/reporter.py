@@ -9,7 +9,7 @@ most loses its oldest one, so a tenant with many autoscalers does not displace w
 Entries are values; `debug` makes text of them when they are shown.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -25,6 +25,7 @@ from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling import status as statuses
+from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -92,7 +93,7 @@ class Journal:
         self._weight = self._size = 0
         self._spaces: dict[str, dict[int, JournalEntry]] = {}
         """The entries of each namespace by identity, oldest first."""
-        self._own: dict[Key, deque[JournalEntry]] = {}
+        self._own: dict[Key, list[JournalEntry]] = {}
         self._marks: dict[Key, tuple[object, ...]] = {}
 
     def __len__(self) -> int:
@@ -104,12 +105,12 @@ class Journal:
 
     def note(self, entry: JournalEntry) -> None:
         self._marks[entry.key] = entry.mark
-        own = self._own.setdefault(entry.key, deque())
+        own = self._own.setdefault(entry.key, [])
         own.append(entry)
         self._spaces.setdefault(entry.key.namespace, {})[id(entry)] = entry
         self._count(entry, 1)
         if len(own) > self._per_autoscaler:
-            self._drop(own.popleft())
+            self._drop(own.pop(0))
         while self._size and (self._size > self._in_all or self._weight > self._room):
             largest = max(self._weights, key=self._weights.__getitem__)
             self._evict(self._drop(next(iter(self._spaces[largest].values()))))
@@ -144,7 +145,7 @@ class Journal:
     def _evict(self, entry: JournalEntry) -> None:
         own = self._own.get(entry.key)
         if own and own[0] is entry:
-            own.popleft()
+            del own[0]
             if not own:
                 del self._own[entry.key]
                 self._marks.pop(entry.key, None)
@@ -161,6 +162,17 @@ class _Reported:
     series: AutoscalerSeries
     warned: dict[tuple[str, str], int] = field(default_factory=dict)
     """When each warning, by reason and message, was last reported."""
+    conditions: tuple[Condition, ...] | None = None
+    marked: tuple[tuple[str, str, str | None], ...] = ()
+    """What the mark of a decision has of `conditions`, the last ones."""
+    is_limited: bool = False
+
+    def follow(self, conditions: tuple[Condition, ...] | None) -> None:
+        """Note the conditions of a decision. While nothing changes they are the same object."""
+        if conditions is not self.conditions:
+            self.conditions = conditions
+            self.marked = tuple((one.type, one.status, one.reason) for one in conditions or ())
+            self.is_limited = statuses.holds(conditions, SCALING_LIMITED)
 
     def is_news(self, event: Event, now: int) -> bool:
         """Tell whether a warning is to be reported, and note that it is."""
@@ -219,17 +231,16 @@ class Reporter:
         desired, current = choice.desired, choice.status.current_replicas
         kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
         self._decisions[kind].inc()
-        is_limited = statuses.holds(choice.status.conditions, SCALING_LIMITED)
-        if is_limited:
+        reported.follow(choice.status.conditions)
+        if reported.is_limited:
             self._monitoring.scaler_limited.inc()
-        is_eventful = choice.rescale or choice.error or is_limited or choice.covered
+        is_eventful = choice.rescale or choice.error or reported.is_limited or choice.covered
         if not (is_eventful or change or events or desired != current):
             self.journal.quiet(state.key)
             return
         # An autoscaler that is held back repeats itself each second. Only the first of equal entries is news,
         # or it would push all others out of the journal; new values of metrics alone are not recorded
-        conditions = tuple((one.type, one.status, one.reason) for one in choice.status.conditions or ())
-        mark = choice.replicas, desired, conditions, bool(choice.error), bool(choice.covered)
+        mark = choice.replicas, desired, reported.marked, bool(choice.error), bool(choice.covered)
         if outcome == "none" and change is None and not self.journal.is_news(state.key, mark):
             return
         metrics = () if snapshot is None else snapshot.inputs

@@ -97,7 +97,9 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return _compare(self, other) == 0 if isinstance(other, Quantity) else NotImplemented
+        if not isinstance(other, Quantity):
+            return NotImplemented
+        return self.unscaled == other.unscaled if self.scale == other.scale else _compare(self, other) == 0
 
     def __hash__(self) -> int:
         number, power = _without_factors(self.unscaled, 10)

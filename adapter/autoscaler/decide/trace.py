@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 Facts = Mapping[str, Any]
 
 _REVERSES = "which would reverse the direction: stays {replicas}"
@@ -17,7 +19,7 @@ _UNDECIDED = frozenset({"selector", "blocked", "failed", "withheld"})
 """The steps that can end a decision without a count."""
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One step: its name, a key of `_TEXTS`, and its numbers."""
 
     name: str

@@ -59,11 +59,12 @@ MESSAGES = {
 class Conditions:
     """The conditions of one sync in the making."""
 
-    __slots__ = ("_listed", "_now")
+    __slots__ = ("_before", "_listed", "_now")
 
-    def __init__(self, before: Sequence[Condition], now: int) -> None:
+    def __init__(self, before: tuple[Condition, ...], now: int) -> None:
+        self._before = before
         self._listed = list(before)
-        self._now = Instant(now)
+        self._now = now
 
     def set(self, kind: str, *, holds: bool, reason: str, message: str = "") -> None:
         """Set the first condition of its type, or append one. The default message is that of the reason."""
@@ -71,16 +72,21 @@ class Conditions:
         text = message or MESSAGES[reason]
         for place, before in enumerate(self._listed):
             if before.type == kind:
-                since = before.last_transition_time if before.status == status else self._now
-                self._listed[place] = Condition(kind, status, reason, text, since)
+                if before.status != status:
+                    self._listed[place] = Condition(kind, status, reason, text, Instant(self._now))
+                elif before.reason != reason or before.message != text:
+                    since = before.last_transition_time
+                    self._listed[place] = Condition(kind, status, reason, text, since)
                 return
-        self._listed.append(Condition(kind, status, reason, text, self._now))
+        self._listed.append(Condition(kind, status, reason, text, Instant(self._now)))
 
     def remove(self, kind: str) -> None:
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
     def listed(self) -> tuple[Condition, ...]:
-        return tuple(self._listed)
+        """Return the conditions: the object that was there before if they are equal to it."""
+        listed = tuple(self._listed)
+        return self._before if listed == self._before else listed
 
 
 def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
