@@ -116,12 +116,13 @@ class Scheduler:
 
     def pop(self, now: float) -> Due | None:
         """Remove and return the key that has been due for the longest time, None if none is due at `now`."""
-        first = self.next_due()
-        if first is None or first > now:
-            return None
-        due, _, key = heapq.heappop(self._heap)
-        del self._due[key]
-        return Due(key, due)
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            due, _, key = heapq.heappop(heap)
+            if self._due.get(key) == due:  # else a former time
+                del self._due[key]
+                return Due(key, due)
+        return None
 
 
 class DecisionLoop:
@@ -241,7 +242,6 @@ class DecisionLoop:
         if state.boundary is not None and not state.failures:
             due = min(due, self._decision_clock.monotonic_at(state.boundary))
         self._scheduler.schedule(state.key, due)
-        self._wake.set()
 
     def _shift_clock(self, by: int) -> None:
         clock = facts(seconds=round(by / SECOND, 3))
@@ -261,6 +261,7 @@ class DecisionLoop:
         finally:
             state.is_writing = False
             self._schedule_next(state, self._clock.monotonic())
+            self._wake.set()
             if state.has_changed:
                 state.has_changed = False
                 self.touch(state.key)

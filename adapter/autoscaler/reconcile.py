@@ -332,7 +332,7 @@ class Reconciler:
             seen = msgspec.structs.replace(snapshot.observation, write_error=outcome.error)
             failure = guarded.decide(pending.spec, seen, memory, now, snapshot.constraints)
             again = pending._replace(
-                snapshot=snapshot._replace(observation=seen), memory=memory, at=now, most=None
+                snapshot=msgspec.structs.replace(snapshot, observation=seen), memory=memory, at=now, most=None
             )
             self._commit(state, again, failure, now, "failed")
             return

@@ -12,7 +12,7 @@ is ours.
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -62,7 +62,7 @@ class AutoscalerContext(NamedTuple):
     """None without schedules, as for autoscalers in files."""
 
 
-class MetricInput(NamedTuple):
+class MetricInput(msgspec.Struct, frozen=True):
     """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
 
     Both are nanoseconds, None if unknown.
@@ -74,7 +74,7 @@ class MetricInput(NamedTuple):
     span: int | None = None
 
 
-class Snapshot(NamedTuple):
+class Snapshot(msgspec.Struct, frozen=True):
     """What a decision is made from; it is written against the resource version of `target`."""
 
     observation: Observation
@@ -269,13 +269,17 @@ class Subscriptions:
             reading = source.read(context)
             sampled, span = source.sampled, source.span
             if not isinstance(reading, Unavailable):
+                changes: dict[str, Any] = {}
                 if why := stale or (behind if by_pods else ""):
-                    whole = {"overdue_pods": ()} if isinstance(reading, PodsReading) else {}
-                    reading = msgspec.structs.replace(reading, overdue=why, **whole)
+                    changes = {"overdue": why}
+                    if isinstance(reading, PodsReading):
+                        changes["overdue_pods"] = ()
                 if by_pods:
                     age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
                     age = age if sampled is None else age + max(0, now - sampled)
-                    reading = msgspec.structs.replace(reading, most_then=following.max_ready(age))
+                    changes["most_then"] = following.max_ready(age)
+                if changes:
+                    reading = msgspec.structs.replace(reading, **changes)
             inputs.append(MetricInput(metric.description, reading, sampled, span))
         return tuple(inputs)
 

@@ -7,7 +7,6 @@ set from outside, by the loop and the reconciler. `Subscriptions` has what it re
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -51,7 +50,7 @@ _RAISE_SECONDS = 2
 _NO_SPEC = FastPathAutoscalerSpec(metrics=())
 
 
-class LastDecision(NamedTuple):
+class LastDecision(msgspec.Struct, frozen=True):
     """The last decision, when it was made and from what; `snapshot` is None if it looked at nothing."""
 
     at: int
@@ -267,8 +266,7 @@ class AutoscalerState:
         rivals = self._context.rivals.of(self.object)
         if rivals is None:
             return None
-        own = Constraints.of(self.object.spec, self.readiness)
-        return own._replace(rivals=rivals, boost=self.boost, bounds=self.bounds)
+        return Constraints.of(self.object.spec, self.readiness, rivals, self.boost, self.bounds)
 
     def scheduled_floor(self, now: int) -> Floor:
         """Return the minimums of windows and forecast that a boosted HorizontalPodAutoscaler is to read.

@@ -63,7 +63,10 @@ class Quantity:
         self.scale = scale
         self.form = form
         self.big = big
-        self.milli = (_big_milli if big else _int_milli)(unscaled, scale)
+        if scale == -3 and _MIN <= unscaled <= _MAX and not big:
+            self.milli = unscaled  # as nearly all measured values are
+        else:
+            self.milli = (_big_milli if big else _int_milli)(unscaled, scale)
 
     @property
     def sign(self) -> int:

@@ -8,6 +8,8 @@ moves only as far as all recent recommendations agree, and no faster than the po
 
 from typing import NamedTuple
 
+import msgspec
+
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
 from adapter.autoscaler.decide.numbers import w32
@@ -45,7 +47,7 @@ class ReplicaLimits(NamedTuple):
     highest: int
 
 
-class Normalized(NamedTuple):
+class Normalized(msgspec.Struct, frozen=True, gc=False):
     """The count that is allowed now, and the recommendations for the next sync.
 
     `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
@@ -117,8 +119,14 @@ def normalize(
         stabilized = "ReadyForNewScale"
     else:
         stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
-    facts: dict[str, float] = {"desired": wanted, "replicas": stable, "lowest": lowest, "highest": highest}
-    facts |= {"upSeconds": up.window / SECOND, "downSeconds": down.window / SECOND}
+    facts = {
+        "desired": wanted,
+        "replicas": stable,
+        "lowest": lowest,
+        "highest": highest,
+        "upSeconds": up.window / SECOND,
+        "downSeconds": down.window / SECOND,
+    }
     steps: tuple[Step, ...] = (Step("stabilized", facts),)
     replicas, reason = stable, "DesiredWithinRange"
     by: Policy | str = ""
@@ -151,7 +159,7 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     """Return the most replicas that the policies allow, maybe below `current`, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
-    downs = tuple(event for event in downs if not event.only_limits)
+    downs = downs and tuple(event for event in downs if not event.only_limits)
     allowed = []
     for policy in rules.policies:
         base = _base(policy, current, ups, downs, now)
@@ -165,7 +173,7 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     """Return the fewest replicas that the policies allow, maybe negative, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
-    ups = tuple(event for event in ups if not event.only_limits)
+    ups = ups and tuple(event for event in ups if not event.only_limits)
     allowed = []
     for policy in rules.policies:
         base = _base(policy, current, ups, downs, now)
@@ -177,5 +185,7 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
 
 def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
     """Return the replicas at the start of a policy's period, by undoing the changes since."""
+    if not (ups or downs):
+        return w32(current)
     after = now - policy.period
     return w32(current - changed_within(ups, after) + changed_within(downs, after))

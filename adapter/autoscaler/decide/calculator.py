@@ -8,6 +8,8 @@ wrap, ratios are doubles, results are rounded up, and an overflow gives the numb
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
@@ -28,7 +30,7 @@ _NO_SAMPLES = Unavailable("NoSamples", "did not receive metrics for targeted pod
 _NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods")
 
 
-class Situation(NamedTuple):
+class Situation(msgspec.Struct, frozen=True):
     """What a calculation depends on beside the reading; `replicas` is the scale's spec."""
 
     replicas: int
@@ -39,7 +41,7 @@ class Situation(NamedTuple):
     now: int
 
 
-class Proposal(NamedTuple):
+class Proposal(msgspec.Struct, frozen=True):
     """The replicas that one metric asks for; `utilization` is in per cent, the other values in thousandths.
 
     `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
@@ -59,7 +61,7 @@ Compute = Callable[[Any, Situation], Proposal | Unavailable]
 """Computes a metric; its argument is the reading of the metric's own type."""
 
 
-class Measurement(NamedTuple):
+class Measurement(msgspec.Struct, frozen=True, gc=False):
     """An average over pods and its ratio to the target."""
 
     ratio: float
@@ -131,8 +133,13 @@ class ValueAverage(NamedTuple):
         return self.target
 
     def step(self, measured: Measurement) -> Step:
-        facts = {"measured": measured.average, "target": self.target, "ratio": measured.ratio}
-        return Step("average", facts | {"bytes": self.memory})
+        facts = {
+            "measured": measured.average,
+            "target": self.target,
+            "ratio": measured.ratio,
+            "bytes": self.memory,
+        }
+        return Step("average", facts)
 
 
 PodsAverage = UtilizationAverage | ValueAverage
@@ -208,8 +215,9 @@ def _replicas_for_pods(
         "missing": len(groups.missing) - len(left_out),
         "ignored": len(groups.ignored),
     }
-    note = (Step("leftOut", {"pods": len(left_out)}),) if left_out else ()
-    steps: tuple[Step, ...] = (Step("pods", facts), *note, average.step(measured))
+    steps: tuple[Step, ...] = (Step("pods", facts), average.step(measured))
+    if left_out:
+        steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
     # Unready pods count in a scale-up only: as idle, because they may take load once they are Ready.
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:

@@ -6,7 +6,6 @@ these values.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -80,8 +79,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     spec: PreparedSpec | None = None
 
 
-@dataclass(slots=True)
-class _Sync:
+class _Sync(msgspec.Struct):
     """The state of one sync while it is computed.
 
     `statuses` are those of the metrics, None if none was computed. `error` is that of the sync, and before it
@@ -93,8 +91,8 @@ class _Sync:
     history: History
     now: int
     conditions: Conditions
-    events: list[Event] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    events: list[Event] = []
+    steps: list[Step] = []
     statuses: tuple[MetricStatus, ...] | None = None
     error: str = ""
     absent: tuple[str, ...] | None = None
@@ -143,8 +141,14 @@ def decide(spec: PreparedSpec, observation: Observation, history: History, now: 
     before = Conditions(observation.status.conditions or (), now)
     sync = _Sync(spec, observation, history, now, before, steps=[*spec.opening])
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
-    facts = {"target": spec.target, "replicas": current, "statusReplicas": observation.status_replicas}
-    sync.steps.append(Step("start", facts | {"min": lowest, "max": highest}))
+    facts = {
+        "target": spec.target,
+        "replicas": current,
+        "statusReplicas": observation.status_replicas,
+        "min": lowest,
+        "max": highest,
+    }
+    sync.steps.append(Step("start", facts))
     if history.recommendations.empty:
         first = history.recommendations.recorded(current, now)
         sync.history = msgspec.structs.replace(history, recommendations=first)
@@ -289,6 +293,12 @@ def _parse(selector: str) -> LabelSelector | str:
         return error.message
 
 
+@memo.remember_short(32_768, longest=128)
+def _is_readable(selector: str) -> bool:
+    """Tell whether a selector can be parsed; more of these answers are kept than of selectors."""
+    return not isinstance(_parse(selector), str)
+
+
 def read_selector(text: str) -> LabelSelector | None:
     """Return the selector of a scale, None if `decide` rejects its text, as it does an empty one."""
     parsed = _parse(text) if text else ""
@@ -301,7 +311,8 @@ def _check_selector(sync: _Sync) -> bool:
     if not observation.selector:
         error, message = "selector is required", "the HPA target's scale is missing a selector"
         event, reason = "SelectorRequired", "InvalidSelector"
-    elif isinstance(parsed := _parse(observation.selector), str):
+    elif not _is_readable(observation.selector):
+        parsed = _parse(observation.selector)
         error = message = f"couldn't convert selector into a corresponding internal selector object: {parsed}"
         event = reason = "InvalidSelector"
     elif len(observation.selected_by) > 1:
@@ -397,7 +408,13 @@ def _conclude(
     sync: _Sync, best: int, failures: Sequence[tuple[PreparedMetric, str]], overdue: int, description: str
 ) -> tuple[int | None, str]:
     count, current = len(sync.spec.metrics), sync.observation.replicas
-    facts = {"failed": len(failures), "overdue": overdue, "metrics": count, "replicas": best}
+    facts = {
+        "failed": len(failures),
+        "overdue": overdue,
+        "metrics": count,
+        "replicas": best,
+        "metric": description,
+    }
     if failures:
         metric, problem = failures[0]
         first = f"first error is: {metric.aggregate}{problem}"
@@ -405,9 +422,10 @@ def _conclude(
         if len(failures) >= count or best < current:
             text = f"the HPA was unable to compute the replica count: {problem}"
             sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
+            del facts["metric"]
             sync.steps.append(Step("blocked", facts | {"current": current}))
             return None, ""
     text = f"the HPA was able to successfully calculate a replica count from {description}"
     sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)
-    sync.steps.append(Step("choice", facts | {"metric": description}))
+    sync.steps.append(Step("choice", facts))
     return best, description

@@ -72,10 +72,17 @@ class Constraints(NamedTuple):
     readiness: Readiness | None = None
 
     @classmethod
-    def of(cls, spec: FastPathAutoscalerSpec, readiness: Readiness | None = None) -> Self:
-        """Return those of a spec alone; `readiness` counts only if it asks for a forecast."""
+    def of(
+        cls,
+        spec: FastPathAutoscalerSpec,
+        readiness: Readiness | None = None,
+        rivals: tuple[str, ...] = (),
+        boost: Boost | None = None,
+        bounds: Bounds | None = None,
+    ) -> Self:
+        """Return those of a spec and of what else is known; `readiness` counts only with a forecast."""
         readiness = None if spec.forecast is None else readiness
-        return cls(spec.mode, fallback=spec.fallback, readiness=readiness)
+        return cls(spec.mode, rivals, spec.fallback, boost, bounds, readiness)
 
 
 def decide(
@@ -172,7 +179,8 @@ def _decide_alone(spec: PreparedSpec, observation: Observation, history: History
     While that blocks, the count is recommended: once it ends, the stabilization window begins.
     """
     observation, reporting, blocks = lost_values.follow(history.reporting, spec.sources, observation, now)
-    history = msgspec.structs.replace(history, reporting=reporting)
+    if reporting is not history.reporting:
+        history = msgspec.structs.replace(history, reporting=reporting)
     outcome = decision.decide(spec, observation, history, now)
     if not blocks or outcome.rescale or statuses.holds(outcome.status.conditions, SCALING_ACTIVE):
         return outcome

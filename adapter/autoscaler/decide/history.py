@@ -79,8 +79,10 @@ class Recommendations(msgspec.Struct, frozen=True, tag="RecommendationQueues"):
             low -= 1
         oldest = now - KEPT - 1
         return Recommendations(
-            (*self.high[bisect_right(self.high, oldest, hi=high, key=_time) : high], entry),
-            (*self.low[bisect_right(self.low, oldest, hi=low, key=_time) : low], entry),
+            (*self.high[bisect_right(self.high, oldest, hi=high, key=_time) : high], entry)
+            if high
+            else (entry,),
+            (*self.low[bisect_right(self.low, oldest, hi=low, key=_time) : low], entry) if low else (entry,),
         )
 
     def shifted(self, by: int) -> "Recommendations":

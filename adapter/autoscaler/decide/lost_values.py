@@ -63,7 +63,7 @@ def follow(
         readings.append(seen)
     if blocks:
         observation = msgspec.structs.replace(observation, readings=readings)
-    return observation, after, blocks
+    return observation, before if after == before else after, blocks
 
 
 def _note(before: Reporting, reading: PodsReading, observation: Observation, now: int) -> Reporting:

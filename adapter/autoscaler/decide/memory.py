@@ -19,6 +19,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
+from adapter.bounds.timeline import NO_BOUNDS
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback
 from adapter.model.autoscaling.floor import Floor
@@ -83,6 +84,8 @@ def observe(
     instead of a pause. At zero no floor is held: an HPA that reads a floor would leave zero because of it.
     """
     floor = memory.boost.floor
+    if floor is None and scale.replicas and scale.replicas == memory.conflicts.known:
+        return memory, None  # as nearly always
     if floor is not None and not floor.stands and scale[:2] == (floor.replicas, OWN):
         # The write had no response, but here is its count.
         memory = memory.with_floor(msgspec.structs.replace(floor, stands=True))
@@ -190,7 +193,9 @@ def commit(
     `rules` are those for absent metrics. Of a HorizontalPodAutoscaler there are events on writes and advice.
     """
     state, history, events = memory.conflicts, decision.history, decision.events
-    lowest = decision.spec.bounds.lowest if isinstance(decision.spec, BoundedSpec) else 0
+    spec, lowest = decision.spec, 0
+    if isinstance(spec, BoundedSpec) and spec.bounds is not NO_BOUNDS:
+        lowest = spec.bounds.lowest
     if decision.rescale:
         state = conflicts.commit(state, observation.replicas, decision.replicas)
         if history.pending is not None:

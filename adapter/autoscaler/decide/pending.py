@@ -220,7 +220,7 @@ def withhold(
         message = f"pending pods are not counted, because {why}"
         steps = (*steps, Step("pendingUnknown", {"metric": name, "message": message}))
     if not (whole := int(credit)):
-        return proposal._replace(steps=steps), credit
+        return msgspec.structs.replace(proposal, steps=steps), credit
     rest = value - whole
     if isinstance(reading, ObjectReading):
         reading = msgspec.structs.replace(reading, value=rest)
@@ -231,7 +231,8 @@ def withhold(
     replicas = min(proposal.replicas, max(current, reduced.replicas))
     facts = {"metric": name, "value": value, "credit": whole, "rest": rest, "pods": state.pods}
     facts |= {"replicas": replicas, "exact": proposal.replicas}
-    return proposal._replace(replicas=replicas, steps=(*steps, Step("pending", facts))), credit
+    steps = (*steps, Step("pending", facts))
+    return msgspec.structs.replace(proposal, replicas=replicas, steps=steps), credit
 
 
 def shifted(state: PendingState | None, by: int) -> PendingState | None:

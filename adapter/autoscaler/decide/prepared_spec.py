@@ -94,7 +94,8 @@ class PreparedMetric(NamedTuple):
                 "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
             )
         if reading.overdue and outcome.replicas < situation.replicas:
-            return outcome._replace(withheld=f"{self.fetching}{reading.overdue}: it may scale up, not down")
+            text = f"{self.fetching}{reading.overdue}: it may scale up, not down"
+            return msgspec.structs.replace(outcome, withheld=text)
         return outcome
 
     def status(self, proposal: Proposal) -> MetricStatus:
@@ -289,7 +290,7 @@ def _replicas_of_cuts(
     if other.replicas <= proposal.replicas:
         return proposal
     steps = tuple(Step("otherCut", step.facts) if step.name == "leftOut" else step for step in other.steps)
-    return other._replace(steps=steps)
+    return msgspec.structs.replace(other, steps=steps)
 
 
 def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:

@@ -52,19 +52,19 @@ class Roster(msgspec.Struct):
 
     def read_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
         """Return the requests of all pods by name, ignored ones included; a pod without one fails all."""
-        found = self.requests.get((resource, container))
-        if found is None:
-            found = self.requests[resource, container] = self._find_requests(resource, container)
-        return found
+        known = self.requests.get((resource, container))
+        if known is None:
+            known = self.requests[resource, container] = self._find_requests(resource, container)
+        return known
 
     def _find_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
-        found: dict[str, int] = {}
+        by_pod: dict[str, int] = {}
         for pod in self.pods:
             request = read_request(pod, resource, container)
             if isinstance(request, Unavailable):
                 return request
-            found[pod.name] = request
-        return found
+            by_pod[pod.name] = request
+        return by_pod
 
 
 def prepare(pods: Sequence[PodFacts]) -> Roster:

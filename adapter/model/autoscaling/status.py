@@ -91,7 +91,10 @@ class Conditions:
 
 def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
     """Return the first condition of a type, None without one."""
-    return next((condition for condition in conditions or () if condition.type == kind), None)
+    for condition in conditions or ():
+        if condition.type == kind:
+            return condition
+    return None
 
 
 def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:

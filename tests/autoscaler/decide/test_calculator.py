@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.calculator import Proposal, UtilizationAverage, ValueAverage
+from adapter.autoscaler.decide.calculator import Measurement, Proposal, UtilizationAverage, ValueAverage
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from adapter.autoscaler.decide.observation import (
     Band,
@@ -218,24 +218,28 @@ def test_steps_in_words(outcome: Proposal | Unavailable, name: str, words: str) 
 
 
 def test_sums_averages_and_percentages_wrap_and_truncate() -> None:
-    assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (
+    assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure(
+        {"a": INT64_MAX, "b": INT64_MAX}
+    ) == Measurement(
         0.0,
         -1,
         0,
         True,
     )
     full = UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50)
-    assert full.measure({"a": 3, "b": 4}) == (-7.0, 3, -350, False)
-    assert UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837}) == (
+    assert full.measure({"a": 3, "b": 4}) == Measurement(-7.0, 3, -350, False)
+    assert UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837}) == Measurement(
         -2_147_483_596.0,
         21_474_837,
         -2_147_483_596,
         True,
     )
     whole = UtilizationAverage({"a": 3, "b": 3}, 60)
-    assert whole.measure({"a": 2, "b": 1, "c": 99}) == (50 / 60, 1, 50, False)
+    assert whole.measure({"a": 2, "b": 1, "c": 99}) == Measurement(50 / 60, 1, 50, False)
     assert whole.measure({"c": 99}) == NO_REQUESTS
-    assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
+    assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == Measurement(
+        -3 / 500, -3, None, False
+    )
 
 
 def test_what_a_pod_without_a_sample_counts() -> None:
