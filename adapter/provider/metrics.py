@@ -13,6 +13,7 @@ from typing import Protocol
 
 from adapter.config.rules_file import OnNaN
 from adapter.errors import InternalError, NotFoundError, PlainError, PrometheusError
+from adapter.model import quantity
 from adapter.model.clock import Clock
 from adapter.model.metrics import (
     CustomAnswer,
@@ -198,17 +199,23 @@ class RulesMetricsProvider:
         """Return a value for each object that has one, in the order of their names."""
         rule, resource, (namespace, names) = plan.entry.rule, plan.entry.resource, plan.objects
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds
+        kind, place, samples_by_name = resource.kind, namespace or "", answer.samples
         values = []
         for number, name in enumerate(names, 1):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            samples = answer.samples.get(name)
+            samples = samples_by_name.get(name)
             if samples is None:
                 continue
             sample = samples[-1]  # of several the later one counts, as upstream
-            milli = self.sampler.milli(sample, rule, functools.partial(plan.query.render, namespace, (name,)))
+            milli: int | None
+            try:
+                milli = quantity.milli_from_float(sample.value)
+            except OverflowError:  # NaN and the like
+                render = functools.partial(plan.query.render, namespace, (name,))
+                milli = self.sampler.milli(sample, rule, render)
             if milli is not None:
-                described = ObjectReference(resource.kind, namespace or "", name, api_version)
+                described = ObjectReference(kind, place, name, api_version)
                 values.append(MetricValue(described, metric, milli, sample.time))
         return tuple(values)
 

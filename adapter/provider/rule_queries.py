@@ -1,5 +1,6 @@
 """The queries of rules: for a question of the API, and for the metric of an autoscaler as tools show it."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from adapter.errors import NamingError, TemplateError, UnsupportedSelectorError
 from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.metrics import CustomMetricInfo
+from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.model.resources import Catalogue
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
@@ -27,12 +28,24 @@ class RuleQuery(NamedTuple):
 
 def metric_query(entry: CustomEntry, selector: LabelSelector, *, namespaced: bool) -> MetricQuery:
     """Return the common part of the queries for objects; NamingError, UnsupportedSelectorError."""
-    converter = entry.rule.converter
-    namespace_label = converter.label_for(NAMESPACES) if namespaced else ""
-    object_label = converter.label_for(entry.resource.group_resource)
-    return MetricQuery(
-        entry.rule, entry.series, matchers.from_selector(selector), namespace_label, object_label
-    )
+    build = _build_query if selector.requirements else _plain_query
+    resource = entry.resource.group_resource
+    return build(entry.rule, entry.series, matchers.from_selector(selector), resource, namespaced)
+
+
+def _build_query(
+    rule: Rule,
+    series: str,
+    selector: tuple[Matcher, ...],
+    resource: GroupResource,
+    namespaced: bool,  # noqa: FBT001 - passed on
+) -> MetricQuery:
+    namespace_label = rule.converter.label_for(NAMESPACES) if namespaced else ""
+    return MetricQuery(rule, series, selector, namespace_label, rule.converter.label_for(resource))
+
+
+_plain_query = functools.lru_cache(maxsize=1024)(_build_query)
+"""Queries without a selector: the same object is found in the caches of answers without a comparison."""
 
 
 def external_matchers(rule: Rule, selector: LabelSelector, namespace: str) -> list[Matcher]:

@@ -170,7 +170,7 @@ class Sampler:
         (entry, query, objects, freshness), later = plan, later or {}
         oldest = entry.rule.config.max_sample_age
         asked = self._cache.ask_objects(query, objects, freshness, entry.series_count)
-        if oldest is None and not any(time > -math.inf for time in later.values()):
+        if oldest is None and not (later and any(time > -math.inf for time in later.values())):
             answer = await asked
         else:
             asked_ages = self._cache.ask_objects(plan.age_query(), objects, freshness, entry.series_count)

@@ -99,6 +99,7 @@ class MetricQuery:
     """Whether one query can answer for all objects of all namespaces."""
     weight: int = field(init=False, compare=False)
     """Estimated bytes without the rule: a selector may be much larger than what it selects."""
+    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         separability = self.rule.separability(self.object_label, self.namespace_label, self.part_label)
@@ -106,6 +107,19 @@ class MetricQuery:
         object.__setattr__(self, "separability", separability)
         object.__setattr__(self, "sweepable", sweepable)
         object.__setattr__(self, "weight", _QUERY_BYTES + matchers.weigh(self.selector))
+        key = (
+            self.rule,
+            self.series,
+            self.selector,
+            self.namespace_label,
+            self.object_label,
+            self.part_label,
+        )
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        """Return what is computed once: a request looks into many caches."""
+        return self._hash
 
     def render(self, namespace: str | None, names: Sequence[str]) -> str:
         """Return the query for objects of one namespace as upstream sends it. Raises TemplateError.
@@ -161,13 +175,16 @@ def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
 
     NaN, infinities and native histograms are absent; `onNaN: zero` restores prometheus-adapter's 0 for NaN.
     """
+    try:
+        return quantity.milli_from_float(value)
+    except OverflowError:
+        if math.isfinite(value):
+            raise
     if value is metrics.HISTOGRAM:
         return HISTOGRAM
-    if math.isnan(value):
-        return 0 if nan_is_zero else NAN
     if math.isinf(value):
         return INFINITE
-    return quantity.milli_from_float(value)
+    return 0 if nan_is_zero else NAN
 
 
 def _check_inert(parts: Sequence[Matcher]) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from adapter.model import memo
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
@@ -33,6 +34,9 @@ from adapter.rules.query import MetricQuery
 
 # Bound on a query with a list of names: VictoriaMetrics refuses more than 16 KiB.
 MAX_QUERY_LENGTH = 15_000
+
+ALONE_BYTES = 4 * 1024 * 1024
+"""Bound on the queries for one request that are kept: autoscalers repeat their requests."""
 
 _OBJECTS_BYTES, _NAME_BYTES = 250, 60  # estimated bytes of a request, and of each name beside its text
 
@@ -72,6 +76,17 @@ Place = tuple[str, str]
 
 def ask_alone(query: MetricQuery, objects: Objects) -> PlannedQuery:
     """Return the query for one request as upstream sends it."""
+    return _ask_alone((query, objects))
+
+
+def _weigh(request: tuple[MetricQuery, Objects]) -> int:
+    query, objects = request
+    return 2 * (query.weight + objects.weight)  # the text is about as long again
+
+
+@memo.remember(ALONE_BYTES, _weigh)
+def _ask_alone(request: tuple[MetricQuery, Objects]) -> PlannedQuery:
+    query, objects = request
     return PlannedQuery(
         query.render(objects.namespace, objects.names), QueryKind.ALONE, objects.namespace, joined=False
     )

@@ -24,15 +24,15 @@ class Template:
         self._body = body
         self.fields = tuple(dict.fromkeys(_root_fields(body, dot=True)))
         """The variables that are used, in order of first use."""
-        self._pieces = [(node, _bare_variable(node)) for node in body]
-        self.is_plain = all(name or isinstance(node, str) for node, name in self._pieces)
+        self._pieces = [(node if isinstance(node, str) else "", _bare_variable(node)) for node in body]
+        self.is_plain = all(isinstance(node, str) or _bare_variable(node) for node in body)
         """Whether the template is only text and bare ``<<.Variable>>``."""
 
     def render(self, variables: Mapping[str, Value]) -> str:
         """Return the text, which may be empty. Raise `errors.TemplateError` for what cannot be evaluated."""
         if self.is_plain and all(map(variables.__contains__, self.fields)):
-            values = (variables[name] if name else str(node) for node, name in self._pieces)
-            return "".join([value if isinstance(value, str) else functions.show(value) for value in values])
+            values = [variables[name] if name else text for text, name in self._pieces]
+            return "".join([value if type(value) is str else functions.show(value) for value in values])
         return _Evaluator(self.text).render(self._body, TemplateStruct(variables))
 
 
