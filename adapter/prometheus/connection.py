@@ -88,9 +88,11 @@ class FollowedFiles(Generic[T]):
 
     async def value(self) -> T:
         """Return the value of the files as of now or of a second ago."""
+        if not self._paths or (self._clock.monotonic() < self._next_check and not self._checking.locked()):
+            return self._value
         async with self._checking:  # one builds for all that wait
             now = self._clock.monotonic()
-            if self._paths and now >= self._next_check:
+            if now >= self._next_check:
                 self._next_check = now + FILE_CHECK_SECONDS
                 try:
                     # before reading: the next check finds a change in between

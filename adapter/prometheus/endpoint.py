@@ -4,10 +4,12 @@ The wire format is prometheus-adapter's, except that a GET with too long a URL b
 process starts faster for what this module does not import.
 """
 
+import functools
 import re
 import ssl
+from operator import itemgetter
 from typing import Literal, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 import msgspec
 
@@ -18,6 +20,9 @@ more."""
 NO_TLS = "the server does not speak TLS: use http:// in place of https://"
 ONLY_TLS = "the server expects TLS: use https:// in place of http://"
 NO_API = "the server answers, but this is not the API of Prometheus: check host, port and path of the URL"
+
+# Autoscalers repeat their queries; a longer text is not kept, so that all that are take a few MB.
+_REPEATED_LENGTH = 1024
 
 # What OpenSSL calls the first bytes of a plain HTTP answer, by version.
 _PLAIN_ANSWER = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
@@ -120,4 +125,11 @@ def explain_body(text: str, body: bytes) -> str:
 
 def _encode(params: list[tuple[str, str]]) -> str:
     """Return parameters as Go encodes them: sorted by name, blanks as plus signs."""
-    return urlencode(sorted(params, key=lambda pair: pair[0]))
+    return "&".join([f"{_quote(name)}={_quote(value)}" for name, value in sorted(params, key=itemgetter(0))])
+
+
+def _quote(text: str) -> str:
+    return _quote_again(text) if len(text) <= _REPEATED_LENGTH else quote_plus(text)
+
+
+_quote_again = functools.lru_cache(maxsize=1024)(quote_plus)

@@ -105,7 +105,8 @@ class HttpConnections:
                 if repeated or not was_used or not is_lost:
                     raise
             else:
-                self._used.add(protocol)
+                if not was_used:
+                    self._used.add(protocol)
                 return HttpAnswer(message.code, message.headers, body, connection.release)
             repeated = True
             self._note_retry()
