@@ -137,11 +137,13 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
         selector = _Selector(**form)
 
+    identifier = _Identifier(question.metric, selector)
+
     def build(item: MetricValue) -> msgspec.Struct:
-        value, time = quantity.format_milli(item.milli), format_time(item.time)
+        value, time = quantity.format_milli(item.milli), _format_second(item.time // 1)
         if version == "v1beta1":
-            return _ItemV1beta1(item.described, item.metric, time, value, selector)
-        return _ItemV1beta2(item.described, _Identifier(item.metric, selector), time, value)
+            return _ItemV1beta1(item.described, question.metric, time, value, selector)
+        return _ItemV1beta2(item.described, identifier, time, value)
 
     return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
 
@@ -214,10 +216,14 @@ def encode_status(error: errors.StatusError) -> bytes:
     return encode_fragment(status) + b"\n"
 
 
-@functools.lru_cache(maxsize=64)  # the items of one answer mostly share their time
 def format_time(seconds: float) -> str:
     """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
-    return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(seconds // 1)
+
+
+@functools.lru_cache(maxsize=64)  # values of a time mostly share their second
+def _format_second(second: float) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _go_escaped(body: bytes) -> bytes:

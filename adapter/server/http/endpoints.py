@@ -157,12 +157,12 @@ class MetricsEndpoint:
         self._cache = cache
         self._budget = budget
         self._clock = clock
-        self._own_metrics = own_metrics
+        self._freshness = functools.cache(own_metrics.freshness.labels)  # labels() costs more than observe()
         self._most_in_flight = in_flight
         self._request_timeout = request_timeout
         self._in_flight: Counts[str] = Counts()
         self._reserved = in_flight // _RESERVED
-        self._inflight_gauge = own_metrics.inflight.labels("readOnly")
+        own_metrics.inflight.labels("readOnly").set_function(self._in_flight.total)
         self._detached: set[asyncio.Task[EncodedResponse]] = set()
 
     def find_kept(
@@ -186,7 +186,6 @@ class MetricsEndpoint:
         if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
             raise errors.TooManyRequestsError("requests")
         self._in_flight[tenant] += 1
-        self._inflight_gauge.inc()
         charge = Charge(self._budget, cast("BoundedConnection", request.protocol))
         if route.options.timeout is None:
             try:
@@ -211,7 +210,7 @@ class MetricsEndpoint:
             async with asyncio.timeout(self._request_timeout):
                 answer, pieces = await self._ask(route, question, representation.table)
                 body = await encoding.join(pieces, charge)
-                freshness, now = self._own_metrics.freshness.labels(route.labels.group), self._clock.wall()
+                freshness, now = self._freshness(route.labels.group), self._clock.wall()
                 for number, time in enumerate({item.time for item in answer.items}, 1):
                     freshness.observe(now - time)
                     if number % _TIMES_AT_ONCE == 0:
@@ -246,7 +245,6 @@ class MetricsEndpoint:
         self._in_flight[tenant] -= 1
         if not self._in_flight[tenant]:
             del self._in_flight[tenant]  # tenants have no bound
-        self._inflight_gauge.dec()
 
     def _end_detached(self, tenant: str, making: asyncio.Task[EncodedResponse]) -> None:
         """Retrieve the exception of a question whose caller may have left."""

@@ -196,6 +196,6 @@ def test_no_piece_is_longer_than_the_limit_and_one_member(lengths: list[int]) ->
 
 
 def test_the_time_of_an_answer_is_formatted_once() -> None:
-    encoding.format_time.cache_clear()
+    encoding._format_second.cache_clear()
     external(*(ExternalValue("m", {"queue": str(number)}, 1, TIME + number % 2) for number in range(100)))
-    assert encoding.format_time.cache_info().misses == 2
+    assert encoding._format_second.cache_info().misses == 2
