@@ -191,8 +191,6 @@ class Reporter:
         self._monitoring = monitoring
         self.journal = journal
         self._reported: dict[Key, _Reported] = {}
-        kinds = "up", "down", "none"
-        self._decisions = {kind: monitoring.scaler_decisions.labels(kind) for kind in kinds}
 
     def forget(self, key: Key) -> None:
         self.journal.forget(key)
@@ -230,10 +228,10 @@ class Reporter:
         reported.series.show(state, choice, snapshot, now)
         desired, current = choice.desired, choice.status.current_replicas
         kind = "none" if not choice.rescale else "up" if choice.replicas > current else "down"
-        self._decisions[kind].inc()
+        self._monitoring.scaler_decisions.values[(kind,)] += 1
         reported.follow(choice.status.conditions)
         if reported.is_limited:
-            self._monitoring.scaler_limited.inc()
+            self._monitoring.scaler_limited.values[()] += 1
         is_eventful = choice.rescale or choice.error or reported.is_limited or choice.covered
         if not (is_eventful or change or events or desired != current):
             self.journal.quiet(state.key)

@@ -82,8 +82,11 @@ class Metric:
     def build(self, registry: CollectorRegistry) -> _Kind:
         buckets: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
         metric = self.kind(self.name, self.help, self.labels, registry=registry, **buckets)
-        if self.values and not isinstance(metric, GaugeTable):
-            for combination in itertools.product(*self.values):
+        known = itertools.product(*self.values)
+        if isinstance(metric, GaugeTable):
+            metric.values |= dict.fromkeys(known, 0) if len(self.values) == len(self.labels) else {}
+        elif self.values:
+            for combination in known:
                 metric.labels(*combination)
         return metric
 

@@ -66,10 +66,10 @@ class ScalerMetrics:
         "fastpath_forecast_history_values",
         "Values of histories that the forecast worker keeps in memory, 8 bytes each.",
     )
-    scaler_decisions = counter(
+    scaler_decisions = counter_table(
         "fastpath_scaler_decisions_total", "Decisions by direction.", direction="up down none"
     )
-    scaler_limited = counter(
+    scaler_limited = counter_table(
         "fastpath_scaler_limited_decisions_total",
         "Decisions in which a limit or a scaling policy changed the count that the metrics asked for.",
     )

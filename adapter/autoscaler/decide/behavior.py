@@ -185,7 +185,6 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
 
 def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
     """Return the replicas at the start of a policy's period, by undoing the changes since."""
-    if not (ups or downs):
-        return w32(current)
     after = now - policy.period
-    return w32(current - changed_within(ups, after) + changed_within(downs, after))
+    raised = changed_within(ups, after) if ups else 0
+    return w32(current - raised + (changed_within(downs, after) if downs else 0))

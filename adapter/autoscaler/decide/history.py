@@ -133,7 +133,11 @@ Events = tuple[ScaleEvent, ...]
 
 def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
     """Return the sum of the changes after an instant as int32, outdated ones included."""
-    return w32(sum(event.change for event in events if event.at > after))
+    total = 0
+    for event in events:
+        if event.at > after:
+            total += event.change
+    return w32(total)
 
 
 def with_event(
