@@ -44,6 +44,10 @@ _PREFIX = re.compile(r"^.*/(?:site-packages|python3\.\d+)/|^.*/(?=(?:adapter|ben
 _WAITING = re.compile(r"^(_worker|ThreadPoolExecutor\.submit) \(concurrent/futures/thread\.py\)$")
 
 
+class ProfileError(Exception):
+    """A benchmark has no profile."""
+
+
 class Profile(NamedTuple):
     """A benchmark with its arguments, and regular expressions of the processes and functions that count."""
 
@@ -97,7 +101,7 @@ def record(profile: Profile, raw: Path) -> list[str]:
     ran = [sys.executable, "-m", f"benchmarks.{profile.benchmark}", *shlex.split(profile.arguments)]
     done = subprocess.run([*command, "--", *ran], cwd=ROOT, capture_output=True, text=True, check=False)
     if not raw.exists():
-        sys.exit(f"{profile.benchmark} has no profile:\n{done.stderr[-2000:]}")
+        raise ProfileError(f"py-spy wrote nothing:\n{done.stderr[-2000:]}")
     return raw.read_text(encoding="utf-8").splitlines()
 
 
@@ -145,7 +149,7 @@ def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
     """Return the text of a profile: the share of each part, then that of each function."""
     alone, within, total = count(stacks, profile)
     if not total:
-        sys.exit(f"{name}: no sample of a process like {profile.measured}")
+        raise ProfileError(f"no sample of a process like {profile.measured}")
     parts: Counter[str] = Counter()
     for call, samples in alone.items():
         parts[find_part(call)] += samples
@@ -185,7 +189,7 @@ def render_memory() -> str:
         until = time.perf_counter() + _PATIENCE_SECONDS
         while not traces.exists():
             if time.perf_counter() > until:
-                sys.exit("memory: the traces were not written")
+                raise ProfileError("the traces were not written")
             time.sleep(0.1)
         sizes: dict[str, int] = json.loads(traces.read_text(encoding="utf-8"))
     parts: Counter[str] = Counter()
@@ -232,15 +236,23 @@ def main(names: Sequence[str]) -> None:
     if unknown:
         sys.exit(f"{unknown[0]}: no such profile; there are: {' '.join(known)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
+    failed = []
     for name in names or known:
-        if name == _MEMORY:
-            text = render_memory()
-        else:
-            with tempfile.TemporaryDirectory(prefix="fastpath-profile-") as directory:
-                stacks = record(CASES[name], Path(directory) / "stacks")
-            text = render(name, CASES[name], stacks)
+        try:
+            text = render_memory() if name == _MEMORY else _profile(name)
+        except ProfileError as error:
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
+            continue
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
         print(text, flush=True)
+    if failed:
+        sys.exit(f"profiles: failed: {', '.join(failed)}")
+
+
+def _profile(name: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="fastpath-profile-") as directory:
+        return render(name, CASES[name], record(CASES[name], Path(directory) / "stacks"))
 
 
 if __name__ == "__main__":
