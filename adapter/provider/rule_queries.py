@@ -8,7 +8,7 @@ from adapter.errors import NamingError, TemplateError, UnsupportedSelectorError
 from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.metrics import CustomMetricInfo, GroupResource
+from adapter.model.metrics import CustomMetricInfo
 from adapter.model.resources import Catalogue
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
@@ -28,23 +28,14 @@ class RuleQuery(NamedTuple):
 
 def metric_query(entry: CustomEntry, selector: LabelSelector, *, namespaced: bool) -> MetricQuery:
     """Return the common part of the queries for objects; NamingError, UnsupportedSelectorError."""
-    build = _build_query if selector.requirements else _plain_query
-    resource = entry.resource.group_resource
-    return build(entry.rule, entry.series, matchers.from_selector(selector), resource, namespaced)
+    converter = entry.rule.converter
+    namespace_label = converter.label_for(NAMESPACES) if namespaced else ""
+    object_label = converter.label_for(entry.resource.group_resource)
+    build = MetricQuery if selector.requirements else _plain_query
+    return build(entry.rule, entry.series, matchers.from_selector(selector), namespace_label, object_label)
 
 
-def _build_query(
-    rule: Rule,
-    series: str,
-    selector: tuple[Matcher, ...],
-    resource: GroupResource,
-    namespaced: bool,  # noqa: FBT001 - passed on
-) -> MetricQuery:
-    namespace_label = rule.converter.label_for(NAMESPACES) if namespaced else ""
-    return MetricQuery(rule, series, selector, namespace_label, rule.converter.label_for(resource))
-
-
-_plain_query = functools.lru_cache(maxsize=1024)(_build_query)
+_plain_query = functools.lru_cache(maxsize=1024)(MetricQuery)
 """Queries without a selector: the same object is found in the caches of answers without a comparison."""
 
 
