@@ -140,6 +140,19 @@ class BoundedCache(LRUCache[_K, _V]):
             self._evictions.inc()
         return super().popitem()
 
+    def drop_stale(self, is_stale: Callable[[_V], bool]) -> None:
+        """Drop the two least recently used entries if they are stale, else count them as used now.
+
+        Before each new entry this visits all of them in time, so stale ones do not stay until the cache is
+        full. A cache that is half full keeps its order: there the least used ones go first.
+        """
+        if self.currsize * 2 > self.maxsize:
+            return
+        for _ in range(min(2, len(self))):
+            key, value = super().popitem()
+            if not is_stale(value):
+                self[key] = value
+
 
 class ExpiringCache(TLRUCache[_K, tuple[_V, float]]):
     """A bounded cache of values that expire: an entry is a value and its expiry in monotonic seconds."""

@@ -101,7 +101,9 @@ class ResponseCache:
     ) -> None:
         """Keep a response of a generation until `fresh_until` (monotonic seconds), unless it is too large."""
         too_large = len(response.body) + LONGEST_KEY > self._kept_bytes
-        if not too_large and len(target) <= LONGEST_KEY and self._clock.monotonic() < fresh_until:
+        now = self._clock.monotonic()
+        if not too_large and len(target) <= LONGEST_KEY and now < fresh_until:
+            self._entries.drop_stale(lambda kept: kept.fresh_until <= now)
             self._entries[target, representation] = _CachedResponse(response, generation, fresh_until)
 
 

@@ -332,6 +332,19 @@ async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
     assert [await asked(served, f"{PODS}?x"), await asked(served, f"{PODS}?x")] == [6, 7], "too large to keep"
 
 
+async def test_bodies_that_are_no_longer_fresh_make_room(serve: ServerFactory) -> None:
+    served = await serve()
+    served.provider.fresh_until = served.clock.monotonic() + 1.0
+    targets = [PODS.replace("default", f"ns{number}") for number in range(6)]
+    assert [await asked(served, target) for target in targets[:4]] == [1, 2, 3, 4]
+    served.clock.advance(1.0)
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    for target, kept in ((targets[4], 3.0), (targets[5], 2.0), (PODS, 3.0)):
+        await asked(served, target)
+        assert f'fastpath_cache_entries{{cache="bodies"}} {kept}' in served.monitoring.exposition()
+    assert [await asked(served, target) for target in targets[4:]] == [7, 7], "fresh ones stay"
+
+
 async def test_a_target_too_long_to_keep_is_answered(served: Served) -> None:
     served.reviews.tokens["bob"] = User("bob")
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
