@@ -16,6 +16,7 @@ from adapter.config.option_fields import Command
 from adapter.config.options import SCALE, SERVE, Options
 from adapter.errors import RunError
 from adapter.event_loop import Loop
+from adapter.garbage import ShortCollections
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def _run_until_signal(command: Command[Options], arguments: Sequence[str]) -> in
     # `app` imports it when it needs it, too late for that
     if options.scaler or command is SCALE:
         importlib.import_module("adapter.compose.scaler")
-    gc.freeze()
+    ShortCollections().install()
     gc.enable()
     run = app.run if command is SERVE else app.run_scaler
 
