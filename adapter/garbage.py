@@ -28,15 +28,18 @@ def resident_bytes() -> int | None:
 
 
 class ShortCollections:
-    """A callback of the collector; `install` freezes what exists now as well."""
+    """A callback of the collector within a ``with`` block, which begins by freezing what exists."""
 
     def __init__(self) -> None:
         self._most = 0
 
-    def install(self) -> None:
+    def __enter__(self) -> None:
         gc.freeze()
         self._most = (resident_bytes() or 0) + GROWTH
         gc.callbacks.append(self.follow)
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self.follow)
 
     def follow(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
         if info["generation"] < 2:

@@ -47,7 +47,6 @@ def _run_until_signal(command: Command[Options], arguments: Sequence[str]) -> in
     # `app` imports it when it needs it, too late for that
     if options.scaler or command is SCALE:
         importlib.import_module("adapter.compose.scaler")
-    ShortCollections().install()
     gc.enable()
     run = app.run if command is SERVE else app.run_scaler
 
@@ -58,7 +57,7 @@ def _run_until_signal(command: Command[Options], arguments: Sequence[str]) -> in
         await run(options, command_line.version(), stop)
 
     try:
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with ShortCollections(), asyncio.Runner(loop_factory=Loop) as runner:
             runner.run(until_signal())
     except OSError as error:
         if flag := _flag_of_address(options, str(error)):

@@ -21,12 +21,12 @@ class Node:
 
 @contextlib.contextmanager
 def short_collections() -> Iterator[None]:
-    collections = ShortCollections()
-    collections.install()
+    gc.disable()  # no collection comes in between
     try:
-        yield
+        with ShortCollections():
+            yield
     finally:
-        gc.callbacks.remove(collections.follow)
+        gc.enable()
 
 
 @pytest.fixture
