@@ -18,7 +18,7 @@ from typing import Any, TypeGuard, cast
 
 import prometheus_client
 from aiohttp import web
-from aiohttp.http import HttpRequestParser, RawRequestMessage, StreamWriter
+from aiohttp.http import HttpRequestParser, HttpVersion11, RawRequestMessage, StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from adapter.server.auth import client_cert
@@ -408,8 +408,14 @@ class ClientConnection(web.RequestHandler):
 
 
 def _is_plain(message: object) -> TypeGuard[RawRequestMessage]:
-    """Return whether it is a GET that asks for nothing but its response."""
-    return isinstance(message, RawRequestMessage) and message.method == "GET" and not message.upgrade
+    """Return whether it is a GET after which the connection stays as it is."""
+    return (
+        isinstance(message, RawRequestMessage)
+        and message.method == "GET"
+        and message.version == HttpVersion11
+        and not message.should_close
+        and not message.upgrade
+    )
 
 
 def _measure(message: object) -> tuple[int, int]:
