@@ -2,6 +2,8 @@
 
 `functools.lru_cache` bounds the number of results, not their size. Where an argument comes from an object of
 the cluster, its owner chooses the size, and what is remembered outlives the object.
+
+`Doorkeeper` keeps what is asked once out of a cache.
 """
 
 import functools
@@ -12,6 +14,30 @@ from cachetools import LRUCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Doorkeeper:
+    """Admits a key to a cache when it comes for the second time.
+
+    A caller may send ever new keys, and each cached result takes some thousand bytes until it is displaced. A
+    key that came once takes about 80 bytes here. At least the last `most` keys are known, and twice as many
+    at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._recent: set[int] = set()
+        self._older: set[int] = set()
+
+    def admits(self, key: Hashable) -> bool:
+        """Whether the key came before. A wrong True, by equal hashes, costs the room of an entry."""
+        known = hash(key)
+        if known in self._recent or known in self._older:
+            return True
+        if len(self._recent) >= self._most:
+            self._recent, self._older = set(), self._recent
+        self._recent.add(known)
+        return False
 
 
 def remember(room: int, weigh: Callable[[K], int]) -> Callable[[Callable[[K], V]], Callable[[K], V]]:

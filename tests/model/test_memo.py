@@ -41,3 +41,12 @@ def test_entries_stay_within_the_size() -> None:
         measure(f"{number:0100d}")
 
     assert measure.kept.currsize == 6400  # type: ignore[attr-defined]
+
+
+def test_a_key_is_admitted_when_it_comes_again() -> None:
+    doorkeeper = memo.Doorkeeper(3)
+
+    assert [doorkeeper.admits(key) for key in "abcabc"] == [False] * 3 + [True] * 3
+    assert [doorkeeper.admits(key) for key in "defg"] == [False] * 4
+    assert doorkeeper.admits("d"), "the last three are known"
+    assert not doorkeeper.admits("a"), "so many others came since"

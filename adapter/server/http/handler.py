@@ -22,6 +22,7 @@ from prometheus_client import Counter, Histogram
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
+from adapter.model.memo import Doorkeeper
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import encoding, routing
 from adapter.server.api.documents import Documents
@@ -52,6 +53,7 @@ log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _ROUTES_WEIGHT = 48 * 1024 * 1024
+_TARGETS_AWAITED = 16_384  # targets of so many autoscalers are known until they are repeated
 _SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
 
 _NOT_ALLOWED = errors.MethodNotAllowedError(
@@ -125,6 +127,7 @@ class Handler:
         self._routes: BoundedCache[str, Route] = BoundedCache(
             "routes", own_metrics, _ROUTES_WEIGHT, lambda route: route.weight
         )
+        self._doorkeeper = Doorkeeper(_TARGETS_AWAITED)
         self._routed = documents.served
         self._cache = ResponseCache(lambda: provider.generation, clock, own_metrics, limits.kept_bytes)
         self._budget = ResponseBudget(limits.answers_bytes, clock.monotonic)
@@ -153,6 +156,8 @@ class Handler:
         target = request.raw_path
         route = self._find_kept_route(target)
         if route is None or route.question is None or isinstance(route.question, errors.StatusError):
+            return None
+        if self.stopping:  # the connection closes, and the task reads more of what it has sent before
             return None
         kept: EncodedResponse | None = None
         admitted: User | PendingAdmission | Exception
@@ -324,14 +329,15 @@ class Handler:
         return EncodedResponse(404, document.body, document.content_type)
 
     def _keep_route(self, target: str, route: Route, user: User) -> None:
-        """Keep a route for the next request. A parsed selector is larger than its text, so memory is bounded.
+        """Keep the route of a repeated target. A parsed selector is larger than its text: memory is bounded.
 
         Routes of anonymous callers are not kept: anyone could displace those of others with them.
         """
         request = route.request
         # else the target may mean something else next time
         is_settled = request is None or request.form != "object" or route.resource
-        if route.error is None and is_settled and user is not ANONYMOUS and len(target) <= LONGEST_KEY:
+        may_be_kept = is_settled and user is not ANONYMOUS and len(target) <= LONGEST_KEY
+        if route.error is None and may_be_kept and self._doorkeeper.admits(target):
             route.weight = routing.weigh(target)
             self._routes[target] = route
 

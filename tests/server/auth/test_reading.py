@@ -152,7 +152,8 @@ async def test_a_long_query_is_read_in_a_thread_of_its_own(served: Served, targe
 
 async def test_a_kept_route_is_not_read_again(served: Served) -> None:
     served.provider.fresh_until = served.clock.monotonic() + 1000
-    assert (await served.get(f"{PODS}?{SELECTORS.partition('&field')[0]}", headers=BOB)).status == 200
+    for _ in range(2):
+        assert (await served.get(f"{PODS}?{SELECTORS.partition('&field')[0]}", headers=BOB)).status == 200
     with watching() as parsed:
         assert (await served.get(f"{PODS}?{SELECTORS.partition('&field')[0]}", headers=BOB)).status == 200
     assert parsed == []

@@ -225,7 +225,7 @@ class Target:
                 if closes and body != BARE and not (request.is_head and status == 400):
                     assert await connection.reader.read() == b"", "something follows the last answer"
         except (asyncio.IncompleteReadError, ConnectionResetError):
-            # the system resets a closed connection on which more arrives, maybe before its last answer is read
+            # the system resets a closed connection on which more arrives, maybe before the answer is read
             is_reset = is_followed and b"connection: close" in request.raw.lower()
             assert is_reset or not request.framed, "no answer"
             status, closes = 0, True
