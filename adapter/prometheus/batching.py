@@ -70,7 +70,7 @@ SWEEP_LIMIT = 20_000
 SWEEP_SAMPLES = 100_000
 """A sweep is aborted beyond so many samples, and the requested objects are queried by name."""
 
-STEP_SAMPLES = 1_000
+STEP_SAMPLES = 250
 """How many samples of an answer are processed in one step."""
 
 BATCH_BYTES = 32 * 1024 * 1024

@@ -23,8 +23,8 @@ from adapter.model import go_text
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import endpoint
 
-PIECE_BYTES = 128 * 1024
-"""How much is decoded in one step: about 700 samples, 1 ms."""
+PIECE_BYTES = 16 * 1024
+"""How much is decoded in one step: about 90 samples, 0.3 to 0.8 ms."""
 
 DROPPED_AT_ONCE = 5_000
 """How many samples are freed in one step."""
