@@ -7,9 +7,13 @@ Objects of a namespace with equal labels, such as the pods of a ReplicaSet, shar
 and the selector see label sets, not objects. What exists once per object is hidden from the garbage collector
 where possible: a tuple of strings, one label set instead of a set of one, a dictionary instead of a larger
 set. With 100,000 more tracked objects, a full collection would stop the event loop for a tenth of a second.
+
+The pods of a StatefulSet have labels of their own, so a label set is small too: one name instead of a tuple
+of one, a digest instead of a text of all labels, and the pod's name where a label repeats it.
 """
 
 import bisect
+import hashlib
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -24,7 +28,7 @@ from adapter.telemetry.metrics import BoundedCache, Monitoring
 _STEP = 1_000
 """Objects or label sets examined between two points at which other work may run."""
 
-_FEW = 32  # names that a tuple holds
+_FEW = 32  # names, or label sets, that a tuple holds
 ANSWERS_BYTES = 16 * 1024 * 1024  # about 15,000 selectors, one for each of many autoscalers
 ANSWER_BYTES = 256  # besides selector and names: the record, its key and its place in the LRU order
 _NAME_BYTES = 8  # a reference; the names themselves belong to the objects
@@ -33,54 +37,90 @@ _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 
 
 class _LabelSet(msgspec.Struct, gc=False, eq=False):
-    """The objects of one namespace with equal labels; `names` is sorted, a tuple while it has few."""
+    """The objects of one namespace with equal labels."""
 
-    key: str
     labels: dict[str, str]
-    names: tuple[str, ...] | list[str] = ()
+    stored: str | tuple[str, ...] | list[str] = ()
+    """The names, sorted: the only one itself, a tuple of few, a list of many."""
+
+    @property
+    def names(self) -> tuple[str, ...] | list[str]:
+        return (self.stored,) if isinstance(self.stored, str) else self.stored
 
     def add(self, name: str) -> None:
-        if isinstance(self.names, tuple) and len(self.names) < _FEW:
-            self.names = tuple(sorted((*self.names, name)))
-            return
-        if isinstance(self.names, tuple):
-            self.names = list(self.names)
-        bisect.insort(self.names, name)
+        names = self.names
+        if not names:
+            self.stored = name
+        elif isinstance(names, list):
+            bisect.insort(names, name)
+        elif len(names) < _FEW:
+            self.stored = tuple(sorted((*names, name)))
+        else:
+            self.stored = sorted((*names, name))
 
     def remove(self, name: str) -> None:
-        if isinstance(self.names, tuple):
-            self.names = tuple(other for other in self.names if other != name)
+        if isinstance(self.stored, list):
+            del self.stored[bisect.bisect_left(self.stored, name)]
         else:
-            del self.names[bisect.bisect_left(self.names, name)]
+            self.stored = tuple(other for other in self.names if other != name)
 
 
-_LabelSets = dict[_LabelSet, None]
-"""A set of label sets."""
+_Entry = _LabelSet | tuple[_LabelSet, ...] | dict[_LabelSet, None]
+"""The label sets with one value of a label: the only one itself, a tuple of few, a dictionary of many."""
+
+
+def _members(entry: _Entry) -> tuple[_LabelSet, ...] | dict[_LabelSet, None]:
+    return (entry,) if isinstance(entry, _LabelSet) else entry
+
+
+def _add(entry: _Entry | None, record: _LabelSet) -> _Entry:
+    if entry is None:
+        return record
+    if isinstance(entry, dict):
+        entry[record] = None
+        return entry
+    several = (*_members(entry), record)
+    return several if len(several) <= _FEW else dict.fromkeys(several)
+
+
+def _discard(entry: _Entry, record: _LabelSet) -> _Entry | None:
+    """Return what is left of an entry, None for nothing."""
+    if isinstance(entry, dict) and len(entry) > _FEW:
+        del entry[record]
+        return entry
+    left = tuple(other for other in _members(entry) if other is not record)
+    return left[0] if len(left) == 1 else left or None
+
+
+def _identify(labels: Mapping[str, str]) -> bytes:
+    """Return a key that is equal for equal labels: 120 bits of a digest, which Python keeps in 48 bytes."""
+    text = "\0".join([f"{label}={labels[label]}" for label in sorted(labels)])
+    return hashlib.blake2b(text.encode(), digest_size=15).digest()
 
 
 class _NamespaceIndex:
-    """Names in order, the label set of each, and label -> value -> label sets (one, or several)."""
+    """Names in order, the label set of each, and label -> value -> label sets."""
 
     __slots__ = ("index", "label_sets", "names", "of_name", "version")
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.of_name: dict[str, _LabelSet] = {}
-        self.label_sets: dict[str, _LabelSet] = {}
-        self.index: dict[str, dict[str, _LabelSet | _LabelSets]] = {}
+        self.label_sets: dict[bytes, _LabelSet] = {}
+        self.index: dict[str, dict[str, _Entry]] = {}
         self.version = 0
 
     def put(self, name: str, labels: Mapping[str, str]) -> bool:
         """Add or relabel an object; return whether anything changed."""
-        key = "\0".join([f"{label}={labels[label]}" for label in sorted(labels)])
         current = self.of_name.get(name)
         if current is None:
             bisect.insort(self.names, name)
-        elif current.key == key:
+        elif current.labels == labels:
             return False
         else:
             self._leave(name, current)
-        record = self.label_sets.get(key) or self._make(key, labels)
+        key = _identify(labels)
+        record = self.label_sets.get(key) or self._make(key, labels, name)
         record.add(name)
         self.of_name[name] = record
         return True
@@ -93,53 +133,47 @@ class _NamespaceIndex:
         self._leave(name, current)
         return True
 
-    def _make(self, key: str, labels: Mapping[str, str]) -> _LabelSet:
-        interned = {sys.intern(label): sys.intern(value) for label, value in labels.items()}
-        record = self.label_sets[key] = _LabelSet(key, interned)
+    def _make(self, key: bytes, labels: Mapping[str, str], name: str) -> _LabelSet:
+        interned = {
+            sys.intern(label): name if value == name else sys.intern(value) for label, value in labels.items()
+        }
+        record = self.label_sets[key] = _LabelSet(interned)
         for label, value in interned.items():
             values = self.index.setdefault(label, {})
-            indexed = values.get(value)
-            if indexed is None:
-                values[value] = record
-            elif isinstance(indexed, dict):
-                indexed[record] = None
-            else:
-                values[value] = {indexed: None, record: None}
+            values[value] = _add(values.get(value), record)
         return record
 
     def _leave(self, name: str, record: _LabelSet) -> None:
         record.remove(name)
-        if record.names:
+        if record.stored:
             return
-        del self.label_sets[record.key]
+        del self.label_sets[_identify(record.labels)]
         for label, value in record.labels.items():
             values = self.index[label]
-            indexed = values[value]
-            if isinstance(indexed, dict):
-                del indexed[record]
-                if len(indexed) == 1:
-                    values[value] = next(iter(indexed))
-            else:
-                del values[value]
-                if not values:
-                    del self.index[label]
+            left = _discard(values[value], record)
+            if left is not None:
+                values[value] = left
+                continue
+            del values[value]
+            if not values:
+                del self.index[label]
 
     def candidates(self, selector: LabelSelector) -> Iterable[_LabelSet]:
         """Return a small set of label sets that contains all matching ones."""
-        smallest: list[_LabelSet | _LabelSets] | None = None
+        smallest: list[_Entry] | None = None
         size = len(self.label_sets)
         for requirement in selector.requirements:
             indexed = self._indexed(requirement)
             if indexed is None:
                 continue
-            length = sum(len(entry) if isinstance(entry, dict) else 1 for entry in indexed)
+            length = sum(len(_members(entry)) for entry in indexed)
             if length < size:
                 smallest, size = indexed, length
         if smallest is None:
             return self.label_sets.values()
-        return (record for entry in smallest for record in (entry if isinstance(entry, dict) else (entry,)))
+        return (record for entry in smallest for record in _members(entry))
 
-    def _indexed(self, requirement: Requirement) -> list[_LabelSet | _LabelSets] | None:
+    def _indexed(self, requirement: Requirement) -> list[_Entry] | None:
         """Return the index entries for a requirement that needs a label to exist, None for any other."""
         if requirement.operator in _EQUALITY:
             values = self.index.get(requirement.key, {})

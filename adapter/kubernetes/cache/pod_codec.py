@@ -35,8 +35,6 @@ UNFINISHED = frozenset({"", "Pending", "Running"})
 
 _ALWAYS_KEPT = ("cpu", "memory")
 _RESOURCE_BYTES = 400  # estimated memory of one resource
-_KEY_BYTES = 1024
-"""Longest spec that is its own key; a longer one is replaced by its digest."""
 
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
@@ -213,13 +211,12 @@ def _container(written: _WireContainer) -> Container:
     resources = (
         None if written.resources is None else ResourceRequirements(_requests(written.resources.requests))
     )
-    return Container(written.name, resources, written.restart_policy)
+    return Container(sys.intern(written.name), resources, written.restart_policy)
 
 
 def build_key(written: WireSpec) -> bytes:
-    """Return a key that is equal for equal specs: the JSON, or its digest if that is long."""
-    text = msgspec.json.encode(written)
-    return text if len(text) <= _KEY_BYTES else hashlib.sha256(text).digest()
+    """Return a key that is equal for equal specs."""
+    return hashlib.sha256(msgspec.json.encode(written)).digest()
 
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
@@ -229,7 +226,7 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     # sidecars have ended
     every = reversed([*(written.containers or ()), *sidecars])
     ports = {
-        port.name: port.container_port
+        sys.intern(port.name): port.container_port
         for container in every
         for port in container.ports or ()
         if port.name and port.protocol == "TCP"
@@ -268,8 +265,12 @@ def build(
         flags = pod_starts.compute_flags(
             status.conditions, status.container_statuses, status.init_container_statuses, before
         )
+    name, ip = pod.name, status.pod_ip
+    if old is not None:  # its strings stay, as the keys of the cache do
+        name = old.name
+        ip = old.ip if ip == old.ip else ip
     return WatchedPod(
-        pod.name,
+        name,
         sys.intern(status.phase),
         labels,
         pod.metadata.deletion_timestamp is not None,
@@ -282,7 +283,7 @@ def build(
         spec.overhead,
         None if ready == "True" else read_time(pod.metadata.creation_timestamp),
         namespace,
-        status.pod_ip,
+        ip,
         spec,
         flags,
     )

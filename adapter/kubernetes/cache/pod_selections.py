@@ -142,6 +142,17 @@ class Follower:
 class Selection:
     """The pods of a namespace that match a selector, kept up to date for its followers."""
 
+    __slots__ = (
+        "_pods",
+        "_selected_by",
+        "_space",
+        "became_ready",
+        "followers",
+        "history",
+        "namespace",
+        "selector",
+    )
+
     def __init__(self, space: "PodNamespace", selector: LabelSelector, now: float) -> None:
         self._space = space
         self.namespace = space.name

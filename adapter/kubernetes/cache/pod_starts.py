@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.autoscaling.hpa import Struct
+from adapter.model.memo import remember_short
 from adapter.model.ready_times import Outcome, PodStart, PodTimes, measure
 from adapter.model.timestamps import read_nanoseconds
 
@@ -96,8 +97,14 @@ def count_starting(flags: Iterable[int]) -> StartingPods:
 
 def read_time(text: str | None) -> int | None:
     """Parse a time of the API; None for one that is invalid."""
+    return _parse(text) if text else None
+
+
+@remember_short(1024)
+def _parse(text: str) -> int | None:
+    """Remembered, because many times of a pod, and of pods that start together, are the same."""
     try:
-        return read_nanoseconds(text) if text else None
+        return read_nanoseconds(text)
     except ValueError:
         return None
 

@@ -39,6 +39,8 @@ RUNNING = "Running"
 class PodSubscription:
     """The pods that one autoscaler selects; `close` ends the subscription."""
 
+    __slots__ = ("_cache", "_follower", "_selection")
+
     def __init__(self, cache: "PodCache", selection: Selection, follower: Follower) -> None:
         self._cache = cache
         self._selection = selection

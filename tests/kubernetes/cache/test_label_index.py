@@ -104,6 +104,22 @@ StoreMachine.TestCase.settings = settings(stateful_step_count=20)
 TestStore = pytest.mark.timeout(30)(StoreMachine.TestCase)  # thousands of steps, each of them quick
 
 
+class ManyMachine(StoreMachine):
+    """The same where two names, or label sets with one value of a label, are many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(label_index, "_FEW", 1)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
+ManyMachine.TestCase.settings = settings(stateful_step_count=20)
+TestMany = pytest.mark.timeout(30)(ManyMachine.TestCase)
+
+
 @pytest.mark.timeout(30)
 @given(st.dictionaries(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES)), LABELS), SELECTORS)
 def test_many_matches_are_walked_in_order(

@@ -248,6 +248,9 @@ def test_alike_pods_share_what_is_alike(watch: PodCache) -> None:
     assert first.spec is second.spec
     assert first.labels is second.labels
     assert len(watch._specs) == 1
+    put(watch, pod("a", app="web", ready=False))
+    changed, _ = watch.select("default", WEB)
+    assert (changed.ready, changed.name is first.name, changed.ip is first.ip) == ("False", True, True)
     for name in ("a", "b"):
         watch.remove("default", name)
     watch.remove("other", "c")
