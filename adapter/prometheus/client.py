@@ -203,6 +203,8 @@ class PrometheusClient:
         weight = decoder.weight
         limit = self._options.prometheus_max_answer_bytes
         others = self._reading - before
+        if weight > limit:
+            raise too_large(limit)
         if others + weight > limit and weight > SMALL_ANSWER:
             text = f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"
             raise PrometheusError("size", text)
