@@ -100,7 +100,7 @@ all-namespaces annotate count message thorough certificate-authority build-arg c
 certificate-oidc-issuer clusterrole ignore-vuln containers force-conflicts disable-pip dry-run
 ignore-not-found patch-file provenance push repo require-hashes requirement sbom replicas server-side
 serviceaccount timeout token type user proxy-client-cert-file name fix format raw
-insecure-skip-tls-verify upgrade upgrade-package interleave
+insecure-skip-tls-verify upgrade upgrade-package interleave pages
 """
 OTHER_FLAGS = frozenset(_OTHER_FLAGS.split())
 
