@@ -261,7 +261,7 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
     limit = memory_of(body) + 200_000
     client = await open_client(scripted.url, max_answer_bytes=limit)
     first = asyncio.create_task(client.query("large", WALL))
-    await until(lambda: reading(monitoring) > 0.95 * memory_of(body))
+    await until(lambda: (reading(monitoring) or 0) > 0.95 * memory_of(body))
     kind, text = await refused(client.query("large", WALL))
     assert kind == "size"
     assert text == f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"
