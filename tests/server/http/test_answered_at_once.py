@@ -232,6 +232,19 @@ async def test_a_connection_stays_usable_and_open(serve: ServerFactory) -> None:
     assert counted.ways["at once"] == 2
 
 
+async def test_an_idle_connection_is_closed_that_no_task_has_answered(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    first, caller = await counted.served.connect(), await counted.served.connect()
+    for connection in (first, first, caller):
+        connection.writer.write(WARM)
+        assert (await connection.read_answer()).status == 200
+    assert counted.ways == {"task": 2, "at once": 1}
+    end = counted.ends[-1]
+    end._next_keepalive_close_time = 0
+    end._process_keepalive()
+    assert await caller.closed()
+
+
 async def test_a_client_that_leaves_before_its_turn(serve: ServerFactory) -> None:
     counted = Counted(await serve())
     caller, end, held = await waiting_for_its_turn(counted)
