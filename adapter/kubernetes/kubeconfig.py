@@ -94,8 +94,8 @@ class _NamedContext(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct, rename="kebab", frozen=True):
-    clusters: Sequence[_NamedCluster]
-    contexts: Sequence[_NamedContext]
+    clusters: Sequence[_NamedCluster] = ()
+    contexts: Sequence[_NamedContext] = ()
     users: Sequence[_NamedUser] = ()
     current_context: str = ""
 

@@ -402,8 +402,8 @@ async def test_requests_take_short_paths(tmp_path: Path) -> None:
     assert ("prometheus/client.py", "PrometheusClient.query") in walks["cold"].calls
     assert warm["functions"] <= 28
     assert warm["calls"] <= 28
-    assert cold["functions"] <= 181
-    assert cold["calls"] <= 253
+    assert cold["functions"] <= 183
+    assert cold["calls"] <= 255
     scrape = await paths.walk_scrapes(tmp_path, 4)
     assert ("kubernetes/write/scale.py", "ScaleWriter.put_scale") in scrape.calls
     assert scrape.counts()["functions"] <= 218
