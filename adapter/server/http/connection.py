@@ -192,6 +192,7 @@ class ClientConnection(web.RequestHandler):
         self.begun = web.BaseRequest(
             message, EMPTY_PAYLOAD, self, writer, cast("asyncio.Task[None]", self._task_handler), self._loop
         )
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE  # its turn may come later
         if self.is_certified or self._turns.enter_now(self.address, self._go_on):
             self._go_on()
 
@@ -214,7 +215,6 @@ class ClientConnection(web.RequestHandler):
         self._follow_verdict(response)
         transport.write(response.render_head() + response.sent_body)
         if response.keep_alive:
-            self._next_keepalive_close_time = self._loop.time() + KEEPALIVE
             self._end_response()
         else:
             self.force_close()

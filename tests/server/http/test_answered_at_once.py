@@ -216,6 +216,19 @@ async def test_what_arrives_behind_a_request_that_waits_for_its_turn(serve: Serv
     assert end.waits
 
 
+async def test_a_connection_is_not_idle_while_its_request_waits_for_its_turn(serve: ServerFactory) -> None:
+    counted = Counted(await serve())
+    caller, end, held = await waiting_for_its_turn(counted)
+    assert held.starts.pop()()
+    assert (await caller.read_answer()).status == 200
+    end._next_keepalive_close_time = 0
+    caller.writer.write(WARM)
+    await waiting.until(lambda: len(held.starts) == 1)
+    end._process_keepalive()
+    assert held.starts[0](), "the connection is open"
+    assert (await caller.read_answer()).status == 200
+
+
 async def test_a_connection_stays_usable_and_open(serve: ServerFactory) -> None:
     counted = Counted(await serve())
     caller = await counted.served.connect()
