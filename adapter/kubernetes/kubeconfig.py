@@ -192,7 +192,7 @@ def _find(entries: Sequence[_T], kind: str, name: str) -> _T:
 
 
 def _drop_nulls(value: object) -> object:
-    """Return YAML without keys that are null, which to kubectl are absent. EKS writes `env: null`."""
+    """Return YAML or JSON without keys that are null, which to kubectl are absent. EKS writes `env: null`."""
     if isinstance(value, dict):
         return {key: _drop_nulls(part) for key, part in value.items() if part is not None}
     return [_drop_nulls(part) for part in value] if isinstance(value, list) else value
@@ -237,7 +237,7 @@ async def _run(plugin: _Plugin, folder: Path) -> _Credential:
         message = errors.decode(errors="replace").strip()
         raise ValueError(f"exec: {name}: exit status {process.returncode}: {message}")
     try:
-        answer = msgspec.json.decode(output, type=_ExecCredential)
+        answer = msgspec.convert(_drop_nulls(msgspec.json.decode(output)), _ExecCredential)
     except msgspec.DecodeError as error:
         raise ValueError(f"exec: {name}: expected an ExecCredential: {error}") from error
     if answer.api_version != plugin.api_version:

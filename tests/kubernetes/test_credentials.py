@@ -213,6 +213,15 @@ def write_plugin(folder: Path, expires: str) -> Path:
     return write_kubeconfig(folder / "c", user)
 
 
+async def test_nulls_of_an_exec_plugin_are_absent(
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+) -> None:
+    nulls = {"expirationTimestamp": None, "clientCertificateData": None, "clientKeyData": None}
+    path = write_kubeconfig(tmp_path / "c", plugin_that_says({"token": "abc", **nulls}))
+    configuration = await credentials.load_configuration(path, clock, faults)
+    assert await configuration.authorization() == "Bearer abc"
+
+
 async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     configuration = await credentials.load_configuration(write_plugin(tmp_path, ""), clock, faults)
     assert await configuration.authorization() == "Bearer token-1"
