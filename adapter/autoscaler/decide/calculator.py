@@ -155,7 +155,7 @@ def resource_replicas(
     counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    requested = rosters.prepare(situation.pods).read_requests(resource, container)
+    requested = rosters.read_requests(situation.pods, resource, container)
     if isinstance(requested, Unavailable):
         return requested
     return _replicas_for_pods(counted, UtilizationAverage(requested, target), reading, metric, situation)
@@ -182,7 +182,7 @@ def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Co
     """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
-    groups = rosters.prepare(situation.pods).group(reading, situation.settings, situation.now, cpu=cpu)
+    groups = rosters.group(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
     values = reading.values
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}

@@ -21,50 +21,65 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.model.pods import PodFacts, PodList
 
+_Requests = Mapping[str, int] | Unavailable
+
 _NOTHING = PodsReading({})
 _NOT_COUNTED = frozenset({"Failed", "Pending"})
 
+_MOST_REQUESTS = 32
+"""For how many resources and containers a roster keeps the requests."""
+
 
 class Roster(msgspec.Struct):
-    """The pods, and what was found of them.
+    """What was found of pods.
 
     `counted` are the names of the `count` pods that neither terminate nor have failed nor are Pending; the
     others are `unready` or `ignored`. `started` is when the last of `counted` started if all of them are
     ready, None if one is not. `ready` is the number of running and ready pods, terminating ones included.
+
+    The pods are not here: their list holds this roster, and such a cycle would stay in memory, with the pods,
+    long after the list was replaced.
     """
 
-    pods: Sequence[PodFacts]
     counted: KeysView[str]
     count: int
     unready: tuple[str, ...]
     ignored: tuple[str, ...]
     started: int | None
     ready: int
-    requests: dict[tuple[str, str], Mapping[str, int] | Unavailable] = {}
+    requests: dict[tuple[str, str], _Requests] = {}
 
-    def group(self, reading: PodsReading, settings: Settings, now: int, *, cpu: bool) -> Groups:
-        """Return what `group_pods` returns."""
-        if reading.values.keys() >= self.counted and (
-            not cpu or (self.started is not None and self.started + settings.cpu_initialization_period <= now)
-        ):
-            return Groups(self.count, self.unready, (), self.ignored)
-        return group_pods(self.pods, reading, settings, now, cpu=cpu)
 
-    def read_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
-        """Return the requests of all pods by name, ignored ones included; a pod without one fails all."""
-        known = self.requests.get((resource, container))
-        if known is None:
-            known = self.requests[resource, container] = self._find_requests(resource, container)
-        return known
+def group(
+    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool
+) -> Groups:
+    """Return what `group_pods` returns."""
+    roster = prepare(pods)
+    if reading.values.keys() >= roster.counted and (
+        not cpu or (roster.started is not None and roster.started + settings.cpu_initialization_period <= now)
+    ):
+        return Groups(roster.count, roster.unready, (), roster.ignored)
+    return group_pods(pods, reading, settings, now, cpu=cpu)
 
-    def _find_requests(self, resource: str, container: str) -> Mapping[str, int] | Unavailable:
-        by_pod: dict[str, int] = {}
-        for pod in self.pods:
-            request = read_request(pod, resource, container)
-            if isinstance(request, Unavailable):
-                return request
-            by_pod[pod.name] = request
-        return by_pod
+
+def read_requests(pods: Sequence[PodFacts], resource: str, container: str) -> _Requests:
+    """Return the requests of all pods by name, ignored ones included; a pod without one fails all."""
+    requests = prepare(pods).requests
+    if (resource, container) not in requests:
+        if len(requests) >= _MOST_REQUESTS:  # the same pods may be asked for ever new ones
+            requests.clear()
+        requests[resource, container] = _find_requests(pods, resource, container)
+    return requests[resource, container]
+
+
+def _find_requests(pods: Sequence[PodFacts], resource: str, container: str) -> _Requests:
+    by_pod: dict[str, int] = {}
+    for pod in pods:
+        request = read_request(pod, resource, container)
+        if isinstance(request, Unavailable):
+            return request
+        by_pod[pod.name] = request
+    return by_pod
 
 
 def prepare(pods: Sequence[PodFacts]) -> Roster:
@@ -82,7 +97,6 @@ def _make(pods: Sequence[PodFacts]) -> Roster:
     counted = [pod for pod in pods if not (pod.deleting or pod.phase in _NOT_COUNTED)]
     are_ready = all(pod.ready == "True" and pod.started is not None for pod in counted)
     return Roster(
-        pods,
         dict.fromkeys(pod.name for pod in counted).keys(),  # half the size of a set
         len(counted),
         tuple(groups.unready),

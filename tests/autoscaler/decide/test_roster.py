@@ -1,5 +1,7 @@
 """What is prepared of pods equals what a walk over them finds, for any pods, values and times."""
 
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +50,7 @@ def test_groups_are_those_of_a_walk_at_any_time(
     settings = Settings()
     for reading, now, cpu in decisions:
         prepared = roster.prepare(pods)
-        found = prepared.group(reading, settings, now, cpu=cpu)
+        found = roster.group(pods, reading, settings, now, cpu=cpu)
         walked = group_pods(pods, reading, settings, now, cpu=cpu)
         assert [found[0], *map(list, found[1:])] == [walked[0], *map(list, walked[1:])]
         assert prepared.ready == count_ready(pods)
@@ -59,7 +61,7 @@ def test_requests_are_those_of_a_walk(pods: PodList[PodFacts], container: str) -
     walked = {pod.name: read_request(pod, "cpu", container) for pod in pods}
     refused = [found for pod in pods if isinstance(found := read_request(pod, "cpu", container), Unavailable)]
     for _ in range(2):
-        assert roster.prepare(pods).read_requests("cpu", container) == (refused[0] if refused else walked)
+        assert roster.read_requests(pods, "cpu", container) == (refused[0] if refused else walked)
 
 
 def test_a_roster_is_kept_with_a_list_that_never_changes() -> None:
@@ -69,3 +71,25 @@ def test_a_roster_is_kept_with_a_list_that_never_changes() -> None:
     assert roster.prepare(changing).count == 1
     changing.append(PodFacts("b"))
     assert roster.prepare(changing).count == 2
+
+
+class _Pod(PodFacts, frozen=True, weakref=True):
+    """A pod whose end can be seen."""
+
+
+def test_pods_that_were_replaced_are_freed_without_a_garbage_collection() -> None:
+    pods = PodList([_Pod("a", ready="True", started=0)])
+    roster.group(pods, PodsReading({"a": 1}), Settings(), SECOND, cpu=True)
+    roster.read_requests(pods, "cpu", "")
+    former = weakref.ref(pods[0])
+    del pods
+    assert former() is None
+
+
+def test_requests_that_autoscalers_ask_for_one_after_the_other_do_not_pile_up() -> None:
+    pods = PodList([PodFacts("a")])
+    for number in range(100):
+        refused = roster.read_requests(pods, "cpu", f"app-{number}")
+        assert isinstance(refused, Unavailable)
+        assert refused.message == f"container app-{number} not found in Pod a"
+    assert len(roster.prepare(pods).requests) <= 32
