@@ -56,6 +56,27 @@ def test_groups_are_those_of_a_walk_at_any_time(
         assert prepared.ready == count_ready(pods)
 
 
+def test_cpu_counts_from_the_nanosecond_at_which_the_initialization_period_ends() -> None:
+    pods = PodList(
+        PodFacts(name, ready="True", started=at, ready_since=at) for name, at in (("a", 7), ("b", 9))
+    )
+    reading = PodsReading({"a": 1, "b": 1})  # without samples, so no pod counts within the period
+
+    def count(period: int, now: int) -> int:
+        settings = Settings(cpu_initialization_period=period)
+        return roster.group(pods, reading, settings, now, cpu=True).ready
+
+    assert [count(300, now) for now in (306, 307, 308, 309)] == [0, 1, 1, 2]
+    assert [count(0, 309), count(301, 309), count(303, 309)] == [2, 1, 0]
+
+
+def test_a_pod_without_a_start_is_not_ready_however_late_it_is() -> None:
+    pods = PodList([PodFacts("a", ready="True"), PodFacts("b", ready="True", started=0)])
+    for now in (SECOND, 3600 * SECOND):
+        groups = roster.group(pods, PodsReading({"a": 1, "b": 1}), Settings(), now, cpu=True)
+        assert "a" in groups.unready
+
+
 @given(st.lists(_PODS, max_size=4).map(PodList), st.sampled_from(("", "app", "other")))
 def test_requests_are_those_of_a_walk(pods: PodList[PodFacts], container: str) -> None:
     walked = {pod.name: read_request(pod, "cpu", container) for pod in pods}
