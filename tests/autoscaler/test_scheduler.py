@@ -46,6 +46,16 @@ def test_a_sooner_time_counts_and_a_later_one_does_not() -> None:
     assert popped(scheduler, 10.0) == [(A, 3.0)]
 
 
+def test_a_former_time_of_a_key_is_not_due() -> None:
+    scheduler = Scheduler()
+    for due in (5.0, 3.0):
+        scheduler.schedule(A, due)
+    assert scheduler.pop(4.0) == (A, 3.0)
+    scheduler.schedule(A, 100.0)
+    assert scheduler.pop(10.0) is None
+    assert popped(scheduler, 100.0) == [(A, 100.0)]
+
+
 def test_a_removed_key_is_not_due_and_may_come_back() -> None:
     scheduler = Scheduler()
     scheduler.schedule(A, 1.0)

@@ -11,8 +11,8 @@ from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import METRICS
 from tests.autoscaler.test_boost import BoostBench
-from tests.support.controller import QUEUE, Bench, fpa
-from tests.support.scaling import NOW
+from tests.support.controller import QUEUE, Bench, fpa, wanted
+from tests.support.scaling import NOW, external_metric
 
 LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
 AT_ONCE: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
@@ -68,6 +68,16 @@ async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench
     assert shown(bench, "value_timestamp_seconds") == NOW / SECOND - 10
 
 
+async def test_of_several_values_the_oldest_counts(bench: Bench) -> None:
+    bench.put(fpa([external_metric(name, averageValue="1") for name in ("queue", "second", "third")]), 4)
+    bench.want(4)
+    await bench.step()
+    for source, age in zip(bench.sources.opened, (20, 30, 10), strict=True):
+        source.reading, source.sampled = wanted(4), NOW - age * SECOND
+    await bench.step(15)
+    assert shown(bench, "value_timestamp_seconds") == NOW / SECOND - 30
+
+
 async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.sources.opened[0].sampled = NOW
@@ -109,9 +119,12 @@ async def test_how_long_the_last_scale_took(bench: Bench) -> None:
 @pytest.mark.parametrize("end", ["removed", "no longer leading"])
 async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
     await bench.begin_with(8)
-    bench.sources.opened[0].sampled = NOW
+    source = bench.sources.opened[0]
+    source.sampled, source.span = NOW, 2 * SECOND
+    bench.want(9)
     await bench.step(15)
-    assert len(own_series(bench)) >= 9
+    assert shown(bench, "last_scale_duration_seconds") is not None
+    assert len(own_series(bench)) >= 10
     if end == "removed":
         (key,) = bench.controller.names()
         bench.controller.remove(key)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
-from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.history import History, ScaleEvent
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, Story, remembered
 
@@ -206,3 +206,12 @@ def test_the_default_way_up_doubles_every_fifteen_seconds() -> None:
     story = Story(1, maxReplicas=100, behavior={})
 
     assert story.follow(0, 75, 15, 100) == [5, 10, 20, 40, 80, 100]
+
+
+@pytest.mark.parametrize(("facts", "room"), [({}, 4), ({"assumed": True}, 0), ({"inherited": True}, 0)])
+def test_a_change_of_uncertain_time_makes_no_room_for_its_opposite(facts: dict[str, bool], room: int) -> None:
+    changes = (ScaleEvent(4, NOW - SECOND, **facts),)
+    assert behavior.raise_limit(10, THREE_PODS, (), changes, NOW)[0] == 13 + room
+    assert behavior.lower_limit(10, THREE_PODS, changes, (), NOW)[0] == 7 - room
+    assert behavior.raise_limit(10, THREE_PODS, changes, (), NOW)[0] == 9
+    assert behavior.lower_limit(10, THREE_PODS, (), changes, NOW)[0] == 11

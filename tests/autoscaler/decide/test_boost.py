@@ -391,6 +391,20 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
     assert words in event.message
 
 
+def test_a_write_without_a_response_stands_once_its_count_shows() -> None:
+    memory = Memory(conflicts=ConflictState(known=8)).with_floor(raised(8))
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(8, OWN), NOW, ON)
+
+    assert (change, memory.boost.floor) == (None, msgspec.structs.replace(raised(8), stands=True))
+
+
+def test_whose_zero_it_is_follows_its_manager() -> None:
+    memory = Memory(conflicts=ConflictState(known=0, own_zero=True))
+    memory, change = memories.observe(PREPARED, memory, ScaleObservation(0, "kubectl"), NOW)
+
+    assert (change, memory.conflicts.own_zero) == (None, False)
+
+
 def test_a_change_is_judged_where_it_is_noticed() -> None:
     memory = Memory(conflicts=ConflictState(known=8), boost=HELD)
     memory, change = memories.observe(PREPARED, memory, ScaleObservation(4, "argocd"), NOW, ON)

@@ -236,6 +236,7 @@ def test_sums_averages_and_percentages_wrap_and_truncate() -> None:
     )
     whole = UtilizationAverage({"a": 3, "b": 3}, 60)
     assert whole.measure({"a": 2, "b": 1, "c": 99}) == Measurement(50 / 60, 1, 50, False)
+    assert whole.measure({"a": 2, "c": 99}) == Measurement(66 / 60, 2, 66, False)
     assert whole.measure({"c": 99}) == NO_REQUESTS
     assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == Measurement(
         -3 / 500, -3, None, False
