@@ -86,6 +86,19 @@ async def test_a_slow_write_delays_no_other(bench: Bench) -> None:
     assert bench.server.writes == [("api", 7), ("web", 7)]
 
 
+async def test_the_end_of_a_write_wakes_the_loop(bench: Bench) -> None:
+    """Its next decision may be due before the loop looks at the clock."""
+    bench.server.gate = asyncio.Event()
+    await bench.begin_with(8)
+    loop = bench.controller.loop
+    loop._wake.clear()
+    bench.server.gate.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert bench.server.writes == [("web", 8)]
+    assert loop._wake.is_set()
+
+
 async def test_while_it_is_written_it_is_not_decided_and_then_at_once(bench: Bench) -> None:
     bench.server.gate = asyncio.Event()
     await bench.begin_with(5)

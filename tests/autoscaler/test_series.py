@@ -37,6 +37,19 @@ def own_series(bench: Bench) -> list[str]:
     return [line for line in bench.monitoring.exposition().splitlines() if line.startswith(names)]
 
 
+async def test_decisions_are_counted_from_zero(bench: Bench) -> None:
+    def counts() -> list[float | None]:
+        value = bench.monitoring.registry.get_sample_value
+        directions = [
+            value("fastpath_scaler_decisions_total", {"direction": kind}) for kind in ("up", "down", "none")
+        ]
+        return [*directions, value("fastpath_scaler_limited_decisions_total")]
+
+    assert counts() == [0, 0, 0, 0]
+    await bench.begin_with(30, replicas=6, maxReplicas=8)
+    assert counts() == [1, 0, 0, 1]
+
+
 async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> None:
     await bench.begin_with(30, replicas=6, minReplicas=2, maxReplicas=6)
     found = {name: shown(bench, f"{name}_replicas") for name in ("demand", "min", "max")}

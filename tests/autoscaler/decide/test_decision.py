@@ -506,3 +506,9 @@ def test_any_story_stays_within_its_limits(
             assert decide(story.autoscaler, seen, History(), NOW) == decide(
                 story.autoscaler, seen, History(), NOW
             )
+
+
+def test_a_step_that_blocks_names_no_metric_as_chosen() -> None:
+    made = Story(4).sync(0, GONE)
+    (blocked,) = [step.facts for step in made.trace if step.name == "blocked"]
+    assert blocked == {"failed": 1, "overdue": 0, "metrics": 1, "replicas": 0, "current": 4}
