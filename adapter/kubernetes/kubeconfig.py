@@ -201,7 +201,7 @@ def _drop_nulls(value: object) -> object:
 def _token_of_provider(provider: _AuthProvider) -> str:
     """Return the token that kubectl has stored; ValueError without one.
 
-    Only kubectl renews it: an issuer may accept a refresh token once, and the new one belongs into the file.
+    Only kubectl renews it: an issuer may accept a refresh token once, and the new one belongs in the file.
     """
     token = provider.config.get("id-token")
     if provider.name != "oidc" or not isinstance(token, str):
@@ -212,7 +212,7 @@ def _token_of_provider(provider: _AuthProvider) -> str:
 
 
 async def _run(plugin: _Plugin, folder: Path) -> _Credential:
-    """Run an exec plugin and return its answer. Its standard input and terminal are ours: it may ask."""
+    """Run an exec plugin and return its answer. It shares our standard input, so it may prompt."""
     name = plugin.command
     command = str(folder / name) if "/" in name else name  # as kubectl: relative to the file
     request = {

@@ -19,9 +19,9 @@ V = TypeVar("V")
 class Doorkeeper:
     """Admits a key to a cache when it comes for the second time.
 
-    A caller may send ever new keys, and each cached result takes some thousand bytes until it is displaced. A
-    key that came once takes about 80 bytes here. At least the last `most` keys are known, and twice as many
-    at most.
+    A caller may send new keys without end, and each cached result takes some thousand bytes until it is
+    displaced. A key that came once takes about 80 bytes here. The last `most` keys are known, and at most
+    twice as many.
     """
 
     def __init__(self, most: int) -> None:
@@ -30,7 +30,7 @@ class Doorkeeper:
         self._older: set[int] = set()
 
     def admits(self, key: Hashable) -> bool:
-        """Whether the key came before. A wrong True, by equal hashes, costs the room of an entry."""
+        """Return whether the key came before. A wrong True, by equal hashes, costs one entry."""
         known = hash(key)
         if known in self._recent or known in self._older:
             return True

@@ -21,7 +21,7 @@ NO_TLS = "the server does not speak TLS: use http:// in place of https://"
 ONLY_TLS = "the server expects TLS: use https:// in place of http://"
 NO_API = "the server answers, but this is not the API of Prometheus: check host, port and path of the URL"
 
-# Autoscalers repeat their queries; a longer text is not kept, so that all that are take a few MB.
+# Autoscalers repeat their queries. Longer texts are not kept, so those that are take a few MB at most.
 _REPEATED_LENGTH = 1024
 
 # What OpenSSL calls the first bytes of a plain HTTP answer, by version.
@@ -129,7 +129,7 @@ def _encode(params: list[tuple[str, str]]) -> str:
 
 
 def _quote(text: str) -> str:
-    return _quote_again(text) if len(text) <= _REPEATED_LENGTH else quote_plus(text)
+    return _quote_kept(text) if len(text) <= _REPEATED_LENGTH else quote_plus(text)
 
 
-_quote_again = functools.lru_cache(maxsize=1024)(quote_plus)
+_quote_kept = functools.lru_cache(maxsize=1024)(quote_plus)

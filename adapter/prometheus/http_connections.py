@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 class HttpAnswer(NamedTuple):
     """An answer whose body is not read yet.
 
-    To `release` the connection before the body has been read to its end closes it.
+    `release` closes the connection unless the body has been read to its end.
     """
 
     status: int
@@ -74,14 +74,14 @@ class HttpConnections:
         Raises PrometheusError for a redirect that cannot be followed, and what aiohttp raises.
         """
         for _ in range(MAX_REDIRECTS):
-            answer = await self._send_to_idle(request, origin)
+            answer = await self._exchange(request, origin)
             if answer.status not in _REDIRECTS or "Location" not in answer.headers:
                 return answer
             answer.release()
             request, origin = _follow(request, origin, answer)
         raise PrometheusError("status", WRONG_REDIRECT)
 
-    async def _send_to_idle(self, request: EndpointRequest, origin: Origin) -> HttpAnswer:
+    async def _exchange(self, request: EndpointRequest, origin: Origin) -> HttpAnswer:
         """Send a request, and once more if the server had closed the idle connection that was used."""
         repeated = False
         while True:
@@ -113,7 +113,7 @@ class HttpConnections:
 
 
 class _RequestHead:
-    """The head of requests to one origin, but for the first line."""
+    """The head of requests to one origin, without the first line."""
 
     def __init__(self, origin: Origin) -> None:
         if any(map(_LINE_END.search, origin.headers.values())):

@@ -37,7 +37,7 @@ class Roster(msgspec.Struct):
     others are `unready` or `ignored`. `started` is when the last of `counted` started if all of them are
     ready, None if one is not. `ready` is the number of running and ready pods, terminating ones included.
 
-    The pods are not here: their list holds this roster, and such a cycle would stay in memory, with the pods,
+    A roster has no reference to the pods, because their list refers to it. Such a cycle would stay in memory
     long after the list was replaced.
     """
 
@@ -66,7 +66,7 @@ def read_requests(pods: Sequence[PodFacts], resource: str, container: str) -> _R
     """Return the requests of all pods by name, ignored ones included; a pod without one fails all."""
     requests = prepare(pods).requests
     if (resource, container) not in requests:
-        if len(requests) >= _MOST_REQUESTS:  # the same pods may be asked for ever new ones
+        if len(requests) >= _MOST_REQUESTS:  # an owner may rename a container in the spec again and again
             requests.clear()
         requests[resource, container] = _find_requests(pods, resource, container)
     return requests[resource, container]

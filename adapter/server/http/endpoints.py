@@ -177,10 +177,10 @@ class MetricsEndpoint:
         self, request: web.BaseRequest, target: str, route: Route, question: Question
     ) -> EncodedResponse:
         """Return the values that a caller asks for. Raises StatusError (also for too many), TimeoutError."""
-        kept = self.find_kept(request, target, route, question)
+        representation = _choose_representation(request, route, question)
+        kept = self._cache.find(target, representation)
         if kept is not None:
             return kept
-        representation = _choose_representation(request, route, question)
         tenant = request[CALLER].tenant
         # The last part of the questions is for tenants that have few, so that one with slow questions does
         # not keep out the others.
