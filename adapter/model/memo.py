@@ -20,23 +20,27 @@ class Doorkeeper:
     """Admits a key to a cache when it comes for the second time.
 
     A caller may send new keys without end, and each cached result takes some thousand bytes until it is
-    displaced. A key that came once takes about 80 bytes here. The last `most` keys are known, and at most
-    twice as many.
+    displaced. A key that came once leaves a mark here. The last `most` keys are known, and at most twice as
+    many.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._recent: set[int] = set()
-        self._older: set[int] = set()
+        self._places = 16 * most  # so at most one new key in eight finds the mark of another
+        self._recent = bytearray(self._places)
+        self._older = bytearray(self._places)
+        self._marked = 0
 
     def admits(self, key: Hashable) -> bool:
-        """Return whether the key came before. A wrong True, by equal hashes, costs one entry."""
-        known = hash(key)
-        if known in self._recent or known in self._older:
+        """Return whether the key came before. A wrong True, by the mark of another key, costs one entry."""
+        place = hash(key) % self._places
+        if self._recent[place] or self._older[place]:
             return True
-        if len(self._recent) >= self._most:
-            self._recent, self._older = set(), self._recent
-        self._recent.add(known)
+        if self._marked >= self._most:
+            self._recent, self._older = bytearray(self._places), self._recent
+            self._marked = 0
+        self._marked += 1
+        self._recent[place] = 1
         return False
 
 

@@ -46,7 +46,16 @@ def test_entries_stay_within_the_size() -> None:
 def test_a_key_is_admitted_when_it_comes_again() -> None:
     doorkeeper = memo.Doorkeeper(3)
 
-    assert [doorkeeper.admits(key) for key in "abcabc"] == [False] * 3 + [True] * 3
-    assert [doorkeeper.admits(key) for key in "defg"] == [False] * 4
-    assert doorkeeper.admits("d"), "the last three are known"
-    assert not doorkeeper.admits("a"), "so many others came since"
+    assert [doorkeeper.admits(key) for key in (1, 2, 3, 1, 2, 3)] == [False] * 3 + [True] * 3
+    assert [doorkeeper.admits(key) for key in (4, 5, 6, 7)] == [False] * 4
+    assert doorkeeper.admits(4), "the last three are known"
+    assert not doorkeeper.admits(1), "so many others came since"
+
+
+def test_few_new_keys_are_admitted_however_many_came() -> None:
+    """The marks of others are at most at one place in eight."""
+    doorkeeper = memo.Doorkeeper(1000)
+
+    admitted = sum(doorkeeper.admits(("a", number)) for number in range(10_000))
+
+    assert admitted < 1500

@@ -22,6 +22,7 @@ import msgspec
 
 from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.memo import Doorkeeper
 from adapter.steps import run_steps
 from adapter.telemetry.metrics import BoundedCache, Monitoring
 
@@ -30,6 +31,7 @@ _STEP = 1_000
 
 _FEW = 32  # names, or label sets, that a tuple holds
 ANSWERS_BYTES = 16 * 1024 * 1024  # about 15,000 selectors, one for each of many autoscalers
+_AWAITED = 16_384  # selectors of so many autoscalers are known until they are repeated
 ANSWER_BYTES = 256  # besides selector and names: the record, its key and its place in the LRU order
 _NAME_BYTES = 8  # a reference; the names themselves belong to the objects
 
@@ -201,6 +203,7 @@ class LabelIndex:
         self._answers: BoundedCache[tuple[str | None, LabelSelector], _CachedAnswer] = BoundedCache(
             "selections", monitoring, ANSWERS_BYTES, lambda answer: answer.weight
         )
+        self._doorkeeper = Doorkeeper(_AWAITED)
 
     def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
         space = self._namespaces.get(namespace)
@@ -302,7 +305,11 @@ class LabelIndex:
                 yield
         answer = tuple(names)
         weight = ANSWER_BYTES + selector.weight + _NAME_BYTES * len(answer)
-        if version == self._current_version(namespace) and weight <= ANSWERS_BYTES:
+        if (
+            version == self._current_version(namespace)
+            and weight <= ANSWERS_BYTES
+            and self._doorkeeper.admits((namespace, selector))
+        ):
             self._answers[namespace, selector] = _CachedAnswer(version, answer, weight)
         return answer
 

@@ -139,7 +139,10 @@ def test_unchanged_answers_are_not_computed_again() -> None:
     store = LabelIndex()
     store.put("a", "x", {"app": "a"})
     selector = parse_selector("app=a")
+    assert store.names("a", selector) == ("x",)
+    assert store.known("a", selector) is None, "most selectors of a flood come once"
     first = store.names("a", selector)
+    assert store.known("a", selector) is first
     store.put("a", "x", {"app": "a"})  # as every status update of a pod does
     store.put("b", "x", {"app": "a"})
     assert store.known("a", selector) is first
@@ -155,7 +158,8 @@ def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store = LabelIndex(monitoring)
     for number in range(20):
         store.put("a", f"{number:02}", {"app": str(number % 2)})
-    assert len(store.names("a", EVERYTHING)) == 20
+    for _ in range(2):
+        assert len(store.names("a", EVERYTHING)) == 20
     assert store.known("a", EVERYTHING) is None
     for text in ("app=0", "app", "app=1", "!app"):
         assert store.names("a", parse_selector(text)) == store.names("a", parse_selector(text))
@@ -175,7 +179,8 @@ def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     assert large.weight > 10 * len(str(large))
     fit = label_index.ANSWERS_BYTES // (label_index.ANSWER_BYTES + large.weight)
     for number in range(fit + 20):
-        assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
+        for _ in range(2):
+            assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
     assert fit - 5 < len(store._answers) <= fit
 
 
