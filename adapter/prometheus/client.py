@@ -78,7 +78,8 @@ class PrometheusClient:
     ) -> Self:
         """Return a client without connecting. Raises InputError for options or files that cannot be used."""
         origin = await connection.open_connection(options, clock, problems)
-        return cls(origin, connection.follow_tls(origin.tls, clock, problems), clock, monitoring)
+        tls = connection.follow_tls(origin.tls, clock, problems, system_cas=origin.uses_tls)
+        return cls(origin, tls, clock, monitoring)
 
     async def close(self) -> None:
         """Close all connections; queries in flight fail."""

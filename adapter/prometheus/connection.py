@@ -178,15 +178,19 @@ def follow_tls(
     clock: Clock,
     problems: ProblemLog | SourceProblems,
     *,
+    system_cas: bool = True,
     receiver: str = "Prometheus",
     flag: str = "--prometheus-ca-file",
     subject: str = "prometheus-tls",
 ) -> FollowedFiles[ssl.SSLContext]:
-    """Return the context of TLS files or of the system's CAs. InputError for files that cannot be used."""
-    ca_file = files.ca_file or ssl.get_default_verify_paths().cafile or ""
+    """Return the context of TLS files or of the system's CAs. InputError for files that cannot be used.
+
+    `system_cas` False, for a server without TLS, spares the memory that the system's CAs take.
+    """
+    ca_file = files.ca_file or (system_cas and ssl.get_default_verify_paths().cafile) or ""
     return FollowedFiles(
         (ca_file, files.cert_file, files.key_file),
-        lambda: build_context(files, flag),
+        lambda: build_context(files, flag, system_cas=system_cas),
         f"TLS files for {receiver}",
         subject,
         clock,
@@ -194,10 +198,15 @@ def follow_tls(
     )
 
 
-def build_context(files: TLSFiles, flag: str = "--prometheus-ca-file") -> ssl.SSLContext:
+def build_context(
+    files: TLSFiles, flag: str = "--prometheus-ca-file", *, system_cas: bool = True
+) -> ssl.SSLContext:
     """Return a client's TLS context; `flag` names the CA file. InputError for files that cannot be used."""
     try:
-        context = ssl.create_default_context(cafile=files.ca_file or None)
+        if files.ca_file or system_cas:
+            context = ssl.create_default_context(cafile=files.ca_file or None)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no authority
     except OSError as error:  # SSLError is one
         expected = f"a file of PEM certificates ({_reason(error)})"
         raise _refuse(flag, files.ca_file, expected) from error
@@ -226,6 +235,10 @@ class PrometheusConnection:
     tls: TLSFiles
     proxy: str = field(repr=False)
     authorization: Authorization
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.endpoint.base.startswith("https:") or self.proxy.lower().startswith("https:")
 
     async def request_headers(self) -> dict[str, str]:
         headers = dict(self.headers)

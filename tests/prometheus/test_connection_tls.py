@@ -5,6 +5,7 @@ import logging
 import shutil
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,35 @@ def test_an_encrypted_key_is_refused_without_a_question(
     )
     with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
         connection.build_context(TLSFiles(str(authority.file), str(pair.certificate), str(encrypted)))
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "uses"),
+    [
+        ("http://prometheus", "", False),
+        ("https://prometheus", "", True),
+        ("http://prometheus", "HTTPS://proxy", True),
+    ],
+)
+async def test_the_systems_authorities_are_loaded_where_there_is_tls(
+    clock: FakeClock,
+    faults: ProblemLog,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    proxy: str,
+    *,
+    uses: bool,
+) -> None:
+    """They take megabytes. Without them no server is trusted."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    origin = await connection.open_connection(connection_options(url), clock, faults)
+    origin = replace(origin, proxy=proxy)
+
+    followed = connection.follow_tls(origin.tls, clock, faults, system_cas=origin.uses_tls)
+    context = await followed.value()
+
+    assert origin.uses_tls is uses
+    assert (context.cert_store_stats()["x509"] > 0) is uses
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
