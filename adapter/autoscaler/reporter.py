@@ -147,8 +147,7 @@ class Journal:
         if own and own[0] is entry:
             del own[0]
             if not own:
-                del self._own[entry.key]
-                self._marks.pop(entry.key, None)
+                del self._own[entry.key]  # its mark stays: noted again, it would displace others each second
 
 
 # -- reports -------------------------------------------------------------------------------------------------
