@@ -8,6 +8,7 @@ end the process. So the levels are counted first, in one pass over the text and 
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -100,25 +101,42 @@ def find_excess(template: str) -> str:
     return _excess(template, _ACTION.sub("x", template), LONGEST_RULE)
 
 
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket: its own level and one for each operator since the last comma.
+
+    `operand` is the depth of what has been read since that comma. An operator or a range encloses it, and
+    makes it deeper by one. `others` is the depth of what was read before.
+    """
+
+    levels: int
+    operand: int
+    others: int = 0
+
+
 def _excess(written: str, query: str, longest: int) -> str:
     if len(written) > longest:
         return f"it has {len(written):,} characters, more than {longest:,}"
-    levels = [0]  # the levels of each open bracket: its own, and one for each operator since the last comma
+    brackets = [_Bracket(0, 0)]
     depth = 0
     for symbol in _SYMBOL.finditer(query):
-        kind = symbol.lastgroup
+        kind, bracket = symbol.lastgroup, brackets[-1]
         if kind == "open":
-            levels.append(1)
+            bracket.operand += symbol[0] == "["  # a range encloses what is before it
             depth += 1
+            brackets.append(_Bracket(1, depth))
         elif kind == "operator":
-            levels[-1] += 1
+            bracket.levels += 1
             depth += 1
-        elif kind == "close" and len(levels) > 1:
-            depth -= levels.pop()
+            bracket.operand = max(bracket.operand + 1, depth)
+        elif kind == "close" and len(brackets) > 1:
+            depth -= brackets.pop().levels
+            brackets[-1].operand = max(brackets[-1].operand, bracket.operand, bracket.others)
         elif kind == "next":
-            depth -= levels[-1]
-            levels[-1] = 1 if len(levels) > 1 else 0
-            depth += levels[-1]
-        if depth > DEEPEST:
+            depth -= bracket.levels
+            bracket.levels = 1 if len(brackets) > 1 else 0
+            depth += bracket.levels
+            bracket.others, bracket.operand = max(bracket.others, bracket.operand), depth
+        if max(depth, brackets[-1].operand) > DEEPEST:
             return f"its brackets and operators nest more than {DEEPEST} deep"
     return ""
