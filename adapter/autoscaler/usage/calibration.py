@@ -1,0 +1,123 @@
+"""Whether a counter that pods expose tells what their container uses, and by which factor.
+
+A process is not a container. A server with several processes exposes the counter of one; a client library
+without a process collector exposes none; a counter may lie. So before the counter counts, the usage that it
+shows is compared with the usage of the container over the same time, as often as the latter is sampled. The
+*ratio* of a workload is the median of the last comparisons of its pods, and it counts while
+
+- there are `FEWEST` comparisons,
+- it is in the `BAND`. Beyond it, a part of the usage is not in the counter, and nothing says that this part
+  grows with the other. Within the band an error stays within the default tolerance of an autoscaler;
+- most comparisons are close to it. They are not where each scrape reaches another worker process.
+
+A pod whose own last comparison is far from the ratio is *apart*: it has no fast value until one is close.
+New pods have the ratio of the others.
+"""
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+MOST = 32
+"""The comparisons that count."""
+
+FEWEST = 3
+"""The comparisons before which nothing is known."""
+
+BAND = (0.9, 1.1)
+"""The ratios that count: the default tolerance of an autoscaler around 1."""
+
+SPREAD = 0.1
+"""How far a comparison may be from the ratio, as a part of it, and still be close."""
+
+CLOSE = 0.75
+"""The part of the comparisons that must be close."""
+
+
+class Comparison(NamedTuple):
+    """The usage of a pod's container, and what its counter shows over the same time, in one unit."""
+
+    pod: str
+    container: float
+    counter: float
+
+    @property
+    def ratio(self) -> float:
+        return self.container / self.counter
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """The last ratios of a workload, oldest first, and those of the pods that are apart, by name."""
+
+    ratios: tuple[float, ...] = ()
+    apart: Mapping[str, float] = {}
+
+
+class Verdict(NamedTuple):
+    """The ratio that counts, or None and why in one sentence."""
+
+    ratio: float | None
+    why: str = ""
+
+
+UNKNOWN = Calibration()
+
+
+def follow(before: Calibration, comparisons: Iterable[Comparison]) -> Calibration:
+    """Return the calibration after more comparisons."""
+    new = [comparison for comparison in comparisons if comparison.counter > 0.0]
+    if not new:
+        return before
+    ratios = (*before.ratios, *(comparison.ratio for comparison in new))[-MOST:]
+    middle = median(ratios)
+    apart = dict(before.apart)
+    for comparison in new:
+        if _is_close(comparison.ratio, middle):
+            apart.pop(comparison.pod, None)
+        else:
+            apart[comparison.pod] = comparison.ratio
+    return Calibration(ratios, apart)
+
+
+def without(before: Calibration, gone: Iterable[str]) -> Calibration:
+    """Return the calibration without pods that no longer exist."""
+    apart = {name: ratio for name, ratio in before.apart.items() if name not in frozenset(gone)}
+    return before if len(apart) == len(before.apart) else Calibration(before.ratios, apart)
+
+
+def judge(calibration: Calibration, counter: str) -> Verdict:
+    """Return the ratio that counts, or why none does; `counter` names what the pods expose."""
+    ratios = calibration.ratios
+    if len(ratios) < FEWEST:
+        return Verdict(
+            None,
+            f"{counter} has been compared with the container's usage {len(ratios)} times: "
+            f"{FEWEST} are needed",
+        )
+    middle = median(ratios)
+    close = sum(_is_close(ratio, middle) for ratio in ratios)
+    if close < CLOSE * len(ratios):
+        return Verdict(
+            None,
+            f"{counter} does not follow the container's usage, which is {min(ratios):.2g} to "
+            f"{max(ratios):.2g} times as much: it may be that of one process of several",
+        )
+    if BAND[0] <= middle <= BAND[1]:
+        return Verdict(middle)
+    if middle < 1.0:
+        return Verdict(None, f"{counter} shows {1 / middle:.3g} times the container's usage")
+    return Verdict(None, f"{_missing(middle)} in {counter}: the container uses {middle:.3g} times as much")
+
+
+def _missing(ratio: float) -> str:
+    """Return what is not in the counter, from the container's usage as a multiple of it."""
+    processes = round(ratio)
+    if processes < 2 or abs(ratio - processes) > SPREAD * ratio:
+        return "a part of the usage is not"
+    return f"{processes - 1} of {processes} processes {'is' if processes == 2 else 'are'} not"
+
+
+def _is_close(ratio: float, middle: float) -> bool:
+    return abs(ratio - middle) <= SPREAD * middle

@@ -1,0 +1,101 @@
+"""A metric with a faster reading beside its usual one: that which asks for more replicas counts."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide.calculator import Proposal
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
+
+CURRENT = 4
+TARGET = 500
+"""Thousandths of a core: each pod requests one, and half of it is wanted."""
+
+
+def propose(slow: PodsReading, faster: PodsReading | None) -> Proposal | Unavailable:
+    (metric,) = autoscaler([cpu_metric(50)]).metrics
+    both = msgspec.structs.replace(slow, faster=faster)
+    return metric.propose(both, situation(CURRENT, pods(CURRENT)))
+
+
+def of(usage: int, overdue: str = "") -> PodsReading:
+    return msgspec.structs.replace(reading(*[usage] * CURRENT), overdue=overdue)
+
+
+@pytest.mark.parametrize(
+    ("slow", "faster", "replicas"),
+    [
+        pytest.param(500, 1000, 8, id="the faster one raises alone"),
+        pytest.param(1000, 500, 8, id="the usual one raises as before"),
+        pytest.param(500, 250, 4, id="the faster one does not lower alone"),
+        pytest.param(250, 500, 4, id="nor does the usual one"),
+        pytest.param(250, 125, 2, id="both lower, as far as both agree"),
+        pytest.param(125, 250, 2, id="and the other way round"),
+    ],
+)
+def test_the_one_that_asks_for_more_counts(slow: int, faster: int, replicas: int) -> None:
+    proposal = propose(of(slow), of(faster))
+
+    assert isinstance(proposal, Proposal)
+    assert (proposal.replicas, proposal.withheld) == (replicas, "")
+
+
+def test_the_status_shows_the_values_that_count() -> None:
+    proposal = propose(of(500), of(1000))
+
+    assert isinstance(proposal, Proposal)
+    assert (proposal.average, proposal.utilization) == (1000, 100)
+
+
+def test_a_usual_reading_that_is_overdue_withholds_a_faster_one_that_lowers() -> None:
+    proposal = propose(of(125, "its answer is late"), of(250))
+
+    assert isinstance(proposal, Proposal)
+    assert "its answer is late" in proposal.withheld
+
+
+def test_a_usual_reading_that_is_overdue_does_not_hold_up_a_raise() -> None:
+    proposal = propose(of(125, "its answer is late"), of(1000))
+
+    assert isinstance(proposal, Proposal)
+    assert (proposal.replicas, proposal.withheld) == (8, "")
+
+
+@pytest.mark.parametrize(("usage", "replicas", "withheld"), [(1000, 8, False), (250, 2, True)])
+def test_without_a_usable_usual_reading_the_faster_one_raises_only(
+    usage: int, replicas: int, *, withheld: bool
+) -> None:
+    proposal = propose(PodsReading({}), of(usage))
+
+    assert isinstance(proposal, Proposal)
+    assert proposal.replicas == replicas
+    assert bool(proposal.withheld) is withheld
+
+
+def test_a_faster_reading_that_cannot_be_used_changes_nothing() -> None:
+    assert propose(of(1000), PodsReading({})) == propose(of(1000), None)
+
+
+USAGES = st.integers(1, 5000)
+OVERDUE = st.sampled_from(["", "late"])
+
+
+@given(USAGES, USAGES, OVERDUE, OVERDUE)
+def test_never_fewer_replicas_than_without_the_faster_reading(
+    slow: int,
+    faster: int,
+    slow_overdue: str,
+    faster_overdue: str,
+) -> None:
+    usual, later = of(slow, slow_overdue), of(faster, faster_overdue)
+    alone, both = propose(usual, None), propose(usual, later)
+
+    assert isinstance(alone, Proposal)
+    assert isinstance(both, Proposal)
+    assert both.replicas >= alone.replicas
+    if both.replicas < CURRENT and not both.withheld:
+        assert not alone.withheld
+        assert not slow_overdue
+        assert alone.replicas < CURRENT
