@@ -191,13 +191,15 @@ def moment(instant: int) -> str:
 def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
     """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
     age = None if given.sampled is None else round((now - given.sampled) / SECOND, 3)
-    return {"metric": given.metric, **_value(given.reading), "ageSeconds": age}
+    slow = {"notFaster": given.slow} if given.slow else {}
+    return {"metric": given.metric, **_value(given.reading), "ageSeconds": age, **slow}
 
 
 def _value(reading: Reading) -> Mapping[str, Any]:
     if isinstance(reading, PodsReading):
         left_out = {"leftOut": dict(reading.left_out)} if reading.left_out else {}
-        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out}
+        faster = {} if reading.faster is None else {"faster": _value(reading.faster)}
+        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out, **faster}
     if isinstance(reading, ObjectReading):
         return {"value": reading.value, "readyThen": reading.ready_then, "overdue": reading.overdue}
     if isinstance(reading, ExternalReading):

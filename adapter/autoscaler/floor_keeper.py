@@ -55,7 +55,7 @@ class FloorKeeper:
         assert state.boost is not None
         if self._floors is None:
             return None, "this process publishes no floors"
-        spans, held = [metric.span for metric in snapshot.inputs], state.memory.boost
+        spans, held = [metric.hpa_span for metric in snapshot.inputs], state.memory.boost
         before = snapshot.observation.replicas
         floor = boosting.begin(held, before, replicas, state.boost, spans, now)
         longest, _ = state.prepared.longest_periods

@@ -20,6 +20,7 @@ from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
+    FastUsage,
     Observation,
     PodsReading,
     Reading,
@@ -32,6 +33,7 @@ from adapter.autoscaler.interfaces import Forecasts, Key, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pod_starts import StartingPods
@@ -65,13 +67,16 @@ class AutoscalerContext(NamedTuple):
 class MetricInput(msgspec.Struct, frozen=True):
     """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
 
-    Both are nanoseconds, None if unknown.
+    Both are nanoseconds, None if unknown. `hpa_span` is the span of a sample as the HPA controller reads it.
+    `slow` is why the pods' own usages do not count, "" if they do or are not scraped.
     """
 
     metric: str
     reading: Reading
     sampled: int | None
     span: int | None = None
+    hpa_span: int | None = None
+    slow: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -215,6 +220,7 @@ class Subscriptions:
             selected_by,
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
+            fast_usage=self._fast_usage(),
         )
         return Snapshot(observation, constraints, target, inputs)
 
@@ -264,24 +270,38 @@ class Subscriptions:
         stale = self._context.followers.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
+
+        def completed(reading: Reading, sampled: int | None, span: int | None, *, by_pods: bool) -> Reading:
+            changes: dict[str, Any] = {}
+            if why := stale or (behind if by_pods else ""):
+                changes = {"overdue": why}
+                if isinstance(reading, PodsReading):
+                    changes["overdue_pods"] = ()
+            if by_pods:
+                age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
+                age = age if sampled is None else age + max(0, now - sampled)
+                changes["most_then"] = following.max_ready(age)
+            return msgspec.structs.replace(reading, **changes) if changes else reading
+
         inputs = []
         for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
             reading = source.read(context)
             sampled, span = source.sampled, source.span
+            usual = source.slow if isinstance(source, OwnUsageSource) else source
             if not isinstance(reading, Unavailable):
-                changes: dict[str, Any] = {}
-                if why := stale or (behind if by_pods else ""):
-                    changes = {"overdue": why}
-                    if isinstance(reading, PodsReading):
-                        changes["overdue_pods"] = ()
-                if by_pods:
-                    age = ASSUMED_WINDOW + ASSUMED_INTERVAL if span is None else span
-                    age = age if sampled is None else age + max(0, now - sampled)
-                    changes["most_then"] = following.max_ready(age)
-                if changes:
-                    reading = msgspec.structs.replace(reading, **changes)
-            inputs.append(MetricInput(metric.description, reading, sampled, span))
+                reading = completed(reading, usual.sampled, usual.span, by_pods=by_pods)
+            if isinstance(reading, PodsReading) and reading.faster is not None:
+                faster = completed(reading.faster, sampled, span, by_pods=by_pods)
+                reading = msgspec.structs.replace(reading, faster=faster)
+            slow = source.why if isinstance(source, OwnUsageSource) else ""
+            inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow))
         return tuple(inputs)
+
+    def _fast_usage(self) -> FastUsage | None:
+        """Return the condition of the first metric for which the usage that pods expose does not count."""
+        verdicts = [source.condition for source in self._sources if isinstance(source, OwnUsageSource)]
+        known = [verdict for verdict in verdicts if verdict is not None]
+        return next((verdict for verdict in known if not verdict.holds), known[0] if known else None)
 
 
 def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: int, now: int) -> int:

@@ -311,7 +311,7 @@ def _groups(options: Options, config: RulesConfig) -> set[str]:
     needed = {
         CUSTOM_GROUP: bool(config.rules) or options.serves_floors,
         EXTERNAL_GROUP: bool(config.external_rules) or options.serves_floors,
-        RESOURCE_GROUP: config.resource_rules is not None,
+        RESOURCE_GROUP: config.serves_usages,
     }
     return {*options.serve_groups, *(group for group, is_needed in needed.items() if is_needed)}
 

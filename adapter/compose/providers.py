@@ -78,7 +78,7 @@ class Providers:
         pods, nodes = kinds.find(PODS), kinds.find(NODES)
         if config.rules and pods is not None:
             self.objects.start([pods])
-        if config.resource_rules is not None and pods is not None and nodes is not None:
+        if config.serves_usages and pods is not None and nodes is not None:
             self.running.start([pods])
             self.objects.start([nodes])
 

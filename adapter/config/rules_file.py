@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import yaml
 
 from adapter import errors
-from adapter.config import scrape_keys
+from adapter.config import checks, scrape_keys
 from adapter.config.scrape_keys import KeyRange, ScrapeConfig
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
@@ -92,16 +92,33 @@ class RuleConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageScrape:
+    """How pods are scraped for their own usage.
+
+    `query` is a template over the series of one pod, "" for the process collector's counter. `container` is
+    the one whose usage they show, "" for the one that has the port.
+    """
+
+    scrape: ScrapeConfig
+    query: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceRuleConfig:
     container_query: str = ""
     node_query: str = ""
     resources: ResourcesConfig = ResourcesConfig()
     container_label: str = ""
+    scrape: UsageScrape | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRulesConfig:
-    """`resourceRules`; `window` in seconds is reported to callers and enters no query."""
+    """`resourceRules`; `window` in seconds is reported to callers and enters no query.
+
+    Without a query nothing is served: the rules only say how pods are scraped for their own usage.
+    """
 
     path: str
     cpu: ResourceRuleConfig = ResourceRuleConfig()
@@ -111,6 +128,13 @@ class ResourceRulesConfig:
     line: int = 0
     on_warnings: OnWarnings = OnWarnings.FAIL
 
+    @property
+    def queries(self) -> bool:
+        """Whether a resource has a query, or none has one and none is scraped, which is a mistake."""
+        both = (self.cpu, self.memory)
+        asked = any(rule.container_query or rule.node_query for rule in both)
+        return asked or all(rule.scrape is None for rule in both)
+
 
 @dataclass(frozen=True, slots=True)
 class RulesConfig:
@@ -119,6 +143,11 @@ class RulesConfig:
     rules: tuple[RuleConfig, ...] = ()
     external_rules: tuple[RuleConfig, ...] = ()
     resource_rules: ResourceRulesConfig | None = None
+
+    @property
+    def serves_usages(self) -> bool:
+        """Whether CPU and memory are served, and not only scraped."""
+        return self.resource_rules is not None and self.resource_rules.queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +225,7 @@ _RESOURCE_RULE = Shape(
         "nodeQuery": Leaf.TEXT,
         "resources": _RESOURCES,
         "containerLabel": Leaf.TEXT,
+        "scrape": scrape_keys.USAGE_SHAPE,
     },
 )
 _RESOURCE_RULES = Shape(
@@ -373,7 +403,18 @@ def _resource_rule(fields: Fields) -> ResourceRuleConfig:
         fields.text("nodeQuery"),
         _resources(fields.struct("resources")),
         fields.text("containerLabel"),
+        _usage_scrape(fields.structs.get("scrape")),
     )
+
+
+def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
+    scrape = scrape_keys.read(fields)
+    if fields is None or scrape is None:
+        return None
+    container = fields.text("container")
+    if container and not checks.is_label(container):
+        fields.refuse("container", "expected the name of a container")
+    return UsageScrape(scrape, fields.text("query"), container)
 
 
 def _choice(fields: Fields, key: str, choices: type[_Choice], default: _Default) -> _Choice | _Default:

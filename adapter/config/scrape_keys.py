@@ -163,7 +163,20 @@ SHAPE = Shape(
     },
 )
 
+_ONLY_EXTERNAL = frozenset({"service", "pods", "honorLabels"})
+USAGE_SHAPE = Shape(
+    "scrape",
+    {
+        **{key: kind for key, kind in SHAPE.fields.items() if key not in _ONLY_EXTERNAL},
+        "query": Leaf.TEXT,
+        "container": Leaf.TEXT,
+    },
+    notes=SHAPE.notes,
+)
+"""The `scrape` key of `resourceRules.cpu` and `.memory`."""
+
 VOCABULARY: Mapping[str, str] = {
+    **dict.fromkeys(("query", "container"), "in the scrape of resourceRules.cpu or resourceRules.memory"),
     **{key: "in scrape" for key in SHAPE.fields if key != "window"},
     **dict.fromkeys(CREDENTIALS.fields, "in scrape.credentials"),
     **dict.fromkeys(TLS.fields, "in scrape.tls"),

@@ -22,6 +22,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 class ResourceRequirements(Struct, frozen=True):
     requests: Requests | None = None
+    limits: Requests | None = None
 
 
 class Container(Struct, frozen=True):
@@ -90,6 +91,11 @@ class PodFacts(msgspec.Struct, frozen=True):
     def running_and_ready(self) -> bool:
         """Whether the pod runs and is ready; a terminating pod may be."""
         return self.phase == "Running" and self.ready == "True"
+
+    @property
+    def port_owners(self) -> Mapping[str, str]:
+        """The container of each TCP port, by name and number, of a pod with several; {} if not known."""
+        return {}
 
 
 class PodList(tuple[PodT, ...]):  # noqa: SLOT001 - a tuple cannot have a slot

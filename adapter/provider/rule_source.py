@@ -230,7 +230,7 @@ class RuleSource:
         for api, prefix, entries, usable in (
             ("custom", "rules[", len(config.rules), len(ruleset.custom)),
             ("external", "externalRules[", len(config.external_rules), len(ruleset.external)),
-            ("resource", "resourceRules", 0 if config.resource_rules is None else 1, resource),
+            ("resource", "resourceRules", int(config.serves_usages), resource),
         ):
             unread = sum(path.startswith(prefix) for _, path in skipped)
             unread = min(unread, 1) if api == "resource" else unread  # these count as one

@@ -5,8 +5,8 @@ resources. A rule with a fault is left out; the others are used.
 """
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import promql_parser as promql
 
@@ -56,15 +56,28 @@ class Rule(QueryRule):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class UsageRule:
+    """How pods tell their own usage of a resource: the rule of their scrapes, and the container it is about.
+
+    `container` is "" for the container that has the scraped port.
+    """
+
+    rule: Rule
+    container: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Ruleset:
     """The rules in use: `custom` and `external`, each in file order; a later rule takes precedence.
 
-    `resource` is None without resource rules, and if they have a fault.
+    `resource` is None without resource rules, and if they have a fault. `usages` has those of its resources
+    that are scraped, by resource.
     """
 
     custom: tuple[Rule, ...] = ()
     external: tuple[Rule, ...] = ()
     resource: ResourceRules | None = None
+    usages: Mapping[str, UsageRule] = field(default_factory=dict)
 
     def selectors(self) -> tuple[str, ...]:
         """Return the distinct series selectors in order."""
@@ -97,20 +110,28 @@ def compile_rules(
 
     custom = [rule for entry in config.rules if (rule := compiled(entry, describes=True))]
     external = [rule for entry in config.external_rules if (rule := compiled(entry, describes=False))]
-    resource = None
-    if known and known.resource is not None and known.resource.config == config.resource_rules:
-        resource = known.resource
-    elif config.resource_rules is not None:
-        resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
-    return Ruleset(tuple(custom), tuple(external), resource), tuple(faults)
+    resource: ResourceRules | None = None
+    usages: Mapping[str, UsageRule] = {}
+    if config.resource_rules is not None:
+        usages = _compile_usages(config.resource_rules, catalogue, faults, known.usages if known else {})
+        if known and known.resource is not None and known.resource.config == config.resource_rules:
+            resource = known.resource
+        elif config.resource_rules.queries:
+            resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
+    return Ruleset(tuple(custom), tuple(external), resource, usages), tuple(faults)
 
 
 def _compile_rule(
-    config: RuleConfig, catalogue: Catalogue, faults: list[Fault], *, describes: bool = True
+    config: RuleConfig,
+    catalogue: Catalogue,
+    faults: list[Fault],
+    *,
+    describes: bool = True,
+    key: str = "metricsQuery",
 ) -> Rule | None:
     """Return the rule, None after a fault. `describes`: its metrics describe objects.
 
-    External metrics do not.
+    External metrics do not. `key` is that of the query.
     """
     before = len(faults)
 
@@ -120,7 +141,7 @@ def _compile_rule(
         )
 
     converter = _compile_converter(config.resources, catalogue, report)
-    query = _parse_query(config.metrics_query, "metricsQuery", report)
+    query = _parse_query(config.metrics_query, key, report)
     filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
     namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
     scraped = None
@@ -130,7 +151,7 @@ def _compile_rule(
         if not describes:
             named = _named_series(config.series_query, report)
         if pod is not None or not describes:
-            scraped = _compile_scraped_query(config, pod, query, report)
+            scraped = _compile_scraped_query(config, pod, query, key, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
     accepts = config.on_warnings is OnWarnings.ACCEPT
@@ -169,7 +190,7 @@ def _named_series(selector: str, report: Report) -> str:
 
 
 def _compile_scraped_query(
-    config: RuleConfig, pod: PodLabels | None, query: Template, report: Report
+    config: RuleConfig, pod: PodLabels | None, query: Template, key: str, report: Report
 ) -> ScrapedQuery | None:
     """Return the query for one pod, or for all endpoints together; None after a report."""
     source = config.scrape.source if config.scrape is not None else None
@@ -179,7 +200,7 @@ def _compile_scraped_query(
     except UnscrapableError as error:
         about = "" if pod is None else " for one pod by itself"
         expected = f"expected a query that scrape can evaluate{about}: {error}"
-        report("metricsQuery", config.metrics_query, expected)
+        report(key, config.metrics_query, expected)
         return None
 
 
@@ -234,6 +255,41 @@ def _compile_resource_rules(
     cpu = _compile_resource_rule(config, "cpu", config.cpu, catalogue, faults)
     memory = _compile_resource_rule(config, "memory", config.memory, catalogue, faults)
     return None if cpu is None or memory is None else ResourceRules(config, *map(CpuAndMemory, cpu, memory))
+
+
+_COUNTERS = {
+    "cpu": "sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)",
+    "memory": "sum(process_resident_memory_bytes{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+}
+"""What Prometheus' client libraries expose of their process. The window of a rate is that of `scrape`."""
+
+
+_PLAIN = ResourcesConfig("<<.Resource>>")
+"""The labels of scraped usages whose rule names none: a scrape belongs to its pod, whatever these are."""
+
+
+def _compile_usages(
+    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: Mapping[str, UsageRule]
+) -> Mapping[str, UsageRule]:
+    """Return the rules of the resources that pods are scraped for, without those that have a fault."""
+    usages: dict[str, UsageRule] = {}
+    for resource, scraped in (("cpu", config.cpu), ("memory", config.memory)):
+        if scraped.scrape is None:
+            continue
+        rule = RuleConfig(
+            f"{config.path}.{resource}.scrape",
+            config.source,
+            config.line,
+            resources=_PLAIN if scraped.resources == ResourcesConfig() else scraped.resources,
+            metrics_query=scraped.scrape.query or _COUNTERS[resource],
+            scrape=scraped.scrape.scrape,
+        )
+        before = known.get(resource)
+        compiled = None if before is None or before.rule.config != rule else before.rule
+        compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")
+        if compiled is not None:
+            usages[resource] = UsageRule(compiled, scraped.scrape.container)
+    return usages
 
 
 def _compile_resource_rule(

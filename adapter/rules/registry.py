@@ -11,7 +11,7 @@ where other tasks may run, and what exists once for each metric is not tracked b
 import functools
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -57,6 +57,14 @@ class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
     rule: Rule
 
 
+class UsageEntry(msgspec.Struct, frozen=True, gc=False):
+    """What defines the usage that pods tell of themselves; `container` is as in `UsageRule`."""
+
+    rule: Rule
+    container: str
+    series: str = ""
+
+
 class Refused(NamedTuple):
     """A rule, by its path, whose metric has a reserved name."""
 
@@ -86,6 +94,8 @@ class Registry:
     collisions: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
     unwritable: tuple[Unwritable, ...] = ()
+    usages: Mapping[str, UsageEntry] = field(default_factory=dict)
+    """By resource."""
 
     def resources(self) -> tuple[APIResource, ...]:
         """Return the distinct kinds that metrics describe, in order of their names."""
@@ -196,8 +206,16 @@ def building(
         _note_collision(collisions, metric, external.get(metric), entry_external)
         external[metric] = entry_external
     infos = yield from _infos(listed)
+    usages = {name: UsageEntry(usage.rule, usage.container) for name, usage in ruleset.usages.items()}
     return Registry(
-        generation, custom, external, infos, tuple(collisions), tuple(refused), tuple(unwritable.values())
+        generation,
+        custom,
+        external,
+        infos,
+        tuple(collisions),
+        tuple(refused),
+        tuple(unwritable.values()),
+        usages,
     )
 
 
@@ -230,6 +248,8 @@ def _sorted(names: Iterable[str]) -> Steps[list[str]]:
 
 def same(one: Registry, other: Registry) -> Steps[bool]:
     """Return whether two snapshots have the same metrics with the same definitions."""
+    if one.usages != other.usages:
+        return False
     return (yield from _equal(one.custom, other.custom)) and (yield from _equal(one.external, other.external))
 
 

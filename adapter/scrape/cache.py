@@ -23,14 +23,17 @@ from adapter.model.metrics import CustomMetricInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
-from adapter.rules.registry import CustomEntry, Registry
+from adapter.rules.registry import CustomEntry, Registry, UsageEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import ScrapeSchedule
 from adapter.scrape.targets import (
     MOST_MATCHERS,
+    OwnUsage,
     Scrape,
     ScrapedAnswer,
+    ScrapedEntry,
+    ScrapedMetric,
     ScrapedValue,
     ScrapeQuery,
     ScrapeTarget,
@@ -68,7 +71,7 @@ class ScrapedPod(Protocol):
 
 class _Want(NamedTuple):
     namespace: str
-    metrics: frozenset[str]
+    metrics: frozenset[ScrapedMetric]
     pods: tuple[ScrapedPod, ...]
 
 
@@ -99,9 +102,11 @@ class ScrapedValues:
         self._targets: dict[TargetKey, ScrapeTarget] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[Hashable, _Want] = {}
-        self._placed: dict[Hashable, set[tuple[TargetKey, str]]] = {}  # owner -> its targets, by metric
+        self._placed: dict[
+            Hashable, set[tuple[TargetKey, ScrapedMetric]]
+        ] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._metrics: dict[Hashable, dict[str, ScrapeQuery | None]] = {}  # owner -> its metrics
+        self._metrics: dict[Hashable, dict[ScrapedMetric, ScrapeQuery | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
         self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
@@ -116,18 +121,24 @@ class ScrapedValues:
         """Ask `became_ready` when pods of a namespace became ready lately, by name, in monotonic seconds."""
         self._became_ready = became_ready
 
-    def entry_of(self, metric: str) -> CustomEntry | None:
+    def entry_of(self, metric: ScrapedMetric) -> CustomEntry | UsageEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
+        if isinstance(metric, OwnUsage):
+            return self.usage_of(metric.resource)
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.scraped is not None else None
 
-    def span_of(self, entry: CustomEntry) -> int:
+    def usage_of(self, resource: str) -> UsageEntry | None:
+        """Return the entry of a resource that pods are scraped for; None for any other."""
+        return self._registry().usages.get(resource)
+
+    def span_of(self, entry: ScrapedEntry) -> int:
         """Return the nanoseconds that a value covers, and the interval to the next one."""
         interval = 0.0 if entry.rule.config.scrape is None else entry.rule.config.scrape.access.interval
         return round((window_of(entry) * self._schedule.stretch + interval) * SECOND)
 
     def want(
-        self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
+        self, owner: Hashable, namespace: str, metrics: Collection[ScrapedMetric], pods: Iterable[ScrapedPod]
     ) -> None:
         """Scrape the pods for the metrics that are scraped; this replaces what the owner wanted before.
 
@@ -156,7 +167,7 @@ class ScrapedValues:
                 self._place(owner, wanted)
 
     def read(
-        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+        self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> ScrapedAnswer:
         """Return what is known of the pods `names` for a metric and the matchers of a metric selector.
 
@@ -195,7 +206,7 @@ class ScrapedValues:
         return ScrapedAnswer(values, absent, unseen, offset)
 
     def read_cut(
-        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+        self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> ScrapedAnswer:
         """Return what `read` does, without the values of pods that are not of one cut with the others."""
         listed = tuple(names)
@@ -221,7 +232,7 @@ class ScrapedValues:
         served = {name: value for name, value in answer.values.items() if name not in left_out}
         return answer._replace(values=served, left_out=left_out)
 
-    def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
+    def reason_of(self, entry: ScrapedEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
         target = self._targets.get((namespace, name, self._number(entry)))
         if target is None:
@@ -234,7 +245,7 @@ class ScrapedValues:
         return ""
 
     async def prepare(
-        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+        self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> None:
         """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
         if len(selector) > MOST_MATCHERS:
@@ -246,19 +257,19 @@ class ScrapedValues:
         if sum(query.cost(target.series.count) for target in missing) > READ_WORK:
             await self._work.answer(namespace, missing, query, self._stretch_of)
 
-    def _number(self, entry: CustomEntry) -> int:
+    def _number(self, entry: ScrapedEntry) -> int:
         """Return the number of the access in the keys of a metric's targets; -1 without targets."""
         config = entry.rule.config.scrape
         return -1 if config is None else self._accesses.get(config.access, -1)
 
-    def _metric(self, metric: str) -> ScrapeQuery | None:
+    def _metric(self, metric: ScrapedMetric) -> ScrapeQuery | None:
         entry = self.entry_of(metric)
         return None if entry is None else ScrapeQuery.build(entry, ())
 
     def _place(self, owner: Hashable, wanted: _Want) -> None:
         """Make the targets match what an owner wants."""
         before = self._placed.pop(owner, set())
-        now: set[tuple[TargetKey, str]] = set()
+        now: set[tuple[TargetKey, ScrapedMetric]] = set()
         touched: set[TargetKey] = {key for key, _ in before}
         self._metrics[owner] = {metric: self._metric(metric) for metric in wanted.metrics}
         for metric in wanted.metrics:

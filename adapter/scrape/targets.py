@@ -12,7 +12,7 @@ scraped less often (`scrape.schedule`).
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
@@ -20,7 +20,7 @@ from adapter.model.fairness import Ledger
 from adapter.model.steps import Steps
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import CustomEntry, ExternalEntry
+from adapter.rules.registry import CustomEntry, ExternalEntry, UsageEntry
 from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
@@ -50,7 +50,19 @@ NAMESPACE_BYTES = 48 * 1024 * 1024
 _REVIEW_SECONDS = 1.0
 
 
-def window_of(entry: CustomEntry | ExternalEntry) -> float:
+class OwnUsage(NamedTuple):
+    """The usage of a resource that pods tell of themselves; it is wanted as a metric is."""
+
+    resource: str
+
+
+ScrapedMetric: TypeAlias = str | OwnUsage
+
+ScrapedEntry: TypeAlias = CustomEntry | ExternalEntry | UsageEntry
+"""What scrapes answer: a custom or an external metric, or the usage of a resource."""
+
+
+def window_of(entry: ScrapedEntry) -> float:
     """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
     config, query = entry.rule.config.scrape, entry.rule.scraped
     return config.window if config is not None and query is not None and query.counts else 0.0
@@ -68,7 +80,7 @@ class ScrapeQuery(NamedTuple):
     selector: tuple[Matcher, ...]
 
     @classmethod
-    def build(cls, entry: CustomEntry | ExternalEntry, selector: Sequence[Matcher]) -> Self:
+    def build(cls, entry: ScrapedEntry, selector: Sequence[Matcher]) -> Self:
         return cls(entry.rule, entry.series, tuple(selector))
 
     def cost(self, count: int) -> int:
@@ -132,7 +144,7 @@ class ScrapeTarget:
 
     key: TargetKey
     endpoint: ScrapeEndpoint
-    wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
+    wanted: dict[Any, set[Hashable]] = field(default_factory=dict)  # metric -> owners
     paths: frozenset[str] = frozenset()  # of the rules that it is scraped for
     series: PodSeries = field(default_factory=PodSeries)
     selections: Selections = field(default_factory=dict)
@@ -157,7 +169,7 @@ class ScrapeTarget:
         self.failed = True
         self.reason = reason
 
-    def select(self, entries: Iterable[CustomEntry | ExternalEntry | None]) -> None:
+    def select(self, entries: Iterable[ScrapedEntry | None]) -> None:
         """Keep the series that the queries of these metrics need; None and what is not scraped need none."""
         wanted = [entry for entry in entries if entry is not None]
         self.selections = scraped_query.merge_selections(

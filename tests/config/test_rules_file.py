@@ -19,7 +19,9 @@ from adapter.config.rules_file import (
     RuleConfig,
     RulesConfig,
     SeriesFilter,
+    UsageScrape,
 )
+from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.config.yaml import decode, reader
 
 EVERY_FIELD = """\
@@ -677,3 +679,36 @@ TREES: st.SearchStrategy[object] = st.deferred(
 @given(st.fixed_dictionaries({"rules": st.lists(st.dictionaries(KEYS, TREES, max_size=4), max_size=3)}))
 def test_any_tree_gives_rules_or_faults(tree: dict[str, object]) -> None:
     check_parsed(parse(yaml.safe_dump(tree, allow_unicode=True)))
+
+
+def test_resources_may_be_scraped_without_a_query() -> None:
+    parsed = parse("resourceRules: {cpu: {scrape: {port: metrics, query: 'up', container: app}}}")
+
+    assert parsed.faults == ()
+    rules = parsed.config.resource_rules
+    assert rules is not None
+    assert rules.cpu.scrape == UsageScrape(ScrapeConfig(Access("metrics")), "up", "app")
+    assert rules.memory.scrape is None
+    assert not parsed.config.serves_usages
+
+
+def test_resource_rules_with_a_query_are_served() -> None:
+    config = parse("resourceRules: {cpu: {containerQuery: x, scrape: {port: metrics}}}").config
+
+    assert config.serves_usages
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ("port: metrics, service: {namespace: a, name: b}", "resourceRules.cpu.scrape.service"),
+        ("port: metrics, honorLabels: true", "resourceRules.cpu.scrape.honorLabels"),
+        ("port: metrics, container: A_b", "resourceRules.cpu.scrape.container"),
+        ("query: up", "resourceRules.cpu.scrape.port"),
+    ],
+)
+def test_keys_that_do_not_fit_a_scraped_resource(keys: str, place: str) -> None:
+    parsed = parse(f"resourceRules: {{cpu: {{scrape: {{{keys}}}}}}}")
+
+    assert [fault.path for fault in parsed.faults] == [place]
+    assert parsed.config.resource_rules is None

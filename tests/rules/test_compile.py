@@ -348,3 +348,41 @@ def test_pods_have_no_job() -> None:
     assert faults(ENDPOINTS) == []
     (fault,) = faults(PICKED)
     assert fault.endswith("it groups or matches by job, which the scraped pods do not have")
+
+
+USAGES = """
+resourceRules:
+  cpu: {scrape: {port: metrics}}
+  memory: {scrape: {port: metrics, query: 'max(heap_bytes{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}}
+"""
+
+
+def test_usages_that_are_only_scraped() -> None:
+    ruleset = compile_text(USAGES)
+
+    assert ruleset.resource is None
+    assert {name: usage.rule.path for name, usage in ruleset.usages.items()} == {
+        "cpu": "resourceRules.cpu.scrape",
+        "memory": "resourceRules.memory.scrape",
+    }
+    cpu, memory = (usage.rule.scraped for usage in ruleset.usages.values())
+    assert cpu is not None
+    assert (cpu.counts, cpu.series_names("")) == (True, {"process_cpu_seconds_total"})
+    assert memory is not None
+    assert (memory.counts, memory.series_names("")) == (False, {"heap_bytes"})
+
+
+def test_an_unchanged_usage_keeps_its_identity() -> None:
+    """What was scraped for it stays."""
+    before = compile_text(USAGES)
+    after, _ = compile_rules(rules_file.parse_rules(USAGES, "rules.yaml").config, BUILTIN, before)
+
+    assert after.usages["cpu"].rule is before.usages["cpu"].rule
+
+
+def test_a_usage_that_one_pod_cannot_answer_is_refused() -> None:
+    text = "resourceRules: {cpu: {scrape: {port: metrics, query: 'sum(x{<<.LabelMatchers>>})'}}}"
+    ruleset, (fault,) = faults_of(text)
+
+    assert ruleset.usages == {}
+    assert "resourceRules.cpu.scrape.query: sum(x" in fault

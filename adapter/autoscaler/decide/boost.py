@@ -101,7 +101,14 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
     Where only some pods have such values, these count as pods without one, and the others may raise.
     """
     known: list[Reading] = []
-    for reading in readings:
+    for given in readings:
+        reading = given
+        if isinstance(given, PodsReading) and given.faster is not None:
+            # One of the two that may be out of date does not keep the other from raising.
+            if given.faster.overdue:
+                reading = msgspec.structs.replace(given, faster=None)
+            elif given.overdue:
+                reading = given.faster
         if isinstance(reading, Unavailable) or not reading.overdue:
             known.append(reading)
             continue

@@ -36,7 +36,7 @@ from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER, FOREIGN_WRITER, INVALID_SPEC, Memory
-from adapter.autoscaler.decide.observation import Observation
+from adapter.autoscaler.decide.observation import FastUsage, Observation
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
@@ -52,7 +52,13 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
 )
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
+from adapter.model.autoscaling.status import (
+    ABLE_TO_SCALE,
+    FAST_USAGE,
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    Conditions,
+)
 
 
 class Constraints(NamedTuple):
@@ -111,9 +117,28 @@ def decide(
     outcome = _decide_above_forecast(within, observation, memory, now, constraints)
     if outcome is None:
         outcome = _decide_within(within, observation, memory, now, constraints)
-    if last is not None and last.spec is within and last.status is memory.status:
-        return outcome  # the status has these conditions already
-    return scheduled.with_conditions(outcome, within, now)
+    if last is None or last.spec is not within or last.status is not memory.status:
+        outcome = scheduled.with_conditions(outcome, within, now)
+    # otherwise the status has these conditions already
+    return _with_fast_usage(outcome, observation.fast_usage, now)
+
+
+def _with_fast_usage(decision: Decision, usage: FastUsage | None, now: int) -> Decision:
+    """Return a decision with the condition of fast usage, or without it where no pods are scraped for theirs.
+
+    While its reason stays, its message does: it may have numbers that change with each comparison.
+    """
+    before = statuses.find(decision.status.conditions, FAST_USAGE)
+    reason = "" if usage is None else usage.reason
+    if reason == ("" if before is None else before.reason):
+        return decision
+    conditions = Conditions(decision.status.conditions or (), now)
+    if usage is None:
+        conditions.remove(FAST_USAGE)
+    else:
+        conditions.set(FAST_USAGE, holds=usage.holds, reason=usage.reason, message=usage.message)
+    status = msgspec.structs.replace(decision.status, conditions=conditions.listed())
+    return msgspec.structs.replace(decision, status=status, status_changed=True)
 
 
 def _decide_above_forecast(

@@ -39,7 +39,8 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     entry was sampled at Go's zero time. `overdue` says why the values may be out of date, "" if they are not:
     an overdue reading may scale up, not down. That is about `overdue_pods`, () for all pods. `most_then` is
     the largest number of ready pods over the time that the values cover, 0 if it does not matter: a
-    scale-down counts with these pods, because they shared the load. `left_out` are the values of pods that
+    scale-down counts with these pods, because they shared the load. `faster` is a later reading of the same
+    metric by another way: the one that asks for more replicas counts. `left_out` are the values of pods that
     became ready after the oldest sample; they are not in `values`, and these pods count as missing. When
     scaling down each counts at least its own value. `other_cut` names the pods that are left out in place of
     those by a cut with a larger sum, () without one.
@@ -52,6 +53,7 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     left_out: Mapping[str, int] = {}
     other_cut: Sequence[str] = ()
     overdue_pods: Sequence[str] = ()
+    faster: "PodsReading | None" = None
 
     def with_other_cut(self) -> Self:
         """Return the reading of the other cut."""
@@ -99,6 +101,14 @@ class ExternalReading(msgspec.Struct, frozen=True, tag=True):
 Reading = PodsReading | ObjectReading | ExternalReading | Unavailable
 
 
+class FastUsage(NamedTuple):
+    """The condition of the usage that pods expose themselves: whether it counts, a reason and a sentence."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
 class Observation(msgspec.Struct, frozen=True):
     """What one sync sees.
 
@@ -111,6 +121,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
     above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
+    `fast_usage` is None if no pods are scraped for their usage.
     """
 
     replicas: int
@@ -124,6 +135,7 @@ class Observation(msgspec.Struct, frozen=True):
     fallback: int = 0
     ready_within: int | None = None
     unsure_of_pods: str = ""
+    fast_usage: FastUsage | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -79,8 +79,24 @@ class PreparedMetric(NamedTuple):
     def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
         """Return the proposal of the metric, or why its reading is not used.
 
-        An overdue value that would scale down is withheld: the status shows it all the same.
+        An overdue value that would scale down is withheld: the status shows it all the same. Of two readings
+        the one that asks for more replicas counts.
         """
+        outcome = self._propose(reading, situation)
+        if not isinstance(reading, PodsReading) or reading.faster is None:
+            return outcome
+        faster = self._propose(reading.faster, situation)
+        if isinstance(faster, Unavailable):
+            return outcome
+        if isinstance(outcome, Proposal) and faster.replicas < outcome.replicas:
+            return outcome
+        if faster.replicas >= situation.replicas:
+            return faster
+        why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
+        return msgspec.structs.replace(faster, withheld=faster.withheld or why)
+
+    def _propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
+        """Return the proposal of one reading."""
         strict = situation.settings.strict
         if strict and (refusal := _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)

@@ -24,6 +24,7 @@ from adapter.autoscaler.metrics.sources import (
     resource_reading,
     series_reading,
 )
+from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors
@@ -53,7 +54,7 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.problems import UNFETCHED
 
-MetricSource = PolledSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
+MetricSource = PolledSource | OwnUsageSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
 """One metric of one autoscaler."""
 
 _T = TypeVar("_T")
@@ -104,9 +105,15 @@ class SourceFactory:
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    def _open_resource(self, subscriber: Subscriber, resource: str, container: str = "") -> PolledSource:
+    def _open_resource(
+        self, subscriber: Subscriber, resource: str, container: str = ""
+    ) -> PolledSource | OwnUsageSource:
         reading = functools.partial(resource_reading, resource, container)
-        return PolledSource(self._resource_feed(subscriber), self.poller, subscriber.key, "resource", reading)
+        feed = self._resource_feed(subscriber)
+        slow = PolledSource(feed, self.poller, subscriber.key, "resource", reading)
+        if self.scraped is None:
+            return slow
+        return OwnUsageSource(slow, self.scraped, subscriber, resource, container)
 
     def _feed(
         self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES

@@ -21,12 +21,13 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.scrape import endpoints as resolving
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
+from adapter.scrape.targets import OwnUsage, ScrapedMetric
 from adapter.telemetry.problems import Defects
 
 PERIOD = 1.0
@@ -158,7 +159,7 @@ class ScrapeSubscriptions:
             self._endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         metrics = frozenset(
-            metric.pods.metric.name for metric in spec.metrics or () if metric.pods is not None
+            metric for metric in map(_scraped_metric, spec.metrics or ()) if metric is not None
         )
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
@@ -192,6 +193,15 @@ class ScrapeSubscriptions:
             subscription.settle()
 
 
+def _scraped_metric(metric: MetricSpec) -> ScrapedMetric | None:
+    """Return what pods may be scraped for, None for a metric that is not about pods."""
+    if metric.pods is not None:
+        return metric.pods.metric.name
+    if metric.resource is not None:
+        return OwnUsage(metric.resource.name)
+    return None if metric.container_resource is None else OwnUsage(metric.container_resource.name)
+
+
 class _Subscription:
     """One autoscaler: its target, and with that its pods."""
 
@@ -200,7 +210,7 @@ class _Subscription:
         parent: ScrapeSubscriptions,
         key: Key,
         reference: CrossVersionObjectReference,
-        metrics: frozenset[str],
+        metrics: frozenset[ScrapedMetric],
     ) -> None:
         self.reference = reference
         self.metrics = metrics

@@ -36,9 +36,8 @@ from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
-from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedAnswer
+from adapter.scrape.targets import ScrapedAnswer, ScrapedEntry
 
 _NOT_YET = "no answer yet"
 _FETCHING = "unable to fetch metrics from custom metrics API"
@@ -311,7 +310,7 @@ class ScrapedPodsSource:
         return polled | {name: value.time - look.offset for name, value in look.values.items()}
 
     def _read_values(
-        self, entry: CustomEntry, look: ScrapedAnswer
+        self, entry: ScrapedEntry, look: ScrapedAnswer
     ) -> tuple[dict[str, int], str] | Unavailable:
         """Return the scraped values in thousandths by pod, and why one may be out of date, "" if none is."""
         values: dict[str, int] = {}
@@ -330,7 +329,7 @@ class ScrapedPodsSource:
                     overdue = f"the scrape of {name} is overdue{self._why(entry, name)}"
         return values, overdue
 
-    def _why(self, entry: CustomEntry, name: str) -> str:
+    def _why(self, entry: ScrapedEntry, name: str) -> str:
         """Return why a pod is not scraped, as the end of a sentence, "" if unknown."""
         reason = self.scraped.reason_of(entry, self.subscriber.key.namespace, name)
         return f": {reason}" if reason else ""

@@ -56,9 +56,10 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 class Verdict(NamedTuple):
-    """The ratio that counts, or None and why in one sentence."""
+    """The ratio that counts, or None and why: the reason of a condition, and one sentence."""
 
     ratio: float | None
+    reason: str = "Agrees"
     why: str = ""
 
 
@@ -93,6 +94,7 @@ def judge(calibration: Calibration, counter: str) -> Verdict:
     if len(ratios) < FEWEST:
         return Verdict(
             None,
+            "NotCompared",
             f"{counter} has been compared with the container's usage {len(ratios)} times: "
             f"{FEWEST} are needed",
         )
@@ -101,14 +103,16 @@ def judge(calibration: Calibration, counter: str) -> Verdict:
     if close < CLOSE * len(ratios):
         return Verdict(
             None,
+            "Unsteady",
             f"{counter} does not follow the container's usage, which is {min(ratios):.2g} to "
             f"{max(ratios):.2g} times as much: it may be that of one process of several",
         )
     if BAND[0] <= middle <= BAND[1]:
         return Verdict(middle)
     if middle < 1.0:
-        return Verdict(None, f"{counter} shows {1 / middle:.3g} times the container's usage")
-    return Verdict(None, f"{_missing(middle)} in {counter}: the container uses {middle:.3g} times as much")
+        return Verdict(None, "TooMuch", f"{counter} shows {1 / middle:.3g} times the container's usage")
+    why = f"{_missing(middle)} in {counter}: the container uses {middle:.3g} times as much"
+    return Verdict(None, "TooLittle", why)
 
 
 def _missing(ratio: float) -> str:

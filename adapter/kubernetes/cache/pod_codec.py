@@ -25,10 +25,10 @@ _NEVER = int(NEVER)
 _LONG_AGO = "1970-01-01T00:00:00Z"
 
 MOST_RESOURCES = 64
-"""Limit of resources per container: where more are requested, only cpu and memory are kept."""
+"""Limit of resources per container: where there are more, only cpu and memory are kept."""
 
 REQUESTS_BYTES = 4 * 1024 * 1024
-"""Memory bound of the parsed requests, which outlive their pods."""
+"""Memory bound of the parsed requests and limits, which outlive their pods."""
 
 UNFINISHED = frozenset({"", "Pending", "Running"})
 """The phases of a pod that may still become Ready."""
@@ -40,7 +40,7 @@ _RESOURCE_BYTES = 400  # estimated memory of one resource
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
     """The kept part of a pod's spec. `key` identifies it, `users` is the number of pods that share it.
 
-    `ports` are the named TCP ports of its containers.
+    `ports` are the named TCP ports of its containers, `port_owners` as in `PodFacts`.
     """
 
     containers: tuple[Container, ...]
@@ -49,12 +49,13 @@ class SharedSpec(msgspec.Struct, gc=False, eq=False):
     overhead: Requests | None
     host_network: bool
     ports: Mapping[str, int]
+    port_owners: Mapping[str, str]
     key: bytes = b""
     users: int = 0
 
 
 def _no_spec() -> SharedSpec:
-    return SharedSpec((), (), None, None, host_network=False, ports={})
+    return SharedSpec((), (), None, None, host_network=False, ports={}, port_owners={})
 
 
 class WatchedPod(PodFacts, frozen=True, gc=False):
@@ -79,6 +80,10 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
         return self.spec.ports
 
     @property
+    def port_owners(self) -> Mapping[str, str]:
+        return self.spec.port_owners
+
+    @property
     def scrapable(self) -> bool:
         """Whether it is running, not terminating, and has an address."""
         return self.phase == "Running" and not self.deleting and bool(self.ip)
@@ -98,6 +103,7 @@ _Written = str | int | float
 
 class _WireResources(Struct, frozen=True):
     requests: dict[str, _Written] | None = None
+    limits: dict[str, _Written] | None = None
 
 
 class _WireContainer(Struct, frozen=True):
@@ -197,7 +203,7 @@ def _weigh_requests(written: tuple[tuple[str, _Written], ...]) -> int:
 
 @memo.remember(REQUESTS_BYTES, _weigh_requests)
 def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
-    """Parse requests. Invalid quantities are ignored."""
+    """Parse requests or limits. Invalid quantities are ignored."""
     quantities: dict[str, Quantity] = {}
     for resource, value in written:
         try:
@@ -208,9 +214,10 @@ def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
 
 
 def _container(written: _WireContainer) -> Container:
-    resources = (
-        None if written.resources is None else ResourceRequirements(_requests(written.resources.requests))
-    )
+    resources = None
+    if written.resources is not None:
+        requests, limits = _requests(written.resources.requests), _requests(written.resources.limits)
+        resources = ResourceRequirements(requests, limits)
     return Container(sys.intern(written.name), resources, written.restart_policy)
 
 
@@ -224,12 +231,20 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     sidecars = [init for init in written.init_containers or () if init.restart_policy == "Always"]
     # of two ports with one name the first counts, as for a probe or a Service; init containers other than
     # sidecars have ended
-    every = reversed([*(written.containers or ()), *sidecars])
-    ports = {
-        sys.intern(port.name): port.container_port
-        for container in every
+    every = [*(written.containers or ()), *sidecars]
+    exposed = [
+        (container, port)
+        for container in reversed(every)
         for port in container.ports or ()
-        if port.name and port.protocol == "TCP"
+        if port.protocol == "TCP"
+    ]
+    ports = {sys.intern(port.name): port.container_port for _, port in exposed if port.name}
+    owners = {
+        sys.intern(key): sys.intern(container.name)
+        for container, port in exposed
+        if len(every) > 1
+        for key in (port.name, str(port.container_port))
+        if key
     }
     return SharedSpec(
         tuple(map(_container, written.containers or ())),
@@ -238,6 +253,7 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
         _requests(written.overhead),
         written.host_network,
         ports,
+        owners,
         key,
     )
 

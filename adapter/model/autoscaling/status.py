@@ -34,6 +34,8 @@ FORECAST_ACTIVE = "ForecastActive"
 """Our own: whether a forecast gives a floor."""
 FORECAST_READY = "ForecastReady"
 """Our own: whether there is a verdict on the forecasts."""
+FAST_USAGE = "FastUsage"
+"""Our own: whether the usage that the pods expose themselves counts."""
 
 MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.observation import PodsReading, Unavailable
-from tests.support.scaling import autoscaler, cpu_metric, pods, reading, situation
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
+from adapter.autoscaler.decide.observation import FastUsage, Observation, PodsReading, Unavailable
+from adapter.model.autoscaling import status as statuses
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from tests.support.scaling import NOW, autoscaler, cpu_metric, pods, reading, situation
 
 CURRENT = 4
 TARGET = 500
@@ -76,6 +83,66 @@ def test_without_a_usable_usual_reading_the_faster_one_raises_only(
 
 def test_a_faster_reading_that_cannot_be_used_changes_nothing() -> None:
     assert propose(of(1000), PodsReading({})) == propose(of(1000), None)
+
+
+def boosted(slow: PodsReading, faster: PodsReading) -> int:
+    spec = autoscaler([cpu_metric(50)], maxReplicas=40, behavior={})
+    both = msgspec.structs.replace(slow, faster=faster)
+    seen = Observation(CURRENT, CURRENT, "app=web", pods(CURRENT), [both])
+    return guarded.decide(spec, seen, Memory(), NOW, Constraints(BOOST, boost=Boost(BOOST))).replicas
+
+
+@pytest.mark.parametrize(
+    ("slow", "faster", "replicas"),
+    [
+        pytest.param(of(500), of(1000), 8, id="both are fresh"),
+        pytest.param(of(500, "late"), of(1000), 8, id="the usual one is late"),
+        pytest.param(of(500), of(1000, "late"), 4, id="the faster one is late"),
+        pytest.param(of(1000), of(500, "late"), 8, id="the usual one raises beside a late one"),
+        pytest.param(of(500, "late"), of(1000, "late"), 4, id="both are late"),
+    ],
+)
+def test_a_boosted_hpa_is_raised_by_what_is_fresh(
+    slow: PodsReading, faster: PodsReading, replicas: int
+) -> None:
+    assert boosted(slow, faster) == replicas
+
+
+# -- the condition -------------------------------------------------------------------------------------------
+
+
+def conditions(memory: Memory, usage: FastUsage | None, last: Decision | None) -> tuple[Decision, str]:
+    """Decide once; return the decision, and the text of the condition, "" without one."""
+    seen = Observation(CURRENT, CURRENT, "app=web", pods(CURRENT), [of(500)], fast_usage=usage)
+    made = guarded.decide(SPEC, seen, memory, NOW, Constraints(), last)
+    found = statuses.find(made.status.conditions, statuses.FAST_USAGE)
+    return made, "" if found is None else f"{found.status} {found.reason} {found.message}"
+
+
+SPEC = autoscaler([cpu_metric(50)])
+
+
+def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
+    memory, last, texts = Memory(), None, []
+    for usage in (
+        None,
+        FastUsage(holds=False, reason="TooLittle", message="2.1 times"),
+        FastUsage(holds=False, reason="TooLittle", message="2.2 times"),
+        FastUsage(holds=True, reason="Agrees", message="it may raise"),
+        None,
+    ):
+        last, text = conditions(memory, usage, last)
+        memory = msgspec.structs.replace(memory, status=last.status)
+        texts.append((text, last.status_changed))
+
+    assert [text for text, _ in texts] == [
+        "",
+        "False TooLittle 2.1 times",
+        "False TooLittle 2.1 times",
+        "True Agrees it may raise",
+        "",
+    ]
+    assert [changed for _, changed in texts][1:] == [True, False, True, True]
 
 
 USAGES = st.integers(1, 5000)

@@ -1,16 +1,18 @@
 """The usage that pods expose beside that of their containers: compared, and then read with every scrape."""
 
+import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
-from adapter.autoscaler.decide.observation import PodsReading
+from adapter.autoscaler.decide.observation import FastUsage, PodsReading
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
-from adapter.model.pods import Container
-from adapter.model.quantity import from_milli
+from adapter.model.pods import Container, ResourceRequirements
+from adapter.model.quantity import from_milli, read
 from adapter.model.timestamps import SECOND, Instant, Span
 from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import CONTAINER, Bench, bench
@@ -33,6 +35,7 @@ resourceRules:
   window: 1m
 """
 PODS = tuple(FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
+CALM, STEEP = 0.2, 0.8
 PERIOD = 15
 """Seconds between two samples of the containers' usage, each of which covers twice that time."""
 
@@ -43,10 +46,12 @@ class Servers:
     def __init__(self, here: Bench, source: OwnUsageSource) -> None:
         self.here = here
         self.source = source
-        self.usage: dict[str, float] = dict.fromkeys("abc", 0.2)
+        self.usage: dict[str, float] = dict.fromkeys("abc", CALM)
         """Cores of each pod's container."""
         self.shown: Callable[[str, float], float] = lambda _, cores: cores
         """What the counter of a pod shows of its cores."""
+        self.hidden: set[str] = set()
+        """The pods whose scrape fails."""
         self.side: float = 0.0
         """Cores of the other container, if there is one."""
         self.counters: dict[str, float] = dict.fromkeys("abc", 100.0)
@@ -66,7 +71,7 @@ class Servers:
             bodies = {
                 each.ip: f"process_cpu_seconds_total {self.counters[each.name]!r}"
                 for each in PODS
-                if each.name in self.counters
+                if each.name not in self.hidden
             }
             self.here.here.reader.bodies = dict(bodies)
             await self.here.here.scrape()
@@ -74,6 +79,17 @@ class Servers:
                 await self.measure()
             self.reading = self.here.read(self.source)
         return self.reading
+
+    def condition(self) -> tuple[bool, str] | None:
+        """Return whether the pods' own usage counts, and the reason; None without a condition."""
+        condition = self.source.condition
+        return None if condition is None else condition[:2]
+
+    async def step(self, names: str = "abc", seconds: int = 6) -> Any:
+        """Let the usage rise before the metrics API shows it; return the last reading."""
+        self.usage |= dict.fromkeys(names, STEEP)
+        self.measured = False
+        return await self.run(seconds)
 
     async def measure(self) -> None:
         """Have the metrics API serve the mean over the last two periods."""
@@ -103,15 +119,14 @@ async def servers(metric: Mapping[str, Any] | None = None, more: str = "") -> As
 async def test_a_step_is_in_the_faster_reading_within_seconds() -> None:
     async with servers() as all_of_them:
         calm = await all_of_them.run(180)
-        assert calm.faster is not None, all_of_them.source.why
-        assert calm.faster.values == pytest.approx(dict.fromkeys("abc", 200), rel=0.01)
+        why = all_of_them.source.why
+        steep = await all_of_them.step()
 
-        all_of_them.usage = dict.fromkeys("abc", 0.8)
-        all_of_them.measured = False
-        steep = await all_of_them.run(6)
-
+    assert calm.faster is None
+    assert why == ("the own usage of pods exceeds that of their containers by no more than chance explains")
     assert steep.values == dict.fromkeys("abc", 200), "the containers' usage has not come yet"
     assert steep.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
+    assert all_of_them.condition() == (True, "Agrees")
 
 
 async def test_before_the_comparison_the_containers_usage_counts_alone() -> None:
@@ -119,68 +134,157 @@ async def test_before_the_comparison_the_containers_usage_counts_alone() -> None
         reading = await all_of_them.run(20)
 
         assert reading.faster is None
-        assert all_of_them.source.why == (
-            "resourceRules.cpu.scrape has been compared with the container's usage 0 times: 3 are needed"
+        assert all_of_them.source.condition == FastUsage(
+            holds=False,
+            reason="NotCompared",
+            message=(
+                "resourceRules.cpu.scrape has been compared with the container's usage 0 times: 3 are needed"
+            ),
         )
 
 
 async def test_a_counter_of_one_process_of_three_does_not_count() -> None:
     async with servers() as all_of_them:
         all_of_them.shown = lambda _, cores: cores / 3
-        reading = await all_of_them.run(180)
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
 
         assert reading.faster is None
+        assert all_of_them.condition() == (False, "TooLittle")
         assert all_of_them.source.why.startswith("2 of 3 processes are not in resourceRules.cpu.scrape")
+
+
+async def test_a_counter_that_no_pod_exposes_does_not_count() -> None:
+    async with servers() as all_of_them:
+        all_of_them.hidden = set("abc")
+        reading = await all_of_them.run(20)
+
+        assert reading.faster is None
+        assert all_of_them.condition() == (False, "NotExposed")
+        assert all_of_them.source.why.startswith("no pod exposes the series of resourceRules.cpu.scrape")
+
+
+async def test_usage_that_varies_by_chance_is_no_step() -> None:
+    async with servers() as all_of_them:
+        draw = random.Random(3)
+        faster = 0
+        for second in range(900):
+            if second % 5 == 0:
+                all_of_them.usage = {name: draw.gauss(0.2, 0.03) for name in "abc"}
+            reading = await all_of_them.run(1)
+            faster += second > 60 and reading.faster is not None
+        steep = await all_of_them.step()
+
+    assert not faster
+    assert steep.faster is not None
+
+
+async def test_without_a_rule_there_is_no_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        condition = all_of_them.condition()
+        monkeypatch.setattr(all_of_them.source.scraped, "usage_of", lambda _: None)
+        reading = await all_of_them.step()
+
+    assert condition == (True, "Agrees")
+    assert reading.faster is None
+    assert all_of_them.condition() is None
+    assert all_of_them.source.why == ""
 
 
 async def test_a_ratio_corrects_what_is_read() -> None:
     async with servers() as all_of_them:
         all_of_them.shown = lambda _, cores: cores / 1.06
-        reading = await all_of_them.run(180)
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
 
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 200), rel=0.01)
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
 async def test_a_pod_that_lies_counts_with_its_containers_usage() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
         all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
-        reading = await all_of_them.run(90)
+        await all_of_them.run(90)
+        reading = await all_of_them.step()
 
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 200), rel=0.01)
+    assert reading.faster.values == pytest.approx({"a": 200, "b": 800, "c": 800}, rel=0.02)
+
+
+async def test_a_pod_that_was_not_compared_counts_at_most_as_the_highest_that_was() -> None:
+    async with servers() as all_of_them:
+        all_of_them.hidden = {"c"}
+        await all_of_them.run(180)
+        all_of_them.hidden = set()
+        all_of_them.shown = lambda name, cores: 100.0 if name == "c" else cores
+        reading = await all_of_them.step()
+
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
+
+
+async def test_no_pod_counts_before_one_that_runs_now_was_compared() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        later = 1 + max(each.started or 0 for each in all_of_them.here.pods)
+        all_of_them.here.pods = [
+            msgspec.structs.replace(each, started=later) for each in all_of_them.here.pods
+        ]
+        reading = await all_of_them.step()
+
+    assert reading.faster is None
+    assert all_of_them.source.why == (
+        "resourceRules.cpu.scrape of no pod that runs now has been compared with its container's usage"
+    )
+
+
+@pytest.mark.parametrize(("limit", "most"), [("500m", 500), (None, 800)])
+async def test_the_limit_of_a_container_bounds_what_is_read(limit: str | None, most: int) -> None:
+    limits = {"memory": read("1Gi")} | ({} if limit is None else {"cpu": read(limit)})
+    async with servers() as all_of_them:
+        container = Container("app", ResourceRequirements(None, limits))
+        all_of_them.here.pods = [pod(name, containers=(container,)) for name in "abc"]
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
+
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", most), rel=0.02)
 
 
 async def test_without_the_containers_usage_the_pods_own_may_raise_and_not_lower() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
         all_of_them.source.slow.feed.error = "the server is gone"
-        reading = all_of_them.here.read(all_of_them.source)
+        all_of_them.source.slow.feed.answer = None
+        reading = await all_of_them.step()
 
     assert isinstance(reading, PodsReading)
-    assert reading.values == pytest.approx(dict.fromkeys("abc", 200), rel=0.01)
+    assert not reading.values
     assert reading.overdue == "unable to fetch metrics from resource metrics API: the server is gone"
+    assert reading.faster is not None
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
 
 
 async def test_pods_whose_scrape_fails_count_with_their_containers_usage() -> None:
     async with servers() as all_of_them:
         await all_of_them.run(180)
-        del all_of_them.counters["a"]
-        del all_of_them.usage["a"]
-        all_of_them.here.here.reader.bodies = {}
-        reading = await all_of_them.run(10)
+        all_of_them.hidden = {"a"}
+        reading = await all_of_them.step("bc", 12)
 
-    assert set(reading.faster.values) == set("abc")
+    assert reading.faster.values == pytest.approx({"a": 200, "b": 800, "c": 800}, rel=0.02)
 
 
-async def test_other_containers_count_with_their_last_usage() -> None:
+@pytest.mark.parametrize("sidecar", [False, True])
+async def test_other_containers_count_with_their_last_usage(*, sidecar: bool) -> None:
     async with servers(more=", container: app") as all_of_them:
-        all_of_them.here.pods = [
-            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
-        ]
+        one, other = Container("app"), Container("side", restart_policy="Always" if sidecar else None)
+        shape = (
+            {"containers": (one,), "init_containers": (other,)} if sidecar else {"containers": (one, other)}
+        )
+        all_of_them.here.pods = [pod(name, **shape) for name in "abc"]
         all_of_them.side = 0.05
-        reading = await all_of_them.run(180)
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
 
-    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 250), rel=0.01)
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
 
 
 async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
@@ -189,6 +293,8 @@ async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
             pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
         ]
         all_of_them.side = 0.2
-        reading = await all_of_them.run(180)
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
 
     assert reading.faster is None
+    assert all_of_them.source.why == "the own usage of pods is that of another container"

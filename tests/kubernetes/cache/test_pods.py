@@ -227,6 +227,14 @@ def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended(watch:
     put(watch, document)
     (found,) = watch.select("default", EVERYTHING)
     assert found.ports == {"metrics": 8080, "mesh": 15020}
+    assert found.port_owners == {
+        "metrics": "main",
+        "8080": "main",
+        "9090": "side",
+        "mesh": "mesh",
+        "15020": "mesh",
+        "15090": "mesh",
+    }
 
 
 def test_a_pod_may_come_to_be_unlike_the_others(watch: PodCache) -> None:

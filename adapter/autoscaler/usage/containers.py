@@ -1,0 +1,62 @@
+"""Which container of a pod a scraped usage is of, and what the containers of a pod use and may use.
+
+A sidecar is a container as the others are: metrics APIs list its usage, and an HPA adds it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from adapter.model.autoscaling.hpa import PodMetrics
+from adapter.model.pods import PodFacts
+from adapter.rules.registry import UsageEntry
+
+
+def container_of(pod: PodFacts, entry: UsageEntry) -> str:
+    """Return the container that the values are about, "" if it is not known."""
+    scrape = entry.rule.config.scrape
+    assert scrape is not None, "usages are scraped"
+    only = pod.containers[0].name if is_alone(pod) else ""
+    return entry.container or only or pod.port_owners.get(scrape.access.port, "")
+
+
+def is_alone(pod: PodFacts) -> bool:
+    """Tell whether a pod has one container and no sidecar."""
+    return len(pod.containers) == 1 and not any(
+        init.restart_policy == "Always" for init in pod.init_containers
+    )
+
+
+def limit_of(pod: PodFacts, container: str, resource: str) -> float:
+    """Return the limit of a container in thousandths, infinity without one or if it is not known which."""
+    for each in (*pod.containers, *pod.init_containers):
+        if each.name == container and each.resources is not None and each.resources.limits:
+            limit = each.resources.limits.get(resource)
+            return math.inf if limit is None else float(limit.milli)
+    return math.inf
+
+
+def usage_of(item: PodMetrics, resource: str, container: str) -> int | None:
+    """Return the usage of a container, of the whole pod for "", in thousandths; None if a part is unknown."""
+    used = [
+        None if part.usage is None else part.usage.get(resource)
+        for part in item.containers or ()
+        if not container or part.name == container
+    ]
+    known = [quantity.milli for quantity in used if quantity is not None]
+    return sum(known) if known and len(known) == len(used) else None
+
+
+def usage_of_others(
+    items: Mapping[str, PodMetrics], pods: Sequence[PodFacts], entry: UsageEntry, resource: str
+) -> dict[str, int]:
+    """Return what the other containers of each pod used last; that of "" is the mean, for new pods."""
+    others: dict[str, int] = {}
+    for pod in pods:
+        if is_alone(pod) or (item := items.get(pod.name)) is None:
+            continue
+        whole, part = usage_of(item, resource, ""), usage_of(item, resource, container_of(pod, entry))
+        if whole is not None and part is not None:
+            others[pod.name] = whole - part
+    if others:
+        others[""] = round(sum(others.values()) / len(others))
+    return others
