@@ -10,11 +10,13 @@ computed before the next that matters.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.observation import Reading, Unavailable
+from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable
 from adapter.model.timestamps import SECOND
 from adapter.simulate.deciders import Decider
 from adapter.simulate.metrics import SimulatedMetric, to_milli
@@ -101,17 +103,23 @@ class Signal:
 
 
 class Sight(NamedTuple):
-    """What a decision sees: values in thousandths, when each was taken, and how many pods were ready then."""
+    """What a decision sees: values in thousandths, when each was taken, and how many pods were ready then.
+
+    `then` are the most and the fewest.
+    """
 
     millis: tuple[int | None, ...]
     taken: tuple[int, ...]
-    most_then: int
-    least_then: int
+    then: tuple[tuple[int, int], ...]
     beacon: int
 
 
 class Chain:
-    """A decider that looks at `signals` every `period` seconds, the first time at `phase`."""
+    """A decider that looks at its signals every `period` seconds, the first time at `phase`.
+
+    A metric has the signal at its place in `signals`. One that is measured by two ways has a second in
+    `faster`: its reading has the values of both, and the decision takes what asks for more replicas.
+    """
 
     def __init__(
         self,
@@ -122,11 +130,14 @@ class Chain:
         phase: int,
         epoch: int,
         *,
+        faster: Mapping[int, Signal],
         skips: bool = True,
     ) -> None:
         """`epoch` is second 0 in nanoseconds. Without `skips` every decision is computed."""
         self.decider = decider
-        self.signals = signals
+        self.signals = (*signals, *faster.values())
+        self._places = (*range(len(signals)), *faster)  # the metric of each signal
+        self._faster = {place: len(signals) + index for index, place in enumerate(faster)}
         self.period = period
         self.due = phase
         self.decisions = 0
@@ -135,7 +146,7 @@ class Chain:
         self._epoch = epoch
         self._skips = skips
         self._ready: deque[tuple[int, int]] = deque()  # the ready pods from each second on
-        self._span = max((signal.window + signal.interval for signal in signals), default=0)
+        self._spans = [signal.window + signal.interval for signal in self.signals]
         self._proposals: dict[tuple[int, object], dict[int | None, tuple[int, int]]] = {}
         self._last: tuple[object, Sight] | None = None
         """Situation and sight of the last decision, None if that has written a count."""
@@ -146,8 +157,8 @@ class Chain:
 
     def measure(self, second: int, loads: Sequence[float], ready: int) -> None:
         """Note the loads of a second, and do the scrapes that are due."""
-        for signal, load in zip(self.signals, loads, strict=True):
-            signal.record(second, load)
+        for place, signal in zip(self._places, self.signals, strict=True):
+            signal.record(second, loads[place])
             if signal.due == second:
                 signal.scrape(second, ready)
         if not self._ready or self._ready[-1][1] != ready:
@@ -155,24 +166,32 @@ class Chain:
 
     def _observe(self, second: int, workload: Workload) -> tuple[object, Sight]:
         """Return the situation of a decision, and what it sees."""
-        ready, oldest = self._ready, second - self._span - self.period
-        while len(ready) > 1 and ready[1][0] <= oldest:
+        ready, latest = self._ready, second - self.period
+        while len(ready) > 1 and ready[1][0] <= latest - max(self._spans):
             ready.popleft()
-        counts = [count for _, count in ready]
+        then = {span: self._ready_since(latest - span) for span in set(self._spans)}
         sight = Sight(
             tuple(to_milli(signal.value) for signal in self.signals),
             tuple(signal.taken for signal in self.signals),
-            max(counts),
-            min(counts),
+            tuple(then[span] for span in self._spans),
             self.decider.beacon(self._epoch + second * SECOND),
         )
         sampled = tuple(workload.count_ready_since(taken) for taken in sight.taken)
         covered = tuple(
-            workload.count_ready_since(signal.taken - signal.window) if metric.is_cpu else 0
-            for metric, signal in zip(self._metrics, self.signals, strict=True)
+            workload.count_ready_since(signal.taken - signal.window) if self._metrics[place].is_cpu else 0
+            for place, signal in zip(self._places, self.signals, strict=True)
         )
         counted = (workload.replicas, workload.ready, sampled, covered, sight[2:])
         return (workload.version, counted), sight
+
+    def _ready_since(self, begin: int) -> tuple[int, int]:
+        """Return the most and the fewest pods that were ready at once since a second."""
+        counts: list[int] = []
+        for since, count in reversed(self._ready):
+            counts.append(count)
+            if since <= begin:
+                break
+        return max(counts), min(counts)
 
     # -- deciding --------------------------------------------------------------------------------------------
 
@@ -191,7 +210,7 @@ class Chain:
     def _compute(self, second: int, sight: Sight, workload: Workload) -> int | None:
         self.decisions += 1
         now = self._epoch + second * SECOND
-        readings = [self._reading(index, sight, milli, workload) for index, milli in enumerate(sight.millis)]
+        readings = [self._reading(place, sight, workload) for place in range(len(self._metrics))]
         count = self.decider.decide(workload, readings, sight.beacon, now)
         self._boundary = self.decider.boundary(now)
         return count
@@ -203,15 +222,30 @@ class Chain:
             count = self._compute(second, sight, workload)
             assert count is None, "a skipped decision would have changed the count"
 
-    def _reading(self, index: int, sight: Sight, milli: int | None, workload: Workload) -> Reading:
-        metric, taken = self._metrics[index], sight.taken[index]
-        then = self.decider.knows_pods
+    def _reading(self, place: int, sight: Sight, workload: Workload) -> Reading:
+        """Return the reading of a metric, as `autoscaler.usage` puts two together."""
+        reading = self._measured(place, sight, sight.millis[place], workload)
+        if (index := self._faster.get(place)) is None:
+            return reading
+        faster = self._measured(index, sight, sight.millis[index], workload)
+        if not isinstance(faster, PodsReading):
+            return reading
+        if not isinstance(reading, PodsReading):
+            why = reading.message if isinstance(reading, Unavailable) else ""
+            return PodsReading({}, overdue=why, faster=faster)
+        both: PodsReading = msgspec.structs.replace(reading, faster=faster)
+        return both
+
+    def _measured(self, index: int, sight: Sight, milli: int | None, workload: Workload) -> Reading:
+        """Return the reading of one signal."""
+        metric, taken = self._metrics[self._places[index]], sight.taken[index]
+        (most, least), then = sight.then[index], self.decider.knows_pods
         return metric.reading(
             milli,
             workload.sampled(taken),
             (self._epoch + taken * SECOND, self.signals[index].window * SECOND),
-            ready_then=sight.least_then if then else None,
-            most_then=sight.most_then if then else 0,
+            ready_then=least if then else None,
+            most_then=most if then else 0,
         )
 
     def _can_skip(self, second: int, situation: object, sight: Sight, workload: Workload) -> bool:
@@ -233,7 +267,10 @@ class Chain:
         return True
 
     def _propose(self, index: int, milli: int, second: int, sight: Sight, workload: Workload) -> int | None:
-        """Return what a metric proposes at a value, from a range of values where one is known."""
+        """Return what a metric proposes at a value of a signal, from a range of values where one is known.
+
+        Of two signals of one metric neither may change what it proposes.
+        """
         counted = self._last and self._last[0]
         known = self._proposals.get((index, counted))
         if known is None:
@@ -243,12 +280,12 @@ class Chain:
         for proposed, (low, high) in known.items():
             if low <= milli <= high:
                 return proposed
-        reading = self._reading(index, sight, milli, workload)
+        reading = self._measured(index, sight, milli, workload)
         proposal = None
         if not isinstance(reading, Unavailable):
             spec, pods, now = self.decider.spec, workload.pods, self._epoch + second * SECOND
             situation = Situation(workload.replicas, len(pods), pods, spec.band, spec.settings, now)
-            outcome = spec.metrics[index].propose(reading, situation)
+            outcome = spec.metrics[self._places[index]].propose(reading, situation)
             if not isinstance(outcome, Unavailable) and not outcome.withheld:
                 proposal = outcome.replicas
         low, high = known.get(proposal, (milli, milli))

@@ -38,6 +38,11 @@ class SimulatedMetric:
     is_total: bool
 
     @property
+    def is_usage(self) -> bool:
+        """Whether it is CPU or memory, which the metrics API has late and the pods themselves at once."""
+        return self.spec.resource is not None
+
+    @property
     def is_cpu(self) -> bool:
         """Whether a pod counts only once it was ready for the whole window of its sample."""
         return self.spec.resource is not None and self.spec.resource.name == "cpu"

@@ -32,12 +32,16 @@ FAST_PACE = Pace(1, 5, 1)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPolicy:
-    """A policy. `text` is how it was written; `native` and `fast` are the paces of the chains that it has."""
+    """A policy. `text` is how it was written; `native` and `fast` are the paces of the chains that it has.
+
+    `usage` is the pace of CPU and memory as the metrics API has them, which the fast chain reads besides.
+    """
 
     text: str
     name: str
     native: Pace | None = None
     fast: Pace | None = None
+    usage: Pace | None = None
     replicas: int = 0
     """The count of `fixed`."""
     target: Quantity | None = None
@@ -51,7 +55,7 @@ _PACES = {"scrape": (1, 3600), "window": (0, 24 * 3600), "sync": (1, 3600), "tic
 _COMMON = {"target", "minReplicas", "maxReplicas", "behavior"}
 _KEYS = {
     NATIVE: {"scrape", "window", "sync"} | _COMMON,
-    FAST: {"scrape", "window", "tick"} | _COMMON,
+    FAST: {"scrape", "window", "tick", "slowScrape", "slowWindow"} | _COMMON,
     BOOST: {"scrape", "window", "sync", "tick", "fastScrape", "fastWindow"} | _COMMON,
     FIXED: {"replicas"},
 }
@@ -76,7 +80,7 @@ def read_policy(text: str) -> SimulatedPolicy:
         given[key] = value
     if name == FIXED:
         return SimulatedPolicy(text, name, replicas=_count(text, "replicas", given.get("replicas", "")))
-    native = fast = None
+    native = fast = usage = None
     if name != FAST:
         native = Pace(
             _seconds(text, given, "scrape", NATIVE_PACE.scrape),
@@ -90,11 +94,17 @@ def read_policy(text: str) -> SimulatedPolicy:
             _seconds(text, given, "fastWindow" if prefixed else "window", FAST_PACE.window),
             _seconds(text, given, "tick", FAST_PACE.decide),
         )
+        usage = native or Pace(
+            _seconds(text, given, "slowScrape", NATIVE_PACE.scrape),
+            _seconds(text, given, "slowWindow", NATIVE_PACE.window),
+            fast.decide,
+        )
     return SimulatedPolicy(
         text,
         name,
         native,
         fast,
+        usage,
         target=_quantity(text, given["target"]) if "target" in given else None,
         min_replicas=_count(text, "minReplicas", given["minReplicas"]) if "minReplicas" in given else None,
         max_replicas=_count(text, "maxReplicas", given["maxReplicas"]) if "maxReplicas" in given else None,
@@ -105,7 +115,7 @@ def read_policy(text: str) -> SimulatedPolicy:
 def _seconds(text: str, given: Mapping[str, str], key: str, default: int) -> int:
     if key not in given:
         return default
-    low, high = _PACES[key.removeprefix("fast").lower()] if key.startswith("fast") else _PACES[key]
+    low, high = _PACES[key.removeprefix("fast").removeprefix("slow").lower()]
     written = given[key]
     try:
         seconds = float(written) if written.isdigit() else timestamps.parse_go_duration(written)

@@ -87,20 +87,27 @@ def simulate(
     is_drawn = len(set(scenario.start_ups)) > 1
     known: dict[object, Run] = {}
     runs = []
+    paces = _paces(scenario, policy)
     for place, phase in enumerate(phases):
-        key = (_starts(policy, phase), place if is_drawn else 0)
+        key = (_starts(paces, phase), place if is_drawn else 0)
         if key not in known:
             watching = None if known else observer
             known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
             known[key].run()
         runs.append(known[key].figures)
-    first = known[_starts(policy, phases[0]), 0]
+    first = known[_starts(paces, phases[0]), 0]
     return PolicyResult(policy, runs, first.changes, sum(run.decisions for run in known.values()))
 
 
-def _starts(policy: SimulatedPolicy, phase: tuple[float, float]) -> tuple[int, ...]:
+def _paces(scenario: Scenario, policy: SimulatedPolicy) -> list[Pace]:
+    """Return the paces that a run of a policy depends on."""
+    has_usage = any(metric.resource is not None for metric in scenario.autoscaler.spec.metrics or ())
+    paces = (policy.native, policy.fast, policy.usage if has_usage else None)
+    return [pace for pace in paces if pace is not None]
+
+
+def _starts(paces: Sequence[Pace], phase: tuple[float, float]) -> tuple[int, ...]:
     """Return the first seconds of scrapes and decisions: phases with the same ones give the same run."""
-    paces = [pace for pace in (policy.native, policy.fast) if pace is not None]
     return tuple(start for pace in paces for start in _first(pace, phase))
 
 
@@ -142,32 +149,39 @@ def _prepare(
     within = learned_start_up(scenario.start_ups) * SECOND
     workload = Workload(first, start_up, epoch, pod_requests(metrics, scenario.request))
 
-    def signals(pace: Pace) -> list[Signal]:
-        at, _ = _first(pace, phase)
-        return [
-            Signal(pace.scrape, at, pace.window, load, first, is_total=metric.is_total)
-            for metric, load in zip(metrics, demand.loads, strict=True)
-        ]
+    def signal(place: int, pace: Pace) -> Signal:
+        is_total = metrics[place].is_total
+        return Signal(
+            pace.scrape, _first(pace, phase)[0], pace.window, demand.loads[place], first, is_total=is_total
+        )
 
-    def chain(decider: Decider, pace: Pace) -> Chain:
-        return Chain(decider, metrics, signals(pace), pace.decide, _first(pace, phase)[1], epoch, skips=skips)
+    def chain(decider: Decider, pace: Pace, usage: Pace | None = None) -> Chain:
+        """Return a chain; with `usage` CPU and memory also have a signal of that pace."""
+        two = {place: usage for place, metric in enumerate(metrics) if usage is not None and metric.is_usage}
+        signals = [signal(place, two.get(place, pace)) for place in range(len(metrics))]
+        faster = {place: signal(place, pace) for place in two}
+        at = _first(pace, phase)[1]
+        return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster, skips=skips)
 
     chains: list[Chain] = []
     if policy.name == BOOST:
         assert policy.native is not None
         assert policy.fast is not None
         hpa = NativeDecider(native, _with_floor(autoscaler))
-        spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
+        assert policy.usage is not None
+        paces = [policy.usage if metric.is_usage else policy.fast for metric in metrics]
+        spans = [(pace.window + pace.scrape) * SECOND for pace in paces]
         options = Boost(
             fastpath_autoscaler.BOOST, hold=annotations.hold, period=policy.native.decide * SECOND
         )
         raising = BoostDecider(fast, hpa, options, spans, first, within, schedule)
-        chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
+        chains = [chain(hpa, policy.native), chain(raising, policy.fast, policy.usage)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints.of(autoscaler.spec)._replace(mode=AUTO)  # also for mode Advise
-        chains = [chain(ScalerDecider(fast, constraints, first, within, schedule), policy.fast)]
+        scaler = ScalerDecider(fast, constraints, first, within, schedule)
+        chains = [chain(scaler, policy.fast, policy.usage)]
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
 
 

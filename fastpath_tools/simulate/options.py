@@ -36,10 +36,11 @@ class SimulateOptions(LoadOptions):
     )
     policy: tuple[str, ...] = _policy_list(
         "Autoscaler to simulate, as NAME[:key=value,...]. native: the HPA and its controller (scrape=15s, "
-        "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s); boost: the HPA with "
-        "raises of the fast-scaler (keys of native, fastScrape=1s, fastWindow=5s, tick=1s); "
-        "fixed:replicas=N. All but fixed take target, minReplicas, maxReplicas and behavior=FILE. Can be "
-        f"repeated; without it {', '.join(DEFAULT_POLICIES)}.",
+        "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s, and slowScrape=15s, "
+        "slowWindow=1m for CPU and memory of the metrics API); boost: the HPA with raises of the fast-scaler "
+        "(keys of native, fastScrape=1s, fastWindow=5s, tick=1s); fixed:replicas=N. All but fixed take "
+        "target, minReplicas, maxReplicas and behavior=FILE. Can be repeated; without it "
+        f"{', '.join(DEFAULT_POLICIES)}.",
         metavar="policy",
     )
     phases: int = _policy(

@@ -86,7 +86,7 @@ def grid(
 
 def _policy(pace: SimulatedPolicy, target: Quantity | None) -> SimulatedPolicy:
     text = pace.name if target is None else f"{pace.name}:target={target}"
-    return SimulatedPolicy(text, pace.name, pace.native, pace.fast, target=target)
+    return SimulatedPolicy(text, pace.name, pace.native, pace.fast, pace.usage, target=target)
 
 
 def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quantity | None]:

@@ -11,7 +11,7 @@ import pytest
 
 from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import read as read_quantity
-from tests.support.simulation import autoscaler, figures, run, steps
+from tests.support.simulation import CPU, autoscaler, figures, run, steps
 
 POLICIES = ("native", "native:window=0", "fast", "fast:window=0", "boost", "boost:window=0,fastWindow=0")
 
@@ -82,6 +82,20 @@ def test_boost_raises_as_fast_does_and_holds() -> None:
     assert [change[:3] for change in result.changes] == [change[:3] for change in run("fast", STEP).changes]
     assert {change.by for change in result.changes} == {1}
     assert result.runs[0].shortage == 220
+
+
+def test_the_usage_that_pods_expose_raises_at_once_and_lowers_only_with_that_of_the_metrics_api() -> None:
+    loads = {"cpu": steps(900, (0, 100), (100, 200), (700, 100))}
+    scaler = autoscaler((CPU,), behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
+    up, down = run("fast:window=0,slowScrape=60s,slowWindow=0", loads, autoscaler=scaler).changes
+    boosted, *_ = run("boost:fastWindow=0", loads, autoscaler=scaler).changes
+    late_up, late_down = run(
+        "fast:window=0,scrape=60s,slowScrape=60s,slowWindow=0", loads, autoscaler=scaler
+    ).changes
+    assert up[:3] == boosted[:3] == (100, 10, 20)
+    assert late_up.second > 100
+    assert (down.second, down.before, down.after) == (late_down.second, 20, 10)
+    assert down.second > 700
 
 
 def test_a_ramp() -> None:

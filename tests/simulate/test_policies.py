@@ -14,7 +14,9 @@ _ONE_OF_NATIVE = (
 def test_defaults() -> None:
     assert (read_policy("native").native, read_policy("native").fast) == (NATIVE_PACE, None)
     assert (read_policy("fast").native, read_policy("fast").fast) == (None, FAST_PACE)
+    assert read_policy("fast").usage == Pace(NATIVE_PACE.scrape, NATIVE_PACE.window, FAST_PACE.decide)
     assert (read_policy("boost").native, read_policy("boost").fast) == (NATIVE_PACE, FAST_PACE)
+    assert read_policy("boost:scrape=30s").usage == Pace(30, NATIVE_PACE.window, NATIVE_PACE.decide)
     assert read_policy("fixed:replicas=7").replicas == 7
 
 
@@ -23,6 +25,7 @@ def test_keys() -> None:
     assert policy.native == Pace(30, 120, 30)
     assert (policy.target, policy.min_replicas, policy.max_replicas) == (read("500m"), 2, 9)
     assert read_policy("boost:fastScrape=2,fastWindow=0,tick=3").fast == Pace(2, 0, 3)
+    assert read_policy("fast:slowScrape=60s,slowWindow=30s,tick=2").usage == Pace(60, 30, 2)
     assert read_policy("fast:scrape=2,window=8,tick=2,behavior=slow.yaml").behavior == "slow.yaml"
 
 
@@ -46,6 +49,7 @@ def test_keys() -> None:
         ("native:scrape=0", "scrape=0: expected whole seconds such as 15s, from 1 to 3600"),
         ("native:scrape=1.5s", "scrape=1.5s: expected whole seconds such as 15s, from 1 to 3600"),
         ("native:window=soon", "window=soon: expected whole seconds such as 15s, from 0 to 86400"),
+        ("fast:slowScrape=0", "slowScrape=0: expected whole seconds such as 15s, from 1 to 3600"),
         ("fast:target=0", "target=0: expected a quantity above 0 such as 10 or 500m"),
         ("fast:target=x", "target=x: expected a quantity above 0 such as 10 or 500m"),
         ("fast:minReplicas=-1", "minReplicas=-1: expected a whole number from 0 to 100000"),

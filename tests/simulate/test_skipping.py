@@ -14,15 +14,11 @@ from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
 from tests.support import schedules as support
-from tests.support.simulation import PODS, autoscaler
+from tests.support.simulation import CPU, PODS, autoscaler
 
 OUTER = {
     "type": "External",
     "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "7"}},
-}
-CPU = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "10"}},
 }
 
 NOON = 12 * 3600
@@ -43,7 +39,7 @@ def loads(draw: st.DrawFn) -> Load:
 
 PACES = {
     "native": ("scrape", "sync", "window"),
-    "fast": ("scrape", "tick", "window"),
+    "fast": ("scrape", "slowScrape", "slowWindow", "tick", "window"),
     "boost": ("fastScrape", "fastWindow", "scrape", "sync", "tick", "window"),
 }
 
@@ -106,7 +102,7 @@ def clock(seconds: int) -> str:
 
 @given(
     policies(),
-    st.sampled_from([(PODS,), (OUTER,), (PODS, OUTER), ({**CPU},)]),
+    st.sampled_from([(PODS,), (OUTER,), (PODS, OUTER), (CPU,), (CPU, OUTER)]),
     loads(),
     loads(),
     behaviors(),

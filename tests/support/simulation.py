@@ -14,6 +14,10 @@ from tests.support.scaling import pods_metric, read_spec
 
 TARGET = 10
 PODS = pods_metric(str(TARGET))
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": str(TARGET)}},
+}
 
 
 def autoscaler(
