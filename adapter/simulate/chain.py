@@ -136,7 +136,7 @@ class Chain:
         """`epoch` is second 0 in nanoseconds. Without `skips` every decision is computed."""
         self.decider = decider
         self.signals = (*signals, *faster.values())
-        self._places = (*range(len(signals)), *faster)  # the metric of each signal
+        self._places: tuple[int, ...] = (*range(len(signals)), *faster)  # the metric of each signal
         self._faster = {place: len(signals) + index for index, place in enumerate(faster)}
         self.period = period
         self.due = phase
@@ -233,8 +233,7 @@ class Chain:
         if not isinstance(reading, PodsReading):
             why = reading.message if isinstance(reading, Unavailable) else ""
             return PodsReading({}, overdue=why, faster=faster)
-        both: PodsReading = msgspec.structs.replace(reading, faster=faster)
-        return both
+        return msgspec.structs.replace(reading, faster=faster)
 
     def _measured(self, index: int, sight: Sight, milli: int | None, workload: Workload) -> Reading:
         """Return the reading of one signal."""
