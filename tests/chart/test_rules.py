@@ -103,6 +103,29 @@ def test_the_config_map_has_the_rules_of_the_file(path: Path, default: bool) -> 
     assert len(rendered.faults) == len(wanted.faults)
 
 
+SCRAPE: Values = {"port": "metrics"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "serves"),
+    [
+        ({"cpu": {"scrape": SCRAPE}, "memory": {"scrape": SCRAPE}}, False),
+        ({"cpu": {"scrape": SCRAPE}, "memory": None}, False),
+        ({"cpu": {"scrape": SCRAPE}, "memory": {"nodeQuery": "up"}}, True),
+        ({"cpu": {"containerLabel": "container"}}, True),
+        ({}, False),
+    ],
+)
+def test_usages_that_are_only_scraped_register_no_api(resource: Values, *, serves: bool) -> None:
+    objects = charts.render({"rules": {"default": True, "resource": resource}})
+    registered = {each["spec"]["group"] for each in objects.all("APIService")}
+
+    assert registered == {"custom.metrics.k8s.io"} | ({"metrics.k8s.io"} if serves else set())
+    parsed = parse(rules_in(objects))
+    assert parsed.faults == ()
+    assert parsed.config.serves_usages == serves
+
+
 ODD: Mapping[str, str] = {
     "a literal block": """
 custom:

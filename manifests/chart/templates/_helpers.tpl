@@ -207,8 +207,23 @@ labels:
 {{- $groups := list -}}
 {{- if or .Values.rules.default .Values.rules.custom -}}{{- $groups = append $groups "custom.metrics.k8s.io" -}}{{- end -}}
 {{- if or .Values.rules.external .Values.boost.enabled -}}{{- $groups = append $groups "external.metrics.k8s.io" -}}{{- end -}}
-{{- if .Values.rules.resource -}}{{- $groups = append $groups "metrics.k8s.io" -}}{{- end -}}
+{{- if include "fastpath.servesUsages" . -}}{{- $groups = append $groups "metrics.k8s.io" -}}{{- end -}}
 {{- $groups | toJson -}}
+{{- end -}}
+
+{{/* "true" where rules.resource has a query. Without one but with `scrape`, pods are scraped, and the API stays with its server. */}}
+{{- define "fastpath.servesUsages" -}}
+{{- with .Values.rules.resource -}}
+{{- $queries := false -}}
+{{- $scrapes := false -}}
+{{- range list .cpu .memory -}}
+{{- if kindIs "map" . -}}
+{{- if or .containerQuery .nodeQuery -}}{{- $queries = true -}}{{- end -}}
+{{- if .scrape -}}{{- $scrapes = true -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if or $queries (not $scrapes) -}}true{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "fastpath.prometheusURL" -}}
