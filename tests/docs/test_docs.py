@@ -169,9 +169,9 @@ def test_rules_on_pages_work() -> None:
         (page, block)
         for page in PAGES
         for block in rendered.blocks(page.read_text(), "yaml")
-        if block.startswith("rules:\n")
+        if block.startswith(("rules:\n", "resourceRules:\n"))
     ]
-    assert {page.name for page, _ in found} >= {"getting-started.md", "scrape-pods.md"}
+    assert {page.name for page, _ in found} >= {"getting-started.md", "scrape-pods.md", "fast-cpu.md"}
     for page, block in found:
         parsed = rules_file.parse_rules(block, page.name)
         assert (parsed.faults, parsed.fatal) == ((), ())

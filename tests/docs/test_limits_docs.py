@@ -12,6 +12,9 @@ from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
+from adapter.autoscaler.usage import calibration
+from adapter.autoscaler.usage import history as usage_history
+from adapter.autoscaler.usage import source as usage_source
 from adapter.boost import publisher
 from adapter.bounds.forecast import job
 from adapter.bounds.schedule import documents
@@ -189,12 +192,15 @@ NUMBERS = {
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
+    "and 120 s, 16 bytes for each 2 s: about 3 KiB; 32 comparisons": (
+        usage_source._LATEST, 16, usage_history.STEP, 3, calibration.MOST,
+    ),
     "compiled matchers of metric selectors | 4 MiB": matchers.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         scale_codec.TEXTS_BYTES // MIB,
     ),
-    "| 64; 4 MiB of parsed requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
+    "| 64; 4 MiB of parsed requests and limits": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "| 64 MiB; 2 MiB of YAML": (text_files.MOST_BYTES // MIB, reader.LONGEST // MIB),
     "10,000 documents, 200,000 keys and values, 100 levels, 400,000 nodes": (
