@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
+from adapter.autoscaler.usage import history, source
 from adapter.boost import publisher
 from adapter.bounds.forecast import job
 from adapter.config.options import SERVE, Options
@@ -73,6 +74,13 @@ FORECAST = _measured("forecasting", "autoscalers_memory_mib") / 1000
 
 MINUTES = 14 * 24 * 60
 """The values of a history, as stated."""
+
+
+PODS = 10
+"""The pods of an autoscaler, as stated for the usage that they expose."""
+
+USAGE = 16 * (180 + source._LATEST) / history.STEP + 700
+"""What is kept of the usage that a pod exposes, where that of its container covers three minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,7 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
         yield Bound("the process of forecasts", service.MEMORY_BYTES + 8 * job.MOST_VALUES)
         shown = FORECAST * min(load.autoscalers, job.MOST_VALUES // MINUTES)
         yield Bound("forecasts of autoscalers, as stated", shown)
+        yield Bound("own CPU of 10 pods of each autoscaler", USAGE * PODS * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
         yield Bound("pending events", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:
