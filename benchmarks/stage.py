@@ -85,6 +85,10 @@ class Stage:
         self._stack = ExitStack()
         self._started = 0
         self.pids: dict[str, int] = {}
+        self.token = load.TOKEN
+        """What `fetch` shows to the adapter."""
+        self.local_port = 0
+        """Where the last scaler serves its local pages."""
         self.directory = Path()
         self.tls = ssl.create_default_context()
 
@@ -194,7 +198,7 @@ class Stage:
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+            self.local_port = port = probe.getsockname()[1]
 
         def ready() -> bool:
             with contextlib.suppress(OSError):
@@ -248,7 +252,7 @@ class Stage:
         with contextlib.closing(
             http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)
         ) as caller:
-            caller.request("GET", path, headers={"Authorization": f"Bearer {load.TOKEN}"})
+            caller.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             with caller.getresponse() as response:
                 return response.status, response.read()
 

@@ -133,6 +133,12 @@ CASES: Mapping[str, Case] = {
         short="--workloads 4",
         long=True,
     ),
+    "cpu": Case(
+        "time from a step of the CPU load to the written Scale, on a real control plane",
+        tiny="--workloads 1 --millicores 60 --period 4 --seconds 1 --hold 20 --compare 90",
+        short="--workloads 3 --seconds 60",
+        long=True,
+    ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
         tiny="--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",

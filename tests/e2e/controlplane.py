@@ -214,9 +214,11 @@ def make_api_server(
     return Server("kube-apiserver", directory, command, lambda port: _is_well(port, "/readyz", client))
 
 
-def make_controllers(program: Path, directory: Path, authority: Authority, kubeconfig: Path) -> Server:
-    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets,
-    namespaces and aggregated roles.
+def make_controllers(
+    program: Path, directory: Path, authority: Authority, kubeconfig: Path, period: float
+) -> Server:
+    """Return a kube-controller-manager that looks after autoscalers every `period` seconds, Deployments,
+    ReplicaSets, namespaces and aggregated roles.
 
     `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account
     of its own, with the rights that every cluster gives it, and no more.
@@ -239,7 +241,7 @@ def make_controllers(program: Path, directory: Path, authority: Authority, kubec
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={directory / 'service-account.key'}",
             f"--controllers={','.join(_CONTROLLERS_RUN)}",
-            "--horizontal-pod-autoscaler-sync-period=1s",
+            f"--horizontal-pod-autoscaler-sync-period={period:g}s",
             "--kube-api-qps=200",  # so that it comes to each of twenty autoscalers in a second
             "--kube-api-burst=300",
         ]
@@ -248,9 +250,12 @@ def make_controllers(program: Path, directory: Path, authority: Authority, kubec
 
 
 class ControlPlane:
-    """Etcd, an API server and optional controllers: a context manager that starts and ends them."""
+    """Etcd, an API server and optional controllers: a context manager that starts and ends them.
 
-    def __init__(self, assets: Path, directory: Path, authority: Authority) -> None:
+    `period` is that of the controller of HorizontalPodAutoscalers, in seconds.
+    """
+
+    def __init__(self, assets: Path, directory: Path, authority: Authority, period: float = 1.0) -> None:
         etcd = _find_etcd(assets)
         missing = [
             name
@@ -264,6 +269,7 @@ class ControlPlane:
         """Path of the kubectl that came with it, "" where none did."""
         self._assets = assets
         self._directory = directory
+        self._period = period
         self.front_proxy = FrontProxy(directory)
         self.authority = authority
         """Whose client certificates are users."""
@@ -283,7 +289,9 @@ class ControlPlane:
             if program.is_file():
                 user = "system:kube-controller-manager"
                 kubeconfig = self.kubeconfig(self._directory / "controllers.kubeconfig", user, user)
-                self._controllers = make_controllers(program, self._directory, self.authority, kubeconfig)
+                self._controllers = make_controllers(
+                    program, self._directory, self.authority, kubeconfig, self._period
+                )
                 self._controllers.start()
         except BaseException:
             self.close()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import yaml
 
 from adapter.model.autoscaling import floor as floors
 from adapter.server import tls
@@ -204,14 +203,7 @@ async def staged(fronted: Fronted, tmp_path: Path, lag: int) -> AsyncIterator[Sc
     cluster, backend = fronted
     fronts: list[Front] = []
     async with contextlib.AsyncExitStack() as stack:
-        config: Any = yaml.safe_load(cluster.admin_kubeconfig.read_text())
-        shown = backend.authority.issue(common_name="admin", organization="system:masters")
-        connector = aiohttp.TCPConnector(ssl=backend.authority.client_context(shown), limit=0)
-        server = config["clusters"][0]["cluster"]["server"]
-        timeout = aiohttp.ClientTimeout(total=None)
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(base_url=server, connector=connector, timeout=timeout)
-        )
+        session = await stack.enter_async_context(watching.connect(cluster, backend.authority))
         world = World(cluster, session)
         await stack.enter_async_context(world.listening())
         (tmp_path / "rules.yaml").write_text(world.rules)

@@ -6,16 +6,65 @@ meanwhile.
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
+import yaml
 
-Document = dict[str, Any]
+from adapter.model.autoscaling import floor as floors
+from tests.e2e.clusters import ClusterUnderTest, Document
+from tests.support.scalewrites import Audit
+from tests.support.tls import Authority
 
 PAUSE = 0.2
 """Seconds before the next attempt."""
+
+
+def connect(cluster: ClusterUnderTest, authority: Authority) -> aiohttp.ClientSession:
+    """Return a session of the administrator of a control plane."""
+    config: Any = yaml.safe_load(cluster.admin_kubeconfig.read_text())
+    shown = authority.issue(common_name="admin", organization="system:masters")
+    return aiohttp.ClientSession(
+        base_url=config["clusters"][0]["cluster"]["server"],
+        connector=aiohttp.TCPConnector(ssl=authority.client_context(shown), limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+@contextlib.asynccontextmanager
+async def auditing(
+    session: aiohttp.ClientSession, namespace: str, home: str, audit: Audit
+) -> AsyncIterator[None]:
+    """Let an audit see the Deployments and HPAs of a namespace until the block ends, and floors in `home`."""
+
+    def seen(see: Callable[[Document], None]) -> Callable[[str, Document], None]:
+        return lambda event, found: None if event == "DELETED" else see(found)
+
+    autoscalers = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+    published = follow(
+        session,
+        f"/api/v1/namespaces/{home}/configmaps",
+        seen(audit.saw_floors),
+        labelSelector=f"{floors.LABEL}=true",
+    )
+    tasks = [
+        asyncio.create_task(watch)
+        for watch in (
+            follow(session, f"/apis/apps/v1/namespaces/{namespace}/deployments", seen(audit.saw_target)),
+            follow(session, autoscalers, seen(audit.saw_autoscaler)),
+            published,
+        )
+    ]
+    try:
+        yield
+        assert [task.exception() for task in tasks if task.done()] == []
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def follow(
