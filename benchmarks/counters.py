@@ -1,39 +1,53 @@
-"""How exactly processes tell their own CPU and memory: `python -m benchmarks.counters`.
+"""How exactly processes tell their own CPU and memory: `scripts/bench counters`.
 
-Real programs run in a control group each, under a load of requests. Once a second their endpoint is scraped,
+Real servers run in a control group each, under a load of requests. Once a second their endpoint is scraped,
 and the control group says what they really used. The figures are the errors of a rate over 2, 3, 5 and 10 s
-against the truth over the same time: as the counter shows it, and *calibrated* by the ratio of both over the
-minute before.
+against the truth over the same time: as the counter shows it, and calibrated as the scaler does it, against
+means over `CONTAINER_WINDOW` that come every `CONTAINER_INTERVAL`. Where the scaler refuses the counter, a
+note says why.
 
-The loads: `steady`, `step` (a third, then three times as much), `burst` (on and off at random moments), and
-`litter` (garbage that the collector of the language has to find).
+The loads of a program run side by side, each on a process of its own: `steady`, `step` (a third, then three
+times as much), `burst` (on and off at random moments), and `litter` (garbage that the collector of the
+language has to find). Needs root, for the control groups. A program that this machine cannot run is skipped.
 """
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
-import socket
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks import common
-from benchmarks.common import Report
+from adapter.autoscaler.usage import calibration
+from adapter.autoscaler.usage.calibration import Comparison
+from benchmarks import common, counted
+from benchmarks.common import Goal, Report, percentile
+from benchmarks.counted import PROGRAMS, Program
 
 WINDOWS = (2, 3, 5, 10)
-_SERVERS = Path(__file__).with_name("servers")
+CONTAINER_WINDOW, CONTAINER_INTERVAL = 30, 15
 _GROUPS = Path("/sys/fs/cgroup")
-_MINUTE = 60.0
+_START = 20
+"""The seconds of a start."""
+
+_LEAST_CORES = 0.05
+"""Rates are compared while the truth is above it."""
+
+_MOMENT, _TRIES = 0.01, 5
+"""The processor seconds within which a scrape is of one moment, and how often that is tried."""
+
+_EXACT = 0.03
+"""The goal of the errors of calibrated rates."""
 
 
 class Sample(NamedTuple):
@@ -57,12 +71,12 @@ class Group:
         for folder in {self._cpu, self._memory}:
             folder.mkdir(exist_ok=True)
 
-    def start(self, command: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         members = " ".join(str(folder / "cgroup.procs") for folder in {self._cpu, self._memory})
         enter = f'for file in {members}; do echo $$ > $file; done; exec "$@"'
         return subprocess.Popen(
             ["/bin/sh", "-c", enter, "sh", *command],
-            env=os.environ | environment,
+            cwd=common.ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -86,68 +100,6 @@ class Group:
                 folder.rmdir()
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A server: its command for a port and a folder, and the path that makes it work for some milliseconds."""
-
-    command: Callable[[int, Path], list[str]]
-    work: str = "/work?ms=8"
-    litter: str = "/litter?kb=2000"
-
-
-def _python(*command: str) -> Callable[[int, Path], list[str]]:
-    return lambda port, _: [sys.executable, *(part.format(port=port) for part in command)]
-
-
-def _prometheus(port: int, folder: Path) -> list[str]:
-    config = folder / "prometheus.yml"
-    own = f"scrape_configs: [{{job_name: own, scrape_interval: 1s, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]"
-    config.write_text(own)
-    return [
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-
-
-def _etcd(port: int, folder: Path) -> list[str]:
-    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{_free_port()}"
-    return [
-        "etcd",
-        f"--data-dir={folder}/data",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
-    ]
-
-
-_RANGE = '/api/v1/query_range?query=sum(rate({__name__=~".%2B"}[10s]))&start={start}&end={now}&step=1'
-PROGRAMS: Mapping[str, Program] = {
-    "go_prometheus": Program(_prometheus, _RANGE, _RANGE),
-    "go_etcd": Program(_etcd, "/v3/kv/range", "/v3/kv/range"),
-    "python": Program(_python(str(_SERVERS / "python_server.py"), "{port}")),
-    "python_workers": Program(
-        _python(
-            *("-m", "gunicorn", "--workers", "2", "--bind", "127.0.0.1:{port}"),
-            *("--chdir", str(_SERVERS), "python_server:application"),
-        )
-    ),
-    "node": Program(
-        lambda port, _: ["node", str(_SERVERS / "node_server.js"), str(port), os.environ["NODE_MODULES"]]
-    ),
-    "java": Program(lambda port, _: ["java", "-cp", os.environ["JAVA_CLASSES"], "CountedServer", str(port)]),
-}
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
 # -- the load ------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +112,7 @@ def _step(second: float) -> float:
 
 
 def _burst(second: float) -> float:
-    return 2.0 if random.Random(int(second / 1.5)).random() < 0.5 else 0.0  # noqa: S311 - a load, no secret
+    return 2.0 if random.Random(int(second / 1.5)).random() < 0.5 else 0.0
 
 
 LOADS: Mapping[str, Callable[[float], float]] = {
@@ -176,93 +128,141 @@ async def _load(
     session: aiohttp.ClientSession, url: str, load: Callable[[float], float], rate: float
 ) -> None:
     """Send requests at random moments, as many callers do, until it is cancelled."""
-    draw = random.Random(1)  # noqa: S311 - as above
-    started = time.monotonic()
+    draw = random.Random(1)
+    started = time.perf_counter()
     async with asyncio.TaskGroup() as sending:
         while True:
-            wanted = rate * load(time.monotonic() - started)
+            wanted = rate * load(time.perf_counter() - started)
             await asyncio.sleep(draw.expovariate(wanted) if wanted else 0.1)
             if wanted:
                 sending.create_task(_request(session, url))
 
 
 async def _request(session: aiohttp.ClientSession, url: str) -> None:
-    now = time.time()
+    now = common.wall()
     url = url.replace("{start}", f"{now - 60:.0f}").replace("{now}", f"{now:.0f}")
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-        if url.endswith("/range"):  # etcd: a prefix that holds all keys
-            async with session.post(url, json={"key": "AA==", "range_end": "AA=="}) as response:
+        if url.endswith("/range"):  # etcd: the least value of all keys
+            wanted = {"key": "AA==", "range_end": "AA==", "limit": 1, "sort_target": "VALUE"}
+            async with session.post(url, json=wanted | {"sort_order": "ASCEND"}) as response:
                 await response.read()
         else:
             async with session.get(url) as response:
                 await response.read()
 
 
+async def _fill(session: aiohttp.ClientSession, base: str, program: Program) -> None:
+    """Give etcd the keys that its load reads."""
+    if program.work.endswith("/range"):
+        for number in range(counted.ETCD_KEYS):
+            pair = {"key": f"{number:08}", "value": "QUFB" * 256}
+            async with session.post(f"{base}/v3/kv/put", json=pair) as response:
+                response.raise_for_status()
+
+
 # -- the samples ---------------------------------------------------------------------------------------------
 
 
-async def _scrape(session: aiohttp.ClientSession, url: str, group: Group) -> Sample | None:
-    """Return what process and control group say at one moment, None if it took too long to be one."""
-    before, start = group.processor_seconds(), time.monotonic()
+async def _scrape(session: aiohttp.ClientSession, url: str, group: Group, counter: str) -> Sample | None:
+    """Return what process and control group say at about one moment, None if there is no answer."""
+    for _ in range(_TRIES):
+        found = await _scrape_once(session, url, group, counter)
+        if found is None or found[1] <= _MOMENT:
+            break
+    return None if found is None else found[0]
+
+
+async def _scrape_once(
+    session: aiohttp.ClientSession, url: str, group: Group, counter: str
+) -> tuple[Sample, float] | None:
+    """Return a sample, and the processor seconds that passed meanwhile."""
+    before, start = group.processor_seconds(), time.perf_counter()
     try:
         async with session.get(url) as response:
             text = await response.text()
     except (aiohttp.ClientError, TimeoutError):
         return None
-    after, end = group.processor_seconds(), time.monotonic()
-    values: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            values[sample.name] = values.get(sample.name, 0.0) + sample.value
-    return Sample(
-        (start + end) / 2,
-        values.get("process_cpu_seconds_total"),
-        (before + after) / 2,
-        values.get("process_resident_memory_bytes"),
-        group.working_set(),
-    )
+    after, end = group.processor_seconds(), time.perf_counter()
+    shown = _total(text, counter), _total(text, counted.OWN_RESIDENT)
+    sample = Sample((start + end) / 2, shown[0], (before + after) / 2, shown[1], group.working_set())
+    return sample, after - before
+
+
+def _total(text: str, name: str) -> float | None:
+    values = [float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)", text, re.MULTILINE)]
+    return sum(values) if values else None
 
 
 async def _watch(
-    port: int, program: Program, name: str, group: Group, seconds: float, rate: float
-) -> list[Sample]:
-    base = f"http://127.0.0.1:{port}"
+    url: str, program: Program, load: str, group: Group, settings: Mapping[str, float]
+) -> Sequence[Sample]:
+    """Return the samples under a load, from the first answer on."""
     samples: list[Sample] = []
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
-        while await _scrape(session, f"{base}/metrics", group) is None:
+        while await _scrape(session, f"{url}/metrics", group, program.counter) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        path = program.litter if name == "litter" else program.work
-        load = asyncio.create_task(_load(session, base + path, LOADS[name], rate))
-        started = time.monotonic()
-        while (now := time.monotonic()) < started + seconds:
-            sample = await _scrape(session, f"{base}/metrics", group)
+        await _fill(session, url, program)
+        path = program.litter if load == "litter" else program.work
+        loading = asyncio.create_task(_load(session, url + path, LOADS[load], settings["rate"]))
+        started = time.perf_counter()
+        while (now := time.perf_counter()) < started + settings["seconds"]:
+            sample = await _scrape(session, f"{url}/metrics", group, program.counter)
             if sample is not None:
                 samples.append(sample)
-            await asyncio.sleep(max(0.0, now + 1.0 - time.monotonic()))
-        load.cancel()
-        await asyncio.gather(load, return_exceptions=True)
+            await asyncio.sleep(max(0.0, now + 1.0 - time.perf_counter()))
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
     return samples
+
+
+async def _run(name: str, load: str, settings: Mapping[str, float]) -> Sequence[Sample]:
+    """Start a program in a group of its own, and return its samples under a load."""
+    program, group = PROGRAMS[name], Group(f"fastpath-{name}-{load}")
+    with tempfile.TemporaryDirectory() as folder:
+        program.prepare(Path(folder))
+        port = counted.free_port()
+        process = group.start(program.command(port, Path(folder)))
+        try:
+            return await _watch(f"http://127.0.0.1:{port}", program, load, group, settings)
+        finally:
+            process.terminate()
+            await asyncio.to_thread(process.wait)
+            group.remove()
 
 
 # -- the errors ----------------------------------------------------------------------------------------------
 
 
-def errors(samples: Sequence[Sample], window: int) -> tuple[list[float], list[float]]:
-    """Return the relative errors of a rate over `window` scrapes, as the counter shows it and calibrated."""
-    plain: list[float] = []
-    calibrated: list[float] = []
-    for last in range(len(samples)):
-        pair = _rates(samples, last - window, last)
-        before = _rates(samples, last - window - round(_MINUTE), last - window)
-        if pair is None:
-            continue
-        plain.append(abs(pair[0] / pair[1] - 1))
-        if before is not None and before[0] > 0:
-            calibrated.append(abs(pair[0] * before[1] / before[0] / pair[1] - 1))
-    return plain, calibrated
+class Judged(NamedTuple):
+    """What the scaler thinks of a counter at each sample: the ratio that counts, None without one."""
+
+    ratios: Sequence[float | None]
+    last: calibration.Verdict
+    middle: float | None
 
 
-def _rates(samples: Sequence[Sample], first: int, last: int) -> tuple[float, float] | None:
+def judge(samples: Sequence[Sample], counter: str) -> Judged:
+    """Return what the scaler would have thought, had it compared means with the control group's."""
+    state = calibration.UNKNOWN
+    ratios: list[float | None] = []
+    for last, _ in enumerate(samples):
+        means = rates(samples, last - CONTAINER_WINDOW, last) if last % CONTAINER_INTERVAL == 0 else None
+        if means is not None:
+            state = calibration.follow(state, [Comparison("server", means[1], means[0])])
+        ratios.append(calibration.judge(state, counter).ratio)
+    middle = statistics.median(state.ratios) if state.ratios else None
+    return Judged(ratios, calibration.judge(state, counter), middle)
+
+
+def errors(samples: Sequence[Sample], window: int, ratios: Sequence[float | None]) -> Iterator[float]:
+    """Yield the relative errors of a rate over `window` scrapes, where there is a ratio."""
+    for last, ratio in enumerate(ratios):
+        pair = rates(samples, last - window, last)
+        if pair is not None and ratio is not None:
+            yield abs(ratio * pair[0] / pair[1] - 1)
+
+
+def rates(samples: Sequence[Sample], first: int, last: int) -> tuple[float, float] | None:
     """Return the rates of the counter and of the truth between two samples; None without a usage of note."""
     if first < 0:
         return None
@@ -271,50 +271,97 @@ def _rates(samples: Sequence[Sample], first: int, last: int) -> tuple[float, flo
         return None
     passed = other.time - one.time
     truth = (other.truth - one.truth) / passed
-    return ((other.counter - one.counter) / passed, truth) if truth > 0.02 else None
+    return ((other.counter - one.counter) / passed, truth) if truth > _LEAST_CORES else None
 
 
-def _percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+def _add(report: Report, name: str, runs: Mapping[str, Sequence[Sample]]) -> None:
+    """Add the figures of a program: of all its loads together, and the exactness of each."""
+    judged = {load: judge(samples, PROGRAMS[name].counter) for load, samples in runs.items()}
+    cores = [
+        (samples[-1].truth - samples[0].truth) / (samples[-1].time - samples[0].time)
+        for samples in runs.values()
+    ]
+    report.add(**{f"{name}_cores": statistics.fmean(cores)})
+    report.add(**{f"{name}_start_cores": max(_start(samples) for samples in runs.values())})
+    for window in WINDOWS:
+        plain = [
+            error for samples in runs.values() for error in errors(samples, window, [1.0] * len(samples))
+        ]
+        if plain:
+            report.add(**{f"{name}_{window}s_p95_share": percentile(plain, 0.95)})
+        exact = {load: list(errors(runs[load], window, found.ratios)) for load, found in judged.items()}
+        if pooled := [error for found in exact.values() for error in found]:
+            report.add(**{f"{name}_{window}s_calibrated_p95_share": percentile(pooled, 0.95)})
+            if window == 5:
+                each = {load: percentile(found, 0.95) for load, found in exact.items() if found}
+                report.add(
+                    **{f"{name}_{load}_5s_calibrated_p95_share": value for load, value in each.items()}
+                )
+    if middles := [found.middle for found in judged.values() if found.middle is not None]:
+        report.add(**{f"{name}_ratio": statistics.median(middles)})
+    memory = [one.used / one.resident for samples in runs.values() for one in samples if one.resident]
+    if memory:
+        report.add(**{f"{name}_memory_ratio": statistics.median(memory)})
+    shown = any(sample.counter is not None for samples in runs.values() for sample in samples)
+    why = [found.last.why for found in judged.values() if found.last.why]
+    report.notes[name] = (why[0] if why else "") if shown else f"no pod exposes {PROGRAMS[name].counter}"
+    if "steady" in runs:
+        report.notes[f"{name}_rates"] = _trace(runs["steady"])
+
+
+def _start(samples: Sequence[Sample]) -> float:
+    """Return the highest rate over 5 s of the first seconds, from the truth."""
+    early = samples[: _START + 1]
+    return max(
+        (
+            (early[last].truth - early[last - 5].truth) / (early[last].time - early[last - 5].time)
+            for last in range(5, len(early))
+        ),
+        default=0.0,
+    )
+
+
+def _trace(samples: Sequence[Sample]) -> str:
+    """Return the cores of each second of a steady load after the start, for `benchmarks.noise`."""
+    later = [sample for sample in samples[_START:] if sample.counter is not None]
+    return " ".join(
+        f"{((other.counter or 0.0) - (one.counter or 0.0)) / (other.time - one.time):.3f}"
+        for one, other in itertools.pairwise(later)
+    )
+
+
+async def _run_all(
+    name: str, loads: Sequence[str], settings: Mapping[str, float]
+) -> Mapping[str, Sequence[Sample]]:
+    found = await asyncio.gather(*(_run(name, load, settings) for load in loads))
+    return dict(zip(loads, found, strict=True))
 
 
 def main() -> None:
     sizes = common.parse_sizes(
         "Own counters of processes.",
-        seconds=180.0,
-        rate=40.0,
+        seconds=150.0,
+        rate=25.0,
         programs=",".join(PROGRAMS),
         loads=",".join(LOADS),
     )
+    goals = {
+        f"{name}_5s_calibrated_p95_share": Goal(
+            f"p95 of the error of CPU over 5 s, {PROGRAMS[name].about}", _EXACT, ""
+        )
+        for name in counted.COUNTED
+    }
     report = Report("counters", vars(sizes), {})
-    for program in str(sizes.programs).split(","):
-        for load in str(sizes.loads).split(","):
-            group = Group(f"fastpath-{program}")
-            with tempfile.TemporaryDirectory() as folder:
-                port = _free_port()
-                process = group.start(PROGRAMS[program].command(port, Path(folder)))
-                try:
-                    samples = asyncio.run(
-                        _watch(port, PROGRAMS[program], load, group, float(sizes.seconds), float(sizes.rate))
-                    )
-                finally:
-                    process.terminate()
-                    process.wait()
-                    group.remove()
-            _add(report, f"{program}_{load}", samples)
+    if os.geteuid() or not os.access(_GROUPS, os.W_OK):
+        sys.exit("benchmarks.counters: needs root and writable control groups in /sys/fs/cgroup")
+    for name in str(sizes.programs).split(","):
+        if missing := PROGRAMS[name].missing():
+            print(f"{name}: skipped: {missing}", flush=True)
+            continue
+        runs = asyncio.run(_run_all(name, str(sizes.loads).split(","), vars(sizes)))
+        _add(report, name, runs)
+    report.goals = {name: goal for name, goal in goals.items() if name in report.figures}
     report.show()
-
-
-def _add(report: Report, name: str, samples: Sequence[Sample]) -> None:
-    truth = (samples[-1].truth - samples[0].truth) / (samples[-1].time - samples[0].time)
-    report.add(**{f"{name}_cores": truth})
-    for window in WINDOWS:
-        for kind, found in zip(("", "_calibrated"), errors(samples, window), strict=True):
-            if found:
-                report.add(**{f"{name}_{window}s{kind}_p95_share": _percentile(found, 0.95)})
-    memory = [sample.resident / sample.used for sample in samples if sample.resident is not None]
-    if memory:
-        report.add(**{f"{name}_memory_ratio": statistics.median(memory)})
 
 
 if __name__ == "__main__":

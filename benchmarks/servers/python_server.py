@@ -1,19 +1,26 @@
-"""A web server with prometheus-client's process collector: `python python_server.py PORT`.
+"""A web server with the process collector of prometheus-client: `python_server PORT`.
 
 ``/work?ms=N`` takes N milliseconds of processor time, ``/litter?kb=N`` makes so much garbage in cycles.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import make_wsgi_app
+from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app
+from prometheus_client.multiprocess import MultiProcessCollector
 
-StartResponse = Callable[[str, list[tuple[str, str]]], object]
+Application = Callable[[dict[str, str], Any], Iterable[bytes]]
 
-_metrics = make_wsgi_app()
+_registry = REGISTRY
+if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the workers share their metrics in files
+    _registry = CollectorRegistry()
+    MultiProcessCollector(_registry)  # type: ignore[no-untyped-call]
+_metrics: Application = make_wsgi_app(_registry)
 
 
 class Node:
@@ -24,10 +31,14 @@ class Node:
         self.own = self
 
 
-def application(environ: dict[str, str], start_response: StartResponse) -> Iterable[bytes]:
+def application(environ: dict[str, str], start_response: Any) -> Iterable[bytes]:
     """Serve metrics and work; gunicorn loads it, too."""
     if environ["PATH_INFO"] == "/metrics":
         return _metrics(environ, start_response)
+    return work(environ, start_response)
+
+
+def work(environ: dict[str, str], start_response: Any) -> Iterable[bytes]:
     asked = parse_qs(environ["QUERY_STRING"])
     end = time.thread_time() + int(asked.get("ms", ["0"])[0]) / 1000
     for _ in range(int(asked.get("kb", ["0"])[0])):
@@ -43,6 +54,10 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-if __name__ == "__main__":
-    with make_server("127.0.0.1", int(sys.argv[1]), application, handler_class=_Quiet) as server:
+def serve(port: int, served: Application) -> None:
+    with make_server("127.0.0.1", port, served, handler_class=_Quiet) as server:
         server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), application)
