@@ -111,6 +111,17 @@ class KubernetesClient:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         return await self._fetch(KubernetesRequest(f"get {path}", path, timeout, accept=accept, patient=True))
 
+    async def get_start(self, path: str, most: int) -> bytes:
+        """Return the first `most` bytes of the text at `path`. Only a Retry-After is heeded."""
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        request = KubernetesRequest(f"get {path}", path, timeout, accept="text/plain")
+        content = bytearray()
+        async with self._sender.send(request) as response:
+            with translated(request.what):
+                while len(content) < most and (piece := await response.content.read(most - len(content))):
+                    content += piece
+        return bytes(content)
+
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
         """Post a review to `path`; return the completed review.
 

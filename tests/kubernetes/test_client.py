@@ -136,6 +136,29 @@ async def test_retries_of_get(
     assert pauses.taken == pytest.approx(slept)
 
 
+async def test_the_start_of_a_body(pauses: Pauses) -> None:
+    """What a pod answers through the API server may have no end."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 65536)
+        return response
+
+    async with answering(handle) as host, connected(host, pauses) as client:
+        assert (
+            await client.get_start("/api/v1/namespaces/shop/pods/web:80/proxy/metrics", 100_000)
+            == b"x" * 100_000
+        )
+    refuse, seen = replies(503)
+    async with answering(refuse) as host, connected(host, pauses) as client:
+        with pytest.raises(errors.KubernetesError):
+            await client.get_start("/api/v1/namespaces/shop/pods/web:80/proxy/metrics", 10)
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize(
     ("retry_after", "attempts"), [(None, 1), ("1", 3)], ids=["left to the reflector", "but a time is kept"]
 )
