@@ -1,7 +1,7 @@
 """`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,17 @@ from adapter.cli import command_line
 from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
-from adapter.errors import Fault
+from adapter.errors import Fault, KubernetesError
 from adapter.model import visible
 from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.visible import counted
-from fastpath_tools.live import scaler_access
+from fastpath_tools.live import cluster_options, reading, resizes, scaler_access
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 
 _SHOWN = 10
+
+_UTILIZATION = "utilization (percentage of request)"
+"""The end of what describes a metric with a target utilization."""
 
 _START_PARTS = (
     ("scheduled", "created to scheduled"),
@@ -67,7 +70,8 @@ COMMAND = Command(
     about="""\
 Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
 newest first. It reads the journal of the process that leads: at --server, or else from the Pod that
-the Lease names, whose port it forwards with kubectl.
+the Lease names, whose port it forwards with kubectl. Without --server it also reads the pods, and says
+which requests a utilization counts against while an in-place resize is not actuated.
 """,
     deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
 )
@@ -80,14 +84,41 @@ def main(options: ExplainOptions) -> int:
     if options.output == "json":
         command_line.show(command_line.to_json(document))
     else:
-        command_line.show(visible.join(render(document, options.last)))
+        resizing = asyncio.run(_read_resizes(options, document))
+        command_line.show(visible.join(render(document, options.last, resizing)))
     return 0
 
 
-def render(document: dict[str, Any], last: int = 0) -> list[str]:
+async def _read_resizes(options: ExplainOptions, document: dict[str, Any]) -> list[str]:
+    """Return which requests utilizations count against while a resize of pods is not actuated.
+
+    A process at --server may be of another cluster than the kubeconfig: then no pods are read.
+    """
+    inputs = document["last"]["inputs"] if document["last"] else []
+    metrics = [given["metric"] for given in inputs if given["metric"].endswith(_UTILIZATION)]
+    if not metrics or options.server or not (selector := document["target"].get("selector")):
+        return []
+    try:
+        async with cluster_options.connect(options) as client:
+            pods = await reading.fetch_pods(client, document["namespace"], selector)
+    except KubernetesError as error:
+        return [f"  whether a resize of pods is in progress is not known: {reading.why(error)}"]
+    ready = [pod for pod in pods if pod.ready is not None]
+    resizing = resizes.find(ready)
+    containers = sorted({name for resize in resizing for name, _ in resize.requests})
+    described = []
+    for metric in metrics:
+        resource, _, rest = metric.partition(" ")
+        # which container a metric is of is not in its description
+        names = containers if rest.startswith("container") else [""]
+        described += [(name, resizes.describe(resizing, len(ready), resource, name)) for name in names]
+    return [f"  container {name}: {text}" if name else f"  {text}" for name, text in described if text]
+
+
+def render(document: dict[str, Any], last: int = 0, resizing: Sequence[str] = ()) -> list[str]:
     """Return what a scaler shows of an autoscaler as lines for people.
 
-    Of the journal it shows the newest `last` entries, all for 0.
+    Of the journal it shows the newest `last` entries, all for 0. `resizing` are lines about the target.
     """
     target, writers = document["target"], document["writers"]
     autoscaler = f"{document['namespace']}/{document['name']} ({document['mode']})"
@@ -97,7 +128,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
     else:
         owner = f", last set by {target['manager']}" if target["manager"] else ""
         counts = f"spec.replicas {target['replicas']}, status.replicas {target['statusReplicas']}"
-        lines.append(f"  target: {counts}{owner}")
+        lines += [f"  target: {counts}{owner}", *resizing]
     lines += [
         f"  {condition['type']} {condition['status']} ({condition['reason']}): {condition['message']}"
         for condition in document["status"].get("conditions", [])
@@ -194,11 +225,24 @@ def _outcome(entry: dict[str, Any], reason: str) -> str:
 
 def _input(given: dict[str, Any]) -> str:
     age = "age unknown" if given["ageSeconds"] is None else f"{given['ageSeconds']:g} s old"
+    slow = f"; the pods' own usage does not count: {given['notFaster']}" if "notFaster" in given else ""
     if "unavailable" in given:
-        return f"{given['metric']}: no value: {given['unavailable']}"
+        return f"{given['metric']}: no value: {given['unavailable']}{slow}"
+    if (faster := given.get("faster")) is not None:  # the age is of these
+        own = f"{_values(faster)} by the pods' own usage ({age}{_overdue(faster)})"
+        if not given["values"]:
+            return f"{given['metric']}: {own}; {given['overdue']}"
+        other = f"{_values(given)} from the metrics API"
+        return f"{given['metric']}: {own}; {other}; the one that asks for more replicas counts"
+    return f"{given['metric']}: {_values(given)} ({age}{_overdue(given)}){slow}"
+
+
+def _values(given: dict[str, Any]) -> str:
     listed = given["values"] if "value" not in given else [given["value"]]
     values: list[int] = list(listed.values()) if isinstance(listed, dict) else listed
     shown = ", ".join(f"{value / 1000:g}" for value in values[:_SHOWN])
-    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-    overdue = f", {given['overdue']}" if given["overdue"] else ""
-    return f"{given['metric']}: {shown}{more} ({age}{overdue})"
+    return f"{shown} and {len(values) - _SHOWN} more" if len(values) > _SHOWN else shown
+
+
+def _overdue(given: dict[str, Any]) -> str:
+    return f", {given['overdue']}" if given["overdue"] else ""

@@ -17,20 +17,22 @@ from adapter.errors import InputError, KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.doctor import autoscaler_hops, diagnosis, report
+from fastpath_tools.doctor import autoscaler_hops, diagnosis, metric_facts, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import BoostFacts, Facts, State
+from fastpath_tools.doctor.metric_facts import MetricReader
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
 from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
+from fastpath_tools.live.scaler_access import LeaderReader
 from fastpath_tools.live.sources import SourceReader
 
 _TOGETHER = 4
@@ -96,7 +98,8 @@ async def _run(options: DoctorOptions) -> Found:
             )
         cluster = LiveCluster(client, clock, options.reference, options.lease_name)
         sources = SourceReader(cluster, given, prometheus, clock)
-        doctor = Doctor(cluster, sources, clock, options.horizontal_pod_autoscaler_sync_period)
+        metrics = MetricReader(cluster, sources, LeaderReader(options, stack))
+        doctor = Doctor(cluster, sources, metrics, clock, options.horizontal_pod_autoscaler_sync_period)
         return await doctor.examine(*options.target)
 
 
@@ -106,9 +109,17 @@ class Doctor:
     `period` is the sync period of the HPA controller in seconds if a flag gives it, else 0.
     """
 
-    def __init__(self, cluster: LiveCluster, sources: SourceReader, clock: Clock, period: float) -> None:
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        sources: SourceReader,
+        metrics: MetricReader,
+        clock: Clock,
+        period: float,
+    ) -> None:
         self._cluster = cluster
         self._sources = sources
+        self._metrics = metrics
         self._clock = clock
         self._period = period
         self._free = asyncio.Semaphore(_TOGETHER)
@@ -150,7 +161,14 @@ class Doctor:
             starts = None if isinstance(target, Unread) else target.starts
             rivals = [f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas)]
             rivals += [f"{KIND} {name}" for name in _same_target(fpa, fpas)]
-            return diagnosis.examine_fast(fpa, rivals, leaders, starts)
+            metrics = await asyncio.gather(
+                *(
+                    self._metrics.read(fpa, place, metric, target)
+                    for place, metric in enumerate(spec.metrics or ())
+                    if metric.type in metric_facts.USAGES
+                )
+            )
+            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics)
 
     async def _examine(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
@@ -159,7 +177,9 @@ class Doctor:
             meta, spec = hpa.metadata, hpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             own = model.without_handshake(spec.metrics) or ()
-            metrics = await asyncio.gather(*(self._metric(hpa, metric, target) for metric in own))
+            metrics = await asyncio.gather(
+                *(self._metrics.read(hpa, place, metric, target) for place, metric in enumerate(own))
+            )
             period = await self._cluster.period()
             if self._period:
                 period = period._replace(
@@ -196,13 +216,6 @@ class Doctor:
             starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
         return target._replace(starts=starts)
 
-    async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
-        namespace = hpa.metadata.namespace
-        serving = await self._cluster.serving(GROUPS[metric.type])
-        source = await self._sources.source(namespace, metric, target)
-        answer = await self._cluster.answer(namespace, metric, target)
-        return MetricFacts(_label(metric), metric, serving, answer, source)
-
     async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
@@ -236,12 +249,3 @@ def _same_target(
 
 def _target(autoscaler: HPA | FastPathAutoscaler) -> TargetKey:
     return TargetKey.of(autoscaler.metadata.namespace, autoscaler.spec.scale_target_ref)
-
-
-def _label(metric: MetricSpec) -> str:
-    if metric.container_resource is not None:
-        return f"{metric.container_resource.name} of container {metric.container_resource.container}"
-    if metric.resource is not None:
-        return metric.resource.name
-    source = metric.pods or metric.object or metric.external
-    return source.metric.name if source is not None else metric.type

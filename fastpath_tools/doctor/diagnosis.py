@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
-from fastpath_tools.doctor import autoscaler_hops, metric_hops
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, usage_hops
 from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
-from fastpath_tools.live.facts import Leaders, Starts, Unread
+from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, Unread
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
@@ -119,12 +119,16 @@ class FastExamination(NamedTuple):
 
 
 def examine_fast(
-    fpa: FastPathAutoscaler, rivals: Sequence[str], leaders: Leaders | Unread, starts: Starts | None = None
+    fpa: FastPathAutoscaler,
+    rivals: Sequence[str],
+    leaders: Leaders | Unread,
+    starts: Starts | None = None,
+    metrics: Sequence[MetricFacts] = (),
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
-    Without these it is how long its pods take to be Ready, if that is known. `rivals` are the other
-    autoscalers of its target as ``Kind name``.
+    Without these it is what its pods expose of their usage, and how long they take to be Ready, if that is
+    known. `rivals` are the other autoscalers of its target as ``Kind name``.
     """
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
@@ -155,9 +159,28 @@ def examine_fast(
         text = f"it recommends more than maxReplicas, {spec.max_replicas}"
         change = f"raise spec.maxReplicas, now {spec.max_replicas}"
         return FastExamination(fpa, State.WARNING, text, change)
-    text = "its conditions report no problem"
-    if starts is None:
-        return FastExamination(fpa, State.OK, text)
-    advised = autoscaler_hops.advise(starts.times, starts.probe)
-    advice = _best_change(() if advised is None else (advised,))
-    return FastExamination(fpa, State.OK, f"{text}; pods take {autoscaler_hops.describe(starts)}", advice)
+    return _healthy(fpa, starts, metrics)
+
+
+def _healthy(
+    fpa: FastPathAutoscaler, starts: Starts | None, metrics: Sequence[MetricFacts]
+) -> FastExamination:
+    """Return the diagnosis of a FastPathAutoscaler whose conditions report no problem."""
+    states, texts = [State.OK], ["its conditions report no problem"]
+    changes: list[Improvement | None] = []
+    for metric in metrics:
+        if metric.usage is not None:
+            state, text = usage_hops.describe(metric.usage)
+            states.append(state)
+            texts.append(f"{metric.label}: {text}")
+            took = total(metric_hops.without_rule(metric)).took.usual + metric_hops.ASKED_EVERY / 2
+            resource = metric.label.partition(" ")[0]
+            changes.append(usage_hops.improvement(metric.usage, resource, took, metric_hops.TICK, ""))
+        if metric.resize:
+            states.append(State.WARNING)
+            texts.append(f"{metric.label}: {metric.resize}")
+    if starts is not None:
+        texts.append(f"pods take {autoscaler_hops.describe(starts)}")
+        changes.append(autoscaler_hops.advise(starts.times, starts.probe))
+    advice = _best_change([change for change in changes if change is not None])
+    return FastExamination(fpa, max(states, key=list(State).index), "; ".join(texts), advice)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.visible import counted
+from fastpath_tools.doctor import usage_hops
 from fastpath_tools.doctor.hops import (
     NOTHING,
     Facts,
@@ -20,6 +21,7 @@ from fastpath_tools.doctor.hops import (
     Took,
     evenly,
     seconds,
+    total,
 )
 from fastpath_tools.live.facts import AnswerFacts, MetricFacts, SeriesFacts, SourceFacts, Unread
 from fastpath_tools.live.preview import SCRAPES_IN_WINDOW
@@ -48,8 +50,14 @@ _INSTALL = {
 
 def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> MetricChain:
     """Return the hops of a metric; `boosted` tells whether Fastpath raises the autoscaler at the moment."""
-    hops = [*_origin(facts, metric, boosted=boosted), _api(facts, metric)]
+    hops = [*_origin(facts, metric, boosted=boosted), _api(facts, metric), *_requests(metric)]
     return MetricChain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
+
+
+def _requests(metric: MetricFacts) -> Iterator[Hop]:
+    """Yield which requests count, if a resize is not actuated."""
+    if metric.resize:
+        yield Hop("requests", State.WARNING, metric.resize, timed=False)
 
 
 def _is_ours(metric: MetricFacts) -> bool:
@@ -62,7 +70,7 @@ def _is_ours(metric: MetricFacts) -> bool:
 def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
     source = metric.source
     if source is None:
-        yield from _without_rule(metric)
+        yield from _usage(facts, metric, boosted=boosted)
     elif isinstance(source, Unread):
         yield Hop("scrape", State.UNKNOWN, source.why)
         yield Hop("window", State.UNKNOWN, "not known without the rule")
@@ -101,7 +109,28 @@ def _direct_scrape(source: SourceFacts, direct: ScrapeConfig) -> Hop:
     return Hop("scrape", State.OK, f"{text}, {count}", took)
 
 
-def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
+def _usage(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
+    """Yield the hops of a resource metric."""
+    usage, hops = metric.usage, list(without_rule(metric))
+    if usage is None:
+        yield from hops
+    elif boosted and usage.verdict.counts:
+        yield from usage_hops.direct_hops(usage)
+    else:
+        decision = _decision(facts, metric, boosted=boosted).took or NOTHING
+        took = decision.usual + total(hops).took.usual
+        how = "" if facts.mode == BOOST else boosting(facts)
+        change = usage_hops.improvement(usage, metric.label.partition(" ")[0], took, TICK, how)
+        state, text = usage_hops.describe(usage)
+        first = hops[0]
+        if boosted or usage.scraped is None:
+            state = max(state, first.state, key=list(State).index)
+            first = first._replace(state=state, text=f"{first.text}; {text}")
+        yield first._replace(change=change)
+        yield from hops[1:]
+
+
+def without_rule(metric: MetricFacts) -> Iterator[Hop]:
     """Yield what the values say of themselves if no rule is known: resource metrics have a window."""
     owner = "the server" if isinstance(metric.serving, Unread) else metric.serving.owner or "the server"
     answer = metric.answer
@@ -113,7 +142,7 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
         yield Hop("scrape", State.UNKNOWN, "how often the kubelets are scraped is not read")
     else:
         age = "" if answer.age is None else f"; the values are {seconds(max(answer.age, 0.0))} old"
-        text = f"{owner} has a new value about every {seconds(answer.window)}, which boost cannot beat{age}"
+        text = f"{owner} has a new value about every {seconds(answer.window)}{age}"
         yield Hop("scrape", State.OK, text, evenly(answer.window))
     yield Hop("window", State.OK, f"a value covers {seconds(answer.window)}", evenly(answer.window))
 
@@ -231,7 +260,7 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
 
 
 def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
-    if boosted and _is_ours(metric):
+    if boosted and (_is_ours(metric) or (metric.usage is not None and metric.usage.verdict.counts)):
         return Hop("decision", State.OK, "Fastpath decides every second and raises at once", evenly(TICK))
     if boosted and isinstance(metric.serving, Unread):
         return Hop("decision", State.UNKNOWN, f"the server of the metric is unknown: {metric.serving.why}")
@@ -253,6 +282,10 @@ def _boost_change(facts: Facts, metric: MetricFacts) -> Improvement | None:
         before = ((source.series.interval or 0.0) + (source.lookback or 0.0)) / 2
         direct = source.scraped.access.interval + (source.scraped.window if source.lookback else 0.0)
         saves += max(before - direct / 2, 0.0)
+    return Improvement(f"boost it: {boosting(facts)}", saves) if saves > 0 else None
+
+
+def boosting(facts: Facts) -> str:
+    """Return the command that boosts an autoscaler."""
     meta = facts.hpa.metadata
-    how = f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml | fastpath boost - | kubectl apply -f -"
-    return Improvement(f"boost it: {how}", saves) if saves > 0 else None
+    return f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml | fastpath boost - | kubectl apply -f -"

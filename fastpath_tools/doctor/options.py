@@ -78,7 +78,9 @@ be asked, 2 when the command line or a file is wrong.
 
 A hop is unknown if its source is not given: the hops scrape and window need the rules, from the
 ConfigMap of the server behind the metrics APIs or from --config; scrape and engine need
---prometheus-url, with the query parameters that the server is given.
+--prometheus-url, with the query parameters that the server is given. For CPU and memory it reads at
+most two pods, at ports that may expose metrics, through the API server (get pods/proxy). Whether a
+boosted HPA uses what they expose is asked of the scaler through kubectl port-forward.
 """,
     deprecated=(replaced("json", "output", "json"),),
 )

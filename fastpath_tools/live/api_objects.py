@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Struct
+from adapter.model.pods import ResourceRequirements
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
 from adapter.model.timestamps import Instant, parse_go_duration
 from fastpath_tools.live.facts import Probe, Pulls, Starts
@@ -42,8 +43,11 @@ class ContainerState(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
+    name: str = ""
     restart_count: int = 0
     state: ContainerState | None = None
+    resources: ResourceRequirements | None = None
+    """Those in effect."""
 
     @property
     def started_at(self) -> Instant | None:
@@ -69,8 +73,16 @@ class ProbeDocument(Struct, frozen=True):
     period_seconds: int = 10
 
 
+class ContainerPort(Struct, frozen=True):
+    name: str = ""
+    container_port: int = 0
+    protocol: str = "TCP"
+
+
 class ContainerDocument(Struct, frozen=True):
     name: str = ""
+    ports: tuple[ContainerPort, ...] | None = None
+    resources: ResourceRequirements | None = None
     readiness_probe: ProbeDocument | None = None
     startup_probe: ProbeDocument | None = None
     command: tuple[str, ...] | None = None
@@ -106,6 +118,7 @@ class PodDocumentSpec(Struct, frozen=True):
 
 class PodMetadata(Struct, frozen=True):
     name: str = ""
+    annotations: dict[str, str] | None = None
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
 

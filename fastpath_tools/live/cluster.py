@@ -35,14 +35,22 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, reading
+from fastpath_tools.live import api_objects, reading, resizes, usages
 from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
-from fastpath_tools.live.facts import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
+from fastpath_tools.live.facts import (
+    AnswerFacts,
+    ExposedSeries,
+    Leaders,
+    MetricsPort,
+    Period,
+    Pulls,
+    Serving,
+    TargetFacts,
+    Unread,
+)
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
-_PODS = 200
-"""How many pods of a selector are looked at."""
 _EVENTS = 500
 """How many events about image pulls of a namespace are looked at; the API server keeps an hour of them."""
 
@@ -79,8 +87,7 @@ class LiveCluster:
         return await reading.fetch(self._client, path, form)
 
     async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
-        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
-        return (await self._fetch(path, ItemList[PodDocument])).items
+        return await reading.fetch_pods(self._client, namespace, selector)
 
     def _age(self, time: int | None) -> float | None:
         """Return how many seconds ago something was."""
@@ -130,7 +137,12 @@ class LiveCluster:
             return target
         ready = [pod for pod in pods if pod.ready is not None]
         names = tuple(pod.metadata.name for pod in ready)
-        return target._replace(ready=names, starts=api_objects.measure_starts(ready))
+        return target._replace(
+            ready=names,
+            starts=api_objects.measure_starts(ready),
+            ports=usages.metrics_ports(ready[0]) if ready else (),
+            resizes=resizes.find(ready),
+        )
 
     async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
         """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
@@ -185,6 +197,13 @@ class LiveCluster:
         ages = [age for usage in usages if (age := self._age(usage.timestamp)) is not None]
         age = statistics.median(ages) if ages else None
         return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
+
+    @reading.once
+    async def exposed(
+        self, namespace: str, pods: tuple[str, ...], ports: tuple[MetricsPort, ...]
+    ) -> ExposedSeries | Unread:
+        """Return where pods expose the series of the process collector."""
+        return await usages.find_series(self._client, namespace, pods, ports)
 
     # -- what autoscalers share ------------------------------------------------------------------------------
 

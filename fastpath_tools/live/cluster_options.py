@@ -106,6 +106,9 @@ class GroupsOptions(ServiceOptions):
         return replace(super().resolved(), groups=tuple(dict.fromkeys(self.groups)))
 
 
+PORT = 10254
+"""The local port of the Pod where the scaler shows its journal, by default."""
+
 _server = partial(option, group="Server")
 _server_text = partial(text_option, group="Server")
 _server_file = partial(_server, FlagType.TEXT, "", metavar="file")
@@ -141,7 +144,7 @@ class ScalerServiceOptions(KubeconfigOptions):
         check=checks.shard,
     )
     port: int = _lease(
-        FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
+        FlagType.INT, str(PORT), "Local port of the Pod where it shows its journal.", check=checks.port_number
     )
 
     @property

@@ -4,11 +4,13 @@ A fact that could not be read is `Unread` with the reason, never a default that 
 Durations are seconds; None is unknown, and never counts as 0.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.quantity import Quantity
 from adapter.model.ready_times import ReadyTimes
 from adapter.scrape.endpoints import FoundEndpoints
 
@@ -76,14 +78,59 @@ class SourceFacts(NamedTuple):
     endpoints: FoundEndpoints | Unread | None = None
 
 
+class MetricsPort(NamedTuple):
+    """A port of a container where pods may expose metrics: as `scrape` has it, and its number."""
+
+    port: str
+    number: int
+    path: str
+    container: str
+
+
+class ExposedSeries(NamedTuple):
+    """The port where a pod exposes series, None if none does, and their names."""
+
+    port: MetricsPort | None = None
+    names: frozenset[str] = frozenset()
+
+
+class UsageVerdict(NamedTuple):
+    """Whether the scaler uses the usage that pods expose, None if that is not known, and why not."""
+
+    counts: bool | None
+    why: str = ""
+    reason: str = ""
+
+
+class UsageFacts(NamedTuple):
+    """CPU or memory as pods expose it themselves.
+
+    With a rule: `scraped` says how Fastpath reads it, as a rate or not, and `verdict` whether it counts.
+    Without: `port` is where a pod exposes the series of the process collector, None if none was seen to.
+    """
+
+    series: str
+    rule: str = ""
+    scraped: ScrapeConfig | None = None
+    is_rate: bool = True
+    verdict: UsageVerdict = UsageVerdict(None)
+    port: MetricsPort | Unread | None = None
+
+
 class MetricFacts(NamedTuple):
-    """One metric of the autoscaler. `source` is None if no rule makes it, as for resource metrics."""
+    """One metric of the autoscaler.
+
+    `source` is None if no rule makes it, as for resource metrics. `usage` is that of CPU and memory. `resize`
+    says which requests a utilization counts against, "" if those of the spec are in effect.
+    """
 
     label: str
     spec: MetricSpec
     serving: Serving | Unread
     answer: AnswerFacts | Unread
     source: SourceFacts | Unread | None = None
+    usage: UsageFacts | None = None
+    resize: str = ""
 
 
 class Probe(NamedTuple):
@@ -109,13 +156,28 @@ class Starts(NamedTuple):
     pulls: Pulls | None = None
 
 
+class Resize(NamedTuple):
+    """A resize of a pod that is not actuated, and why.
+
+    `requests` are those of the spec and those in effect, by container and resource.
+    """
+
+    why: str
+    requests: Mapping[tuple[str, str], tuple[Quantity, Quantity]]
+
+
 class TargetFacts(NamedTuple):
-    """The Scale of the target, and its ready pods by name."""
+    """The Scale of the target, and its ready pods by name.
+
+    `ports` are those where the pods may expose metrics, `resizes` those that are not actuated.
+    """
 
     replicas: int
     selector: str
     ready: tuple[str, ...] = ()
     starts: Starts | None = None
+    ports: tuple[MetricsPort, ...] = ()
+    resizes: tuple[Resize, ...] = ()
 
 
 class Period(NamedTuple):

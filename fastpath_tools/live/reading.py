@@ -26,8 +26,11 @@ from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedDocument
+from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedDocument, PodDocument
 from fastpath_tools.live.facts import Leader, Leaders, Unread
+
+_PODS = 200
+"""How many pods of a selector are looked at."""
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self")
@@ -57,6 +60,12 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
         return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
     except (msgspec.MsgspecError, ValueError) as error:
         raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
+
+
+async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[PodDocument, ...]:
+    """Return the first pods that a selector matches. KubernetesError."""
+    path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
+    return (await fetch(client, path, ItemList[PodDocument])).items
 
 
 def why(error: Exception) -> str:

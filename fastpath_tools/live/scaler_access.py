@@ -21,8 +21,9 @@ from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import leader_election
 from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import shards
-from fastpath_tools.live import cluster_options
-from fastpath_tools.live.cluster_options import ScalerServiceOptions
+from fastpath_tools.live import cluster_options, reading
+from fastpath_tools.live.cluster_options import PORT, KubeconfigOptions, ScalerServiceOptions
+from fastpath_tools.live.facts import Leaders, Unread
 
 _SECONDS = 10.0
 _READY = b"Forwarding from 127.0.0.1:"
@@ -41,22 +42,56 @@ async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
     if options.server:
         return await _get(options, options.server.rstrip("/") + path)
     pod = await _find_leader(options, fastpath)
-    async with _forwarded(options, fastpath, pod) as address:
+    async with _forwarded(options, fastpath, pod, options.port) as address:
         return await _get(options, address + path)
 
 
-async def _get(options: ScalerServiceOptions, url: str) -> dict[str, Any]:
+class LeaderReader:
+    """Reads what the processes that lead show of autoscalers, through a forwarded port of each.
+
+    The ports are forwarded until the `stack` is closed.
+    """
+
+    def __init__(self, options: KubeconfigOptions, stack: contextlib.AsyncExitStack) -> None:
+        self._options = options
+        self._stack = stack
+
+    async def read(self, leaders: Leaders | Unread, namespace: str, name: str) -> dict[str, Any] | Unread:
+        """Return what is shown of one autoscaler."""
+        if isinstance(leaders, Unread):
+            return leaders
+        for leader in leaders.found:
+            if leader.holder and leader.shard.owns(namespace, name):
+                pod = leader_election.pod_of(leader.holder)
+                address = await self._address(leader.lease.partition("/")[0], pod)
+                if isinstance(address, Unread):
+                    return address
+                try:
+                    return await _get(None, f"{address}/debug/fastpath/autoscalers/{namespace}/{name}")
+                except RunError as error:
+                    return Unread(str(error))
+        return Unread("no scaler leads")
+
+    @reading.once
+    async def _address(self, fastpath: str, pod: str) -> str | Unread:
+        try:
+            return await self._stack.enter_async_context(_forwarded(self._options, fastpath, pod, PORT))
+        except RunError as error:
+            return Unread(str(error))
+
+
+async def _get(options: ScalerServiceOptions | None, url: str) -> dict[str, Any]:
+    """Return the document at an address; without options at the local end of a forwarded port."""
     headers = {}
-    if options.token_file:
+    if options is not None and options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
-    context = await asyncio.to_thread(_trust, options.ca_file)
+    context = await asyncio.to_thread(_trust, "" if options is None else options.ca_file)
+    tls_server_name = None if options is None else options.tls_server_name or None
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.get(
-                url, ssl=context, server_hostname=options.tls_server_name or None, allow_redirects=False
-            ) as response,
+            session.get(url, ssl=context, server_hostname=tls_server_name, allow_redirects=False) as response,
         ):
             body = await response.read()
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -113,14 +148,12 @@ async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _forwarded(options: ScalerServiceOptions, namespace: str, pod: str) -> AsyncIterator[str]:
+async def _forwarded(options: KubeconfigOptions, namespace: str, pod: str, port: int) -> AsyncIterator[str]:
     """Forward a port of a Pod for as long as the block is open; gives the address here."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        raise RunError(
-            f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
-        )
-    failure = f"port {options.port} of Pod {pod} cannot be forwarded"
+        raise RunError(f"kubectl is not installed: forward port {port} of Pod {pod} and give --server")
+    failure = f"port {port} of Pod {pod} cannot be forwarded"
     connection = {"kubeconfig": options.kubeconfig, "context": options.context, "as": options.impersonate}
     flags = [f"--{name}={value}" for name, value in connection.items() if value]
     process = await asyncio.create_subprocess_exec(
@@ -129,7 +162,7 @@ async def _forwarded(options: ScalerServiceOptions, namespace: str, pod: str) ->
         "port-forward",
         f"--namespace={namespace}",
         f"pod/{pod}",
-        f":{options.port}",
+        f":{port}",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -141,8 +174,7 @@ async def _forwarded(options: ScalerServiceOptions, namespace: str, pod: str) ->
             answer = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
             raise RunError(f"{failure}: {answer or 'kubectl has ended'}")
-        port = int(line[len(_READY) :].split()[0])
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{int(line[len(_READY) :].split()[0])}"
     except TimeoutError as error:
         raise RunError(f"{failure}: no answer in time") from error
     finally:

@@ -16,7 +16,7 @@ from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, parsing, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.registry import Registry
+from adapter.rules.registry import Registry, UsageEntry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.scraped_query import PodLabels
@@ -76,6 +76,14 @@ class SourceReader:
             rule.config.ttl or 0.0,
             endpoints,
         )
+
+    async def usage(self, resource: str) -> UsageEntry | None:
+        """Return how pods are scraped for their usage of a resource; None without a rule that can be read."""
+        for group in dict.fromkeys(GROUPS.values()):  # the rules are Fastpath's, which may serve any of them
+            known = await self._registry(group)
+            if not isinstance(known, Unread) and (entry := known.usages.get(resource)) is not None:
+                return entry
+        return None
 
     # -- rules -----------------------------------------------------------------------------------------------
 

@@ -429,6 +429,94 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     ]
 
 
+CPU_USAGE: dict[str, Any] = {
+    "metric": "cpu resource utilization (percentage of request)",
+    "values": {"web-1": 250, "web-2": 300},
+    "overdue": "",
+    "ageSeconds": 0.8,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(
+            {"faster": {"values": {"web-1": 410, "web-2": 500}, "overdue": ""}},
+            "0.41, 0.5 by the pods' own usage (0.8 s old); 0.25, 0.3 from the metrics API; the one that asks "
+            "for more replicas counts",
+            id="both",
+        ),
+        pytest.param(
+            {
+                "faster": {"values": {"web-1": 410}, "overdue": "the scrape of web-1 is overdue"},
+                "values": {},
+                "overdue": "no answer yet",
+            },
+            "0.41 by the pods' own usage (0.8 s old, the scrape of web-1 is overdue); no answer yet",
+            id="that of the pods alone",
+        ),
+        pytest.param(
+            {"notFaster": "1 of 2 processes is not in it", "ageSeconds": 42},
+            "0.25, 0.3 (42 s old); the pods' own usage does not count: 1 of 2 processes is not in it",
+            id="not that of the pods",
+        ),
+    ],
+)
+async def test_which_usage_counted(given: dict[str, Any], said: str) -> None:
+    document = await shown()
+    document["last"]["inputs"] = [CPU_USAGE | given]
+    assert f"  cpu resource utilization (percentage of request): {said}" in explain.render(document)
+
+
+async def test_a_usage_that_is_neither_here_nor_there() -> None:
+    document = await shown()
+    document["last"]["inputs"] = [
+        {"metric": "cpu", "unavailable": "no metrics", "ageSeconds": None, "notFaster": "no"}
+    ]
+    said = "  cpu: no value: no metrics; the pods' own usage does not count: no"
+    assert said in explain.render(document)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(30)
+async def test_requests_that_count_while_a_resize_is_not_actuated(
+    tmp_path: Path,
+    scaler: Scaler,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    port = scaler.url.rpartition(":")[2]
+    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
+    monkeypatch.setenv("PATH", path)
+    document = await shown()
+    of_container = CPU_USAGE | {"metric": "cpu container resource utilization (percentage of request)"}
+    document["last"]["inputs"] = [CPU_USAGE, of_container]
+    document["target"]["selector"] = "app=web"
+    scaler.body = encode(document)
+    status = {
+        "conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "PodResizePending")],
+        "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "250m"}}}],
+    }
+    container = {"name": "main", "resources": {"requests": {"cpu": "500m"}}}
+    async with Cluster() as cluster:
+        lease(cluster, "scaler-1_0123")
+        metadata = {"name": "web-1", "namespace": "default", "labels": {"app": "web"}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        cluster.create(pod | {"status": status})
+        given = ["default/web", f"--kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"]
+        assert await asyncio.to_thread(explain.main, given) == 0
+        known = capsysbinary.readouterr().out.decode()
+        cluster.forbid("list", "pods")
+        assert await asyncio.to_thread(explain.main, given) == 0
+        unknown = capsysbinary.readouterr().out.decode()
+    said = (
+        "the utilization is of the requests in the spec, cpu 500m; the resize of 1 of 1 pods is not "
+        "actuated, and 250m is in effect there (PodResizePending)\n"
+    )
+    assert f"\n  {said}  container main: {said}" in known
+    assert "\n  whether a resize of pods is in progress is not known: pods is forbidden" in unknown
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(30)
 async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,17 @@ from adapter.cli import main
 from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    Metadata,
+)
 from adapter.model.autoscaling.floor import Demotion, Floor
-from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
+from adapter.model.autoscaling.hpa import Condition, MetricSpec, MetricStatus, decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_tools.doctor import autoscaler_hops, report
-from fastpath_tools.doctor.diagnosis import Examination, examine
+from fastpath_tools.doctor.diagnosis import Examination, examine, examine_fast
 from fastpath_tools.doctor.hops import BoostFacts, Facts, Hop, State, seconds
 from fastpath_tools.doctor.options import COMMAND
 from fastpath_tools.live.api_objects import HPA
@@ -24,6 +29,7 @@ from fastpath_tools.live.facts import (
     Leader,
     Leaders,
     MetricFacts,
+    MetricsPort,
     Period,
     SeriesFacts,
     Serving,
@@ -31,10 +37,17 @@ from fastpath_tools.live.facts import (
     Starts,
     TargetFacts,
     Unread,
+    UsageFacts,
+    UsageVerdict,
 )
 from tests.support.doctor import CPU, HANDSHAKE
 
 NOW = 1_000_000 * SECOND
+BOOSTED = "kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f -"
+READY = FastPathAutoscaler(
+    metadata=Metadata("web", "shop"),
+    status=FastPathAutoscalerStatus(conditions=(Condition("AbleToScale", "True"),)),
+)
 LOAD: dict[str, Any] = {
     "type": "Pods",
     "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
@@ -154,18 +167,149 @@ def test_a_rule_that_pods_could_answer_themselves() -> None:
     )
 
 
-def test_metrics_server_is_not_beaten_by_boost() -> None:
+def usage_of_pods(**changes: Any) -> MetricFacts:
+    """Return CPU of metrics-server; `changes` are of what the pods expose of it."""
     server = Serving("metrics.k8s.io", "metrics-server")
-    cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0, age=8.0))
-    found = examine(boosted(cpu))
+    usage = UsageFacts("process_cpu_seconds_total")._replace(**changes)
+    answer = AnswerFacts(4, 0.02, window=15.0, age=8.0)
+    return MetricFacts("cpu", spec_of(CPU), server, answer, usage=usage)
+
+
+RULE: dict[str, Any] = {"rule": "resourceRules.cpu.scrape", "scraped": ScrapeConfig(Access("metrics"))}
+PORT = MetricsPort("metrics", 9090, "/metrics", "web")
+
+
+def test_metrics_server_is_not_beaten_by_boost_alone() -> None:
+    found = examine(boosted(usage_of_pods()))
     assert times(found, "scrape") == (7.5, 15.0)
     assert times(found, "window") == (7.5, 15.0)
     assert times(found, "decision") == (7.5, 15.0)
     assert hop(found, "scrape").text == (
-        "metrics-server has a new value about every 15 s, which boost cannot beat; the values are 8 s old"
+        "metrics-server has a new value about every 15 s; the values are 8 s old; the pods were not seen to "
+        "expose process_cpu_seconds_total"
     )
-    alone = examine(facts(cpu))
+    assert found.change == ""
+    alone = examine(facts(usage_of_pods()))
     assert "boost it" not in alone.change
+    other = usage_of_pods()._replace(usage=None)
+    assert hop(examine(facts(other)), "scrape").text.endswith("the values are 8 s old")
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "text", "advice"),
+    [
+        pytest.param(
+            {"port": PORT},
+            State.OK,
+            "the pods expose process_cpu_seconds_total at port metrics",
+            "have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics} (saves 19 s)",
+            id="a rule is missing",
+        ),
+        pytest.param(
+            {"port": PORT._replace(path="/actuator/prometheus")},
+            State.OK,
+            "at port metrics",
+            "have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics, "
+            "path: /actuator/prometheus} (saves 19 s)",
+            id="with a path",
+        ),
+        pytest.param(
+            {"port": Unread("you may not read pods")},
+            State.OK,
+            "whether the pods expose process_cpu_seconds_total is not known: you may not read pods",
+            "",
+            id="no right to see",
+        ),
+        pytest.param(
+            RULE | {"verdict": UsageVerdict(False, "1 of 2 processes is not in it", "TooLittle")},
+            State.WARNING,
+            "the pods' own usage does not count: 1 of 2 processes is not in it",
+            "correct port, container or query in resourceRules.cpu.scrape, or what the pods expose "
+            "(saves 19 s)",
+            id="it does not count",
+        ),
+        pytest.param(
+            RULE | {"verdict": UsageVerdict(False, "compared 1 times", "NotCompared")},
+            State.OK,
+            "the pods' own usage does not count: compared 1 times",
+            "",
+            id="not yet",
+        ),
+        pytest.param(
+            RULE | {"verdict": UsageVerdict(None, "kubectl is not installed")},
+            State.UNKNOWN,
+            "whether the pods' own usage counts (resourceRules.cpu.scrape) is not known: kubectl is not "
+            "installed",
+            "",
+            id="not known",
+        ),
+    ],
+)
+def test_what_pods_expose_of_their_usage(
+    changes: dict[str, Any], state: State, text: str, advice: str
+) -> None:
+    found = examine(boosted(usage_of_pods(**changes)))
+    scrape = hop(found, "scrape")
+    assert (scrape.state, found.change) == (state, advice)
+    assert scrape.text.endswith(text)
+    assert times(found, "decision") == (7.5, 15.0)
+
+
+def test_a_usage_that_counts_is_as_fast_as_any_scraped_value() -> None:
+    found = examine(boosted(usage_of_pods(**RULE, verdict=UsageVerdict(True))))
+    assert times(found, "scrape") == (0.5, 1.0)
+    assert times(found, "window") == (2.5, 5.0)
+    assert times(found, "decision") == (0.5, 1.0)
+    assert hop(found, "scrape").text.startswith(
+        "Fastpath scrapes the pods every 1 s (resourceRules.cpu.scrape)"
+    )
+    assert found.state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        (
+            {"port": PORT},
+            "have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics}, and boost it: ",
+        ),
+        (RULE | {"verdict": UsageVerdict(None, "it is not boosted")}, "boost it: "),
+    ],
+)
+def test_an_hpa_needs_boost_for_the_usage_of_pods(changes: dict[str, Any], advice: str) -> None:
+    found = examine(facts(usage_of_pods(**changes)))
+    assert found.change == f"{advice}{BOOSTED} (saves 19 s)"
+    assert found.state is State.OK
+
+
+def test_a_gauge_of_pods_has_no_window() -> None:
+    memory = usage_of_pods(**RULE, verdict=UsageVerdict(True), is_rate=False)
+    assert times(examine(boosted(memory)), "window") == (0.0, 0.0)
+
+
+def test_a_resize_that_is_not_actuated_is_a_warning() -> None:
+    found = examine(facts(usage_of_pods()._replace(resize="the utilization is of the requests in the spec")))
+    assert hop(found, "requests") == Hop(
+        "requests", State.WARNING, "the utilization is of the requests in the spec", timed=False
+    )
+
+
+def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
+    cpu = usage_of_pods(port=PORT)
+    found = examine_fast(READY, (), LEADERS, metrics=[cpu._replace(resize="requests")])
+    assert found.diagnosis == (
+        "its conditions report no problem; cpu: the pods expose process_cpu_seconds_total at port metrics; "
+        "cpu: requests"
+    )
+    assert found.change.startswith("have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics}")
+    assert found.state is State.WARNING
+    counted = usage_of_pods(**RULE, verdict=UsageVerdict(True))
+    well = examine_fast(READY, (), LEADERS, metrics=[counted])
+    assert well[1:] == (
+        State.OK,
+        "its conditions report no problem; cpu: the pods' own usage counts (resourceRules.cpu.scrape)",
+        "",
+    )
 
 
 def test_versions_of_one_api_with_two_servers_are_a_warning() -> None:

@@ -110,9 +110,23 @@ class Behind:
         return web.json_response({"items": [{"describedObject": {"name": "o"}, "value": value}] * count})
 
 
+class Proxying(Cluster):
+    """A cluster whose API server proxies to pods: `exposed` are bodies by POD:PORT and path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exposed: dict[str, str] = {}
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        place = request.path.partition("/namespaces/shop/pods/")[2]
+        if place in self.exposed:
+            return web.Response(text=self.exposed[place])
+        return await super()._handle(request)
+
+
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster() as cluster:
+async def cluster() -> AsyncIterator[Proxying]:
+    async with Proxying() as cluster:
         cluster.create(deployment("web", "shop", 2))
         workloads = Workloads(cluster, startup=12.0)
         workloads.step(EPOCH)
@@ -258,6 +272,85 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
     scrape = found["metrics"][0]["hops"][0]
     assert scrape["finding"] == "how often Prometheus scrapes is not known: give --prometheus-url"
     assert scrape["usualSeconds"] is None
+
+
+USAGE_RULE = "resourceRules: {cpu: {scrape: {port: metrics}}}\n"
+
+
+async def test_what_pods_expose_is_read_through_the_api_server(
+    cluster: Proxying, server: Behind, run: Doctor
+) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", CPU))
+    pod = cluster.list("Pod", "shop")[0]["metadata"]["name"]
+    cluster.exposed[f"{pod}:8080/proxy/metrics"] = "process_cpu_seconds_total 3.5\n"
+    finished = await run("shop/web")
+    assert "; the pods expose process_cpu_seconds_total at port http\n" in finished.out
+    assert (
+        "change:    have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: http}, and boost it: "
+        "kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f - (saves 19 s)\n"
+    ) in finished.out
+    cluster.exposed.clear()
+    assert "the pods were not seen to expose process_cpu_seconds_total\n" in (await run("shop/web")).out
+
+
+@pytest.mark.integration
+async def test_whether_the_usage_of_pods_counts_is_what_the_leader_shows(
+    cluster: Proxying, server: Behind, run: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked through a port that kubectl forwards, once."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(USAGE_RULE)
+    lead(cluster)
+    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    condition = {"type": "FastUsage", "status": "False", "reason": "TooLittle", "message": "condition"}
+    given = {"metric": "cpu", "values": {}, "overdue": "", "ageSeconds": 1, "notFaster": "1 of 2 is not"}
+    document = {"status": {"conditions": [condition]}, "last": {"inputs": [given]}}
+
+    async def show(request: web.Request) -> web.Response:
+        assert request.path == "/debug/fastpath/autoscalers/shop/web"
+        return web.json_response(document)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", show)
+    monkeypatch.setenv("PATH", "")
+    unknown = (await run.hops(f"--config={rules}"))["scrape"]
+    async with TestServer(app, host="127.0.0.1") as scaler:
+        kubectl = tmp_path / "kubectl"
+        words = f"Forwarding from 127.0.0.1:{scaler.port} -> 10254"
+        kubectl.write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/calls\necho '{words}'\nexec sleep 60\n")
+        kubectl.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        slow = await run.hops(f"--config={rules}")
+        condition["status"] = "True"
+        fast = await run.hops(f"--config={rules}")
+    assert unknown["state"] == "unknown"
+    assert "kubectl is not installed" in unknown["finding"]
+    assert slow["scrape"]["finding"].endswith("; the pods' own usage does not count: 1 of 2 is not")
+    assert (slow["scrape"]["state"], slow["decision"]["mostSeconds"]) == ("warning", 15.0)
+    assert fast["scrape"]["finding"].startswith(
+        "Fastpath scrapes the pods every 1 s (resourceRules.cpu.scrape)"
+    )
+    assert (fast["scrape"]["mostSeconds"], fast["decision"]["mostSeconds"]) == (1.0, 1.0)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call.split()[-2:] for call in calls] == [["pod/scaler-0", ":10254"]] * 2
+
+
+async def test_a_resize_that_is_not_actuated(cluster: Proxying, server: Behind, run: Doctor) -> None:
+    serve_rules(cluster)
+    cluster.create(hpa("web", CPU))
+    pod = cluster.list("Pod", "shop")[0]
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "500m"}}
+    pod["status"]["conditions"].append({"type": "PodResizeInProgress", "status": "True"})
+    for status in pod["status"]["containerStatuses"]:
+        status["resources"] = {"requests": {"cpu": "250m"}}
+    cluster.update(pod)
+    requests = (await run.hops())["requests"]
+    assert requests["state"] == "warning"
+    assert requests["finding"] == (
+        "the utilization is of the requests in the spec, cpu 500m; the resize of 1 of 2 pods is not "
+        "actuated, and 250m is in effect there (PodResizeInProgress)"
+    )
 
 
 async def test_nothing_is_changed(cluster: Cluster, server: Behind, run: Doctor) -> None:
@@ -768,6 +861,22 @@ async def test_conditions_of_a_fast_autoscaler(
     found = json.loads(finished.out)
     assert (found["state"], found["diagnosis"]) == (state, diagnosis)
     assert finished.status == (1 if state == "fault" else 0)
+
+
+async def test_a_fast_autoscaler_whose_pods_expose_their_usage(
+    cluster: Proxying, server: Behind, run: Doctor, tmp_path: Path
+) -> None:
+    lead(cluster)
+    fpa(cluster, "web", type="FastUsage", status="False", reason="TooMuch", message="it shows twice as much")
+    cluster.patch("FastPathAutoscaler", "web", {"spec": {"metrics": [CPU]}}, namespace="shop")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(USAGE_RULE)
+    found = json.loads((await run("shop/web", "-o", "json", f"--config={rules}")).out)
+    assert found["state"] == "warning"
+    assert (
+        "; cpu: the pods' own usage does not count: it shows twice as much; pods take" in found["diagnosis"]
+    )
+    assert found["change"].startswith("correct port, container or query in resourceRules.cpu.scrape")
 
 
 async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Doctor) -> None:

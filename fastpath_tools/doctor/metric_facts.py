@@ -1,0 +1,109 @@
+"""What is read of one metric: its value as the HPA controller gets it, its rule, and what its pods expose."""
+
+import msgspec
+
+from adapter.model.autoscaling import boost
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import Condition, MetricSpec, decode_scalar
+from fastpath_tools.live import resizes, usages
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.facts import MetricFacts, TargetFacts, Unread, UsageFacts, UsageVerdict
+from fastpath_tools.live.scaler_access import LeaderReader
+from fastpath_tools.live.sources import SourceReader
+
+USAGES = frozenset({"Resource", "ContainerResource"})
+"""The types of metrics that are about CPU or memory."""
+
+
+class MetricReader:
+    def __init__(self, cluster: LiveCluster, sources: SourceReader, scaler: LeaderReader) -> None:
+        self._cluster = cluster
+        self._sources = sources
+        self._scaler = scaler
+
+    async def read(
+        self,
+        autoscaler: HPA | FastPathAutoscaler,
+        place: int,
+        metric: MetricSpec,
+        target: TargetFacts | Unread,
+    ) -> MetricFacts:
+        """Return the facts of a metric; `place` is its place among the autoscaler's own."""
+        namespace = autoscaler.metadata.namespace
+        serving = await self._cluster.serving(GROUPS[metric.type])
+        source = await self._sources.source(namespace, metric, target)
+        answer = await self._cluster.answer(namespace, metric, target)
+        facts = MetricFacts(_label(metric), metric, serving, answer, source)
+        if metric.type not in USAGES:
+            return facts
+        return facts._replace(
+            usage=await self._usage(autoscaler, place, metric, target), resize=_resize(metric, target)
+        )
+
+    async def _usage(
+        self,
+        autoscaler: HPA | FastPathAutoscaler,
+        place: int,
+        metric: MetricSpec,
+        target: TargetFacts | Unread,
+    ) -> UsageFacts | None:
+        """Return what is known of the usage that pods expose; None for a resource that they do not."""
+        resource, container = _resource(metric)
+        if (series := usages.SERIES.get(resource)) is None:
+            return None
+        is_rate, entry = resource == "cpu", await self._sources.usage(resource)
+        if entry is not None:
+            scraped, query = entry.rule.config.scrape, entry.rule.scraped
+            is_rate = query is not None and query.counts
+            verdict = await self._verdict(autoscaler, place)
+            return UsageFacts(series, entry.rule.path, scraped, is_rate, verdict)
+        if isinstance(target, Unread):
+            return UsageFacts(series, is_rate=is_rate)
+        ports = tuple(port for port in target.ports if container in {"", port.container})
+        exposed = await self._cluster.exposed(autoscaler.metadata.namespace, target.ready, ports)
+        if isinstance(exposed, Unread):
+            return UsageFacts(series, is_rate=is_rate, port=exposed)
+        port = exposed.port if series in exposed.names else None
+        return UsageFacts(series, is_rate=is_rate, port=port)
+
+    async def _verdict(self, autoscaler: HPA | FastPathAutoscaler, place: int) -> UsageVerdict:
+        """Return whether the scaler uses what pods expose: by its conditions, or as the leader shows it."""
+        meta = autoscaler.metadata
+        if isinstance(autoscaler, FastPathAutoscaler):
+            return usages.read_verdict((autoscaler.status and autoscaler.status.conditions) or ())
+        if not boost.read_annotations(meta.annotations).mode:
+            return UsageVerdict(None, "it is not boosted")
+        leaders = await self._cluster.leaders(meta.namespace)
+        document = await self._scaler.read(leaders, meta.namespace, meta.name)
+        if isinstance(document, Unread):
+            return UsageVerdict(None, document.why)
+        listed = document["status"].get("conditions") or []
+        conditions = msgspec.convert(listed, tuple[Condition, ...], dec_hook=decode_scalar)
+        inputs = [] if document["last"] is None else document["last"]["inputs"]
+        return usages.read_verdict(conditions, inputs[place] if place < len(inputs) else {})
+
+
+def _resource(metric: MetricSpec) -> tuple[str, str]:
+    """Return resource and container of a resource metric."""
+    if metric.container_resource is not None:
+        return metric.container_resource.name, metric.container_resource.container
+    assert metric.resource is not None
+    return metric.resource.name, ""
+
+
+def _resize(metric: MetricSpec, target: TargetFacts | Unread) -> str:
+    """Return which requests a target utilization counts against, "" if those of the spec are in effect."""
+    source = metric.resource or metric.container_resource
+    if isinstance(target, Unread) or source is None or source.target.average_utilization is None:
+        return ""
+    return resizes.describe(target.resizes, len(target.ready), *_resource(metric))
+
+
+def _label(metric: MetricSpec) -> str:
+    if metric.container_resource is not None:
+        return f"{metric.container_resource.name} of container {metric.container_resource.container}"
+    if metric.resource is not None:
+        return metric.resource.name
+    source = metric.pods or metric.object or metric.external
+    return source.metric.name if source is not None else metric.type
