@@ -4,6 +4,9 @@
 of a counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods
 on another core. Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen
 series of one name wanted. `client` is prometheus-client's own parser on the smaller one.
+
+`usage` is what follows a scrape of a pod's own usage, each second: its history, the comparison with the usage
+of its container, and the reading. `usage_pod_bytes` is the memory of a pod for that.
 """
 
 import asyncio
@@ -11,21 +14,33 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import uvloop
 from aiohttp import web
 from prometheus_client import parser
 
+from adapter.autoscaler.decide.observation import PodsReading
+from adapter.autoscaler.metrics.feed import SourceAnswer
+from adapter.autoscaler.metrics.sources import ReadContext
+from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.compose.clock import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
+from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
+from adapter.model.pods import Container, PodFacts
+from adapter.model.quantity import from_milli
+from adapter.model.timestamps import SECOND, Instant
 from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.scraped_query import PodLabels, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
+from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from benchmarks import common
@@ -111,6 +126,9 @@ def main() -> None:
             {figure: _rate(lambda: uvloop.run(_scrape(port, pods, rounds)), pods * rounds)} for _ in runs
         ]
         report.add(**common.median_of(reading))
+    own = OwnUsages(100)
+    usages = [{"usage_pods_per_second": _rate(lambda: own.run(100), 100 * own.pods)} for _ in runs]
+    report.add(**common.median_of(usages), usage_pod_bytes=OwnUsages(100).bytes_of_pod())
     report.notes["scrape"] = "CPU time of the adapter's core alone, connections opened in the first round"
     report.show()
 
@@ -173,6 +191,67 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         for _ in range(rounds):
             for start in range(0, pods, 20):
                 await asyncio.gather(*map(one, endpoints[start : start + 20], series[start : start + 20]))
+
+
+class OwnUsages:
+    """Pods of one autoscaler: their own usage is scraped each second, that of containers each 15 s."""
+
+    def __init__(self, pods: int) -> None:
+        self.pods = pods
+        self._now = 1_790_000_000.0
+        self._names = tuple(f"web-{number}" for number in range(pods))
+        self._facts = [PodFacts(name, containers=(Container("app"),)) for name in self._names]
+        scrape = SimpleNamespace(access=Access("metrics"), window=_WINDOW)
+        config, counts = SimpleNamespace(scrape=scrape), SimpleNamespace(counts=True)
+        rule = SimpleNamespace(path="resourceRules.cpu.scrape", config=config, scraped=counts)
+        self._entry: Any = SimpleNamespace(rule=rule, container="app")
+        self._feed = SimpleNamespace(answer=None)
+        self._usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, sampled=0, span=0)
+        subscriber: Any = SimpleNamespace(namespace="shop")
+        own: Any = self
+        self._source = OwnUsageSource(self._usual, own, subscriber, "cpu", "")
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self._now += 1.0
+            if self._now % 15 == 0:
+                self._feed.answer = self._answer()
+            now = round(self._now * SECOND)
+            self._source.read(ReadContext(self._facts, lambda _: None, now, self._now))
+
+    def bytes_of_pod(self) -> float:
+        """Return the memory of a pod after five minutes."""
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        self.run(300)
+        self._feed.answer = None  # all scalers have one
+        held = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        return held / self.pods
+
+    def _answer(self) -> SourceAnswer:
+        at = round((self._now - 20.0) * SECOND)
+        used = (ContainerMetrics("app", {"cpu": from_milli(200)}),)
+        items = tuple(PodMetrics(ObjectMeta(name, "shop"), Instant(at), None, used) for name in self._names)
+        return SourceAnswer({}, dict.fromkeys(self._names, at), (), 30 * SECOND, items=items)
+
+    def _read_usual(self, _: ReadContext) -> PodsReading:
+        return PodsReading(dict.fromkeys(self._names, 200))
+
+    # what is scraped
+
+    def follow(self) -> None:
+        pass
+
+    def usage_of(self, _: str) -> Any:
+        return self._entry
+
+    def span_of(self, _: object) -> int:
+        return 6 * SECOND
+
+    def read(self, _: object, __: str, names: Iterable[str], ___: object) -> ScrapedAnswer:
+        value = ScrapedValue(0.21, self._now, overdue=False)
+        return ScrapedAnswer(dict.fromkeys(names, value), {})
 
 
 @contextmanager
