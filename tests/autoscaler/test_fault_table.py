@@ -65,11 +65,15 @@ CONTAINER = {
 
 
 class Kind(NamedTuple):
-    """A kind of metric. `per_pod`: it has a value for each pod; `scraped`: read from the pods themselves."""
+    """A kind of metric. `per_pod`: it has a value for each pod; `scraped`: read from the pods themselves.
+
+    `own`: the pods' own usage is scraped beside that of their containers.
+    """
 
     spec: dict[str, Any]
     per_pod: bool = True
     scraped: bool = False
+    own: bool = False
 
 
 KINDS = {
@@ -81,6 +85,7 @@ KINDS = {
     "External AverageValue": Kind(external_metric(averageValue="10"), per_pod=False),
     "Resource": Kind(cpu_metric(50)),
     "ContainerResource": Kind(CONTAINER),
+    "Resource and own": Kind(cpu_metric(50), own=True),
 }
 
 # fault: the kinds that it affects
@@ -94,7 +99,8 @@ FAULTS: dict[str, Callable[[Kind, str], bool]] = {
     "partial answers": lambda kind, _: not kind.scraped,
     "negative": lambda _kind, _: True,
     "overflow": lambda _kind, _: True,
-    "scrapes overdue": lambda kind, _: kind.scraped,
+    "scrapes overdue": lambda kind, _: kind.scraped or kind.own,
+    "own usage missing": lambda kind, _: kind.own,
     "pods not watched": lambda _kind, _: True,
     "target unknown": lambda _kind, _: True,
     "other autoscaler unknown": lambda _kind, _: True,
@@ -102,6 +108,11 @@ FAULTS: dict[str, Callable[[Kind, str], bool]] = {
 
 MAY_GROW = {"scrapes overdue", "ages unknown", "partial answers", "pods not watched"}
 """What is out of date, or may lack a part, may raise."""
+
+OWN_MAY_GROW = MAY_GROW | {
+    *("Prometheus fails", "Prometheus never answers", "stale samples", "own usage missing"),
+}
+"""The pods' own usage raises without that of their containers, and the other way round."""
 
 DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
@@ -232,6 +243,9 @@ class FaultyWorkload:
     def entry_of(self, metric: str) -> object:
         return _Entry()
 
+    def usage_of(self, resource: str) -> object:
+        return _OwnEntry() if self.kind.own else None
+
     def span_of(self, entry: object) -> int:
         return SECOND
 
@@ -239,9 +253,11 @@ class FaultyWorkload:
         self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
     ) -> ScrapedAnswer:
         present = [name for name in names if name not in self.missing]
-        if self.fault == "empty result":
+        if self.fault in {"empty result", "own usage missing"}:
             return ScrapedAnswer({}, dict.fromkeys(present, self.clock.wall()))
         value = float("nan") if self.fault == "no numbers" else self.milli() / 1000
+        if self.kind.own and self.fault not in {"negative", "overflow"}:
+            value = self.value() * 0.05  # cores, as of `resource`
         overdue = self.fault == "scrapes overdue"
         found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in present}
         return ScrapedAnswer(found, dict.fromkeys(self.missing, self.clock.wall()))
@@ -272,6 +288,20 @@ class _Entry:
             on_nan = OnNaN.DROP
 
 
+class _OwnEntry:
+    container = ""
+
+    class rule:  # noqa: N801
+        path = "resourceRules.cpu.scrape"
+
+        class scraped:  # noqa: N801
+            counts = True
+
+        class config:  # noqa: N801
+            class scrape:  # noqa: N801
+                window = 5.0
+
+
 @contextlib.asynccontextmanager
 async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controller]:
     world.server.set("web", REPLICAS)
@@ -284,7 +314,7 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
     async with Poller(
         world.clock, per_second=20.0, answered=answered, defects=Defects(Monitoring())
     ) as feeds:
-        scraped: Any = world if world.kind.scraped else None
+        scraped: Any = world if world.kind.scraped or world.kind.own else None
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
@@ -320,8 +350,9 @@ async def live(world: FaultyWorkload, seconds: float) -> None:
 async def test_faults(fault: str, name: str, direction: str) -> None:
     world = FaultyWorkload(name)
     wanted = {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+    may_grow = fault in (OWN_MAY_GROW if world.kind.own else MAY_GROW)
     async with running(world):
-        await live(world, 30)
+        await live(world, 90 if world.kind.own else 30)  # until what is measured is known
         assert world.counts[-1] == REPLICAS
         world.frozen = world.clock.wall()
         world.fault = fault
@@ -332,8 +363,8 @@ async def test_faults(fault: str, name: str, direction: str) -> None:
         world.load = DIRECTIONS[direction]
         await live(world, 60)
         assert min(world.counts) >= REPLICAS
-        assert max(world.counts) <= (MOST if fault in MAY_GROW else REPLICAS)
-        if fault in MAY_GROW and direction == "growing":
+        assert max(world.counts) <= (MOST if may_grow else REPLICAS)
+        if may_grow and direction == "growing":
             assert world.replicas == MOST
 
         world.fault = ""
