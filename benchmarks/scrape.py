@@ -249,6 +249,9 @@ class OwnUsages:
     def span_of(self, _: object) -> int:
         return 6 * SECOND
 
+    def window_of(self, _: object) -> float:
+        return _WINDOW
+
     def read(self, _: object, __: str, names: Iterable[str], ___: object) -> ScrapedAnswer:
         value = ScrapedValue(0.21, self._now, overdue=False)
         return ScrapedAnswer(dict.fromkeys(names, value), {})

@@ -407,10 +407,22 @@ def _resource_rule(fields: Fields) -> ResourceRuleConfig:
     )
 
 
+_LONGEST_OF_USAGE = {"interval": 5.0, "window": 30.0}
+
+
 def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
+    """Return how pods are scraped for their own usage.
+
+    What is older than some seconds is not faster than the usage of containers, and not compared with it.
+    """
     scrape = scrape_keys.read(fields)
     if fields is None or scrape is None:
         return None
+    given = {"interval": scrape.access.interval, "window": scrape.window}
+    for key, seconds in given.items():
+        if seconds > _LONGEST_OF_USAGE[key]:
+            fields.refuse(key, f"expected at most {_LONGEST_OF_USAGE[key]:g}s, for the usage of pods")
+            return None
     container = fields.text("container")
     if container and not checks.is_label(container):
         fields.refuse("container", "expected the name of a container")

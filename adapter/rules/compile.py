@@ -284,6 +284,11 @@ def _compile_usages(
             metrics_query=scraped.scrape.query or _COUNTERS[resource],
             scrape=scraped.scrape.scrape,
         )
+        if "<<.Series>>" in rule.metrics_query.replace(" ", ""):
+            expected = "expected the name of a series: <<.Series>> stands for none here"
+            text = matchers.shorten(rule.metrics_query)
+            faults.append(Fault(f"{rule.path}.query", text, expected, rule.source, rule.line))
+            continue
         before = known.get(resource)
         compiled = None if before is None or before.rule.config != rule else before.rule
         compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")

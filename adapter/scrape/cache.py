@@ -135,7 +135,11 @@ class ScrapedValues:
     def span_of(self, entry: ScrapedEntry) -> int:
         """Return the nanoseconds that a value covers, and the interval to the next one."""
         interval = 0.0 if entry.rule.config.scrape is None else entry.rule.config.scrape.access.interval
-        return round((window_of(entry) * self._schedule.stretch + interval) * SECOND)
+        return round((self.window_of(entry) + interval) * SECOND)
+
+    def window_of(self, entry: ScrapedEntry) -> float:
+        """Return the seconds that a value covers, 0 for a gauge."""
+        return window_of(entry) * self._schedule.stretch
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[ScrapedMetric], pods: Iterable[ScrapedPod]
@@ -181,6 +185,7 @@ class ScrapedValues:
         values: dict[str, ScrapedValue] = {}
         absent: dict[str, float] = {}
         unseen: set[str] = set()
+        slowed: set[str] = set()
         left = READ_WORK
         for name in names:
             target = self._targets.get((namespace, name, number))
@@ -197,13 +202,15 @@ class ScrapedValues:
                 keep_answer(target.answers, query, answer)
             answer.read = now
             value, is_seen = target.judge(answer.result, now, offset, stretch, oldest)
+            if target.slowed > 1.0:
+                slowed.add(name)
             if isinstance(value, ScrapedValue):
                 values[name] = value
                 continue
             absent[name] = value
             if not is_seen:
                 unseen.add(name)
-        return ScrapedAnswer(values, absent, unseen, offset)
+        return ScrapedAnswer(values, absent, unseen, offset, slowed=slowed)
 
     def read_cut(
         self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
@@ -279,7 +286,7 @@ class ScrapedValues:
             access = entry.rule.config.scrape.access
             number = self._accesses.setdefault(access, len(self._accesses))
             for pod in wanted.pods:
-                endpoint = self._endpoint(wanted.namespace, pod, access, entry.rule.path)
+                endpoint = self._endpoint(wanted.namespace, pod, access, entry)
                 if endpoint is None:
                     continue
                 key = (wanted.namespace, pod.name, number)
@@ -308,7 +315,9 @@ class ScrapedValues:
         self._targets[key] = target
         return target
 
-    def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access, path: str) -> ScrapeEndpoint | None:
+    def _endpoint(
+        self, namespace: str, pod: ScrapedPod, access: Access, entry: ScrapedEntry
+    ) -> ScrapeEndpoint | None:
         """Return the endpoint of a pod, None if it cannot or must not be scraped."""
         if (
             pod.phase != "Running"
@@ -319,7 +328,9 @@ class ScrapedValues:
             return None
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         if port is None:
-            self._problems.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
+            if not isinstance(entry, UsageEntry):  # any pod may be asked for its usage
+                no_port = f"no port is named {access.port}"
+                self._problems.report("scrape", "pods have no such port", no_port, entry.rule.path)
             return None
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 

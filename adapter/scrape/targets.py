@@ -145,7 +145,7 @@ class ScrapeTarget:
     key: TargetKey
     endpoint: ScrapeEndpoint
     wanted: dict[Any, set[Hashable]] = field(default_factory=dict)  # metric -> owners
-    paths: frozenset[str] = frozenset()  # of the rules that it is scraped for
+    paths: frozenset[str] = frozenset()  # of the rules whose faults are reported
     series: PodSeries = field(default_factory=PodSeries)
     selections: Selections = field(default_factory=dict)
     keep: float = 0.0  # seconds of samples that its rates are computed over
@@ -176,7 +176,8 @@ class ScrapeTarget:
             (entry.rule.scraped, entry.series) for entry in wanted if entry.rule.scraped is not None
         )
         self.keep = max(map(window_of, wanted), default=0.0)
-        self.paths = frozenset(entry.rule.path for entry in wanted)
+        # Pods that cannot be scraped for their usage are no fault: autoscalers say so in a condition.
+        self.paths = frozenset(entry.rule.path for entry in wanted if not isinstance(entry, UsageEntry))
 
     def can_answer(self) -> bool:
         """Whether the series are those of the last good scrape."""
@@ -250,6 +251,7 @@ class ScrapedAnswer(NamedTuple):
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
     late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
     monotonic times. The values of the pods `left_out` are not of one cut with the others (`model.coherence`).
+    The pods `slowed` are scraped less often than others, and their windows are longer.
     """
 
     values: Mapping[str, ScrapedValue]
@@ -257,6 +259,7 @@ class ScrapedAnswer(NamedTuple):
     unseen: Collection[str] = frozenset()
     offset: float = 0.0
     left_out: Collection[str] = frozenset()
+    slowed: Collection[str] = frozenset()
 
 
 class ScrapeWork:

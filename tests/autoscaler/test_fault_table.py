@@ -114,6 +114,9 @@ OWN_MAY_GROW = MAY_GROW | {
 }
 """The pods' own usage raises without that of their containers, and the other way round."""
 
+OWN_FAULTS = {"scrapes overdue", "own usage missing"}
+"""Faults of the own usage alone: the usage of containers decides as without it."""
+
 DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
 CASES = [
@@ -244,7 +247,10 @@ class FaultyWorkload:
         return _Entry()
 
     def usage_of(self, resource: str) -> object:
-        return _OwnEntry() if self.kind.own else None
+        return OWN if self.kind.own else None
+
+    def window_of(self, entry: object) -> float:
+        return 5.0
 
     def span_of(self, entry: object) -> int:
         return SECOND
@@ -294,12 +300,13 @@ class _OwnEntry:
     class rule:  # noqa: N801
         path = "resourceRules.cpu.scrape"
 
-        class scraped:  # noqa: N801
-            counts = True
-
         class config:  # noqa: N801
             class scrape:  # noqa: N801
-                window = 5.0
+                class access:  # noqa: N801
+                    port = "metrics"
+
+
+OWN = _OwnEntry()
 
 
 @contextlib.asynccontextmanager
@@ -362,7 +369,10 @@ async def test_faults(fault: str, name: str, direction: str) -> None:
             assert min(world.counts) >= REPLICAS
         world.load = DIRECTIONS[direction]
         await live(world, 60)
-        assert min(world.counts) >= REPLICAS
+        if world.kind.own and fault in OWN_FAULTS:
+            assert min(world.counts) == min(wanted, REPLICAS)
+        else:
+            assert min(world.counts) >= REPLICAS
         assert max(world.counts) <= (MOST if may_grow else REPLICAS)
         if may_grow and direction == "growing":
             assert world.replicas == MOST

@@ -705,6 +705,8 @@ def test_resource_rules_with_a_query_are_served() -> None:
         ("port: metrics, honorLabels: true", "resourceRules.cpu.scrape.honorLabels"),
         ("port: metrics, container: A_b", "resourceRules.cpu.scrape.container"),
         ("query: up", "resourceRules.cpu.scrape.port"),
+        ("port: metrics, interval: 6s", "resourceRules.cpu.scrape.interval"),
+        ("port: metrics, window: 31s", "resourceRules.cpu.scrape.window"),
     ],
 )
 def test_keys_that_do_not_fit_a_scraped_resource(keys: str, place: str) -> None:

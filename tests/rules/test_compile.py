@@ -367,9 +367,9 @@ def test_usages_that_are_only_scraped() -> None:
     }
     cpu, memory = (usage.rule.scraped for usage in ruleset.usages.values())
     assert cpu is not None
-    assert (cpu.counts, cpu.series_names("")) == (True, {"process_cpu_seconds_total"})
+    assert (cpu.counts, cpu.series_names("")) == (True, frozenset({"process_cpu_seconds_total"}))
     assert memory is not None
-    assert (memory.counts, memory.series_names("")) == (False, {"heap_bytes"})
+    assert (memory.counts, memory.series_names("")) == (False, frozenset({"heap_bytes"}))
 
 
 def test_an_unchanged_usage_keeps_its_identity() -> None:
@@ -380,9 +380,15 @@ def test_an_unchanged_usage_keeps_its_identity() -> None:
     assert after.usages["cpu"].rule is before.usages["cpu"].rule
 
 
-def test_a_usage_that_one_pod_cannot_answer_is_refused() -> None:
-    text = "resourceRules: {cpu: {scrape: {port: metrics, query: 'sum(x{<<.LabelMatchers>>})'}}}"
-    ruleset, (fault,) = faults_of(text)
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("sum(x{<<.LabelMatchers>>})", "resourceRules.cpu.scrape.query: sum(x"),
+        ("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "expected the name of a series"),
+    ],
+)
+def test_a_usage_that_one_pod_cannot_answer_is_refused(query: str, said: str) -> None:
+    ruleset, (fault,) = faults_of(f"resourceRules: {{cpu: {{scrape: {{port: metrics, query: '{query}'}}}}}}")
 
     assert ruleset.usages == {}
-    assert "resourceRules.cpu.scrape.query: sum(x" in fault
+    assert said in fault

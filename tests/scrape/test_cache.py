@@ -12,7 +12,7 @@ from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.model.timestamps import SECOND
 from adapter.rules.resource import PODS
-from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import OwnUsage, ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
 from tests.support.waiting import running
 from tests.support.world import (
@@ -118,6 +118,17 @@ async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFix
     async with scraping() as here:
         here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
         assert here.faults.active() == {("scrape", "rules[0]"): "no port is named metrics"}
+
+
+async def test_a_pod_that_cannot_be_asked_for_its_usage_is_no_fault() -> None:
+    """Every autoscaler on cpu asks its pods."""
+    async with scraping("resourceRules: {cpu: {scrape: {port: metrics}}}") as here:
+        here.reader.bodies[B.ip] = ScrapeError("unreachable", "connection refused")
+        here.scraped.want("x", "shop", [OwnUsage("cpu")], [A._replace(ports={}), B])
+        await here.scrape()
+
+        assert [each.address for each in here.reader.asked] == [B.ip]
+        assert here.faults.active() == {}
 
 
 async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> None:

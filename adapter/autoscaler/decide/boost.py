@@ -105,10 +105,10 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
         reading = given
         if isinstance(given, PodsReading) and given.faster is not None:
             # One of the two that may be out of date does not keep the other from raising.
+            later: PodsReading | None = given.faster
             if given.faster.overdue:
-                reading = msgspec.structs.replace(given, faster=None)
-            elif given.overdue:
-                reading = given.faster
+                later = given.faster.without_overdue() if given.faster.overdue_pods else None
+            reading = later if given.overdue and later else msgspec.structs.replace(given, faster=later)
         if isinstance(reading, Unavailable) or not reading.overdue:
             known.append(reading)
             continue

@@ -11,10 +11,11 @@ shows is compared with the usage of the container over the same time, as often a
 - most comparisons are close to it. They are not where each scrape reaches another worker process.
 
 A pod whose own last comparison is far from the ratio is *apart*: it has no fast value until one is close.
-New pods have the ratio of the others.
+While the load moves, the counter's means over shifted windows differ. Such a comparison shows no ratio, and
+the container's usage agrees if it lies between them. New pods have the ratio of the others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -36,23 +37,47 @@ CLOSE = 0.75
 """The part of the comparisons that must be close."""
 
 
+STEADY = 1.05
+"""How much the counter's means may differ while the window is shifted, as a ratio, to show the ratio."""
+
+MOST_PROCESSES = 64
+"""The most processes that a ratio is explained by."""
+
+
 class Comparison(NamedTuple):
-    """The usage of a pod's container, and what its counter shows over the same time, in one unit."""
+    """The usage of a pod's container, and what its counter shows over the same time, in one unit.
+
+    When a window began and ended is not known exactly. `lowest` and `highest` are the counter's means over
+    windows that are shifted. A container that uses less than `least` uses too little for a ratio.
+    """
 
     pod: str
     container: float
     counter: float
+    lowest: float
+    highest: float
+    least: float = 0.0
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
+        """The usage of the container as a multiple of the counter; None if it is not known."""
+        if self.container < self.least or not self.counter or self.highest > STEADY * self.lowest:
+            return None
         return self.container / self.counter
+
+    def agrees(self, ratio: float) -> bool:
+        """Tell whether the counter shows what the container uses, at the ratio of the workload."""
+        if self.container < self.least:
+            return self.lowest * ratio <= self.least
+        low, high = self.lowest * ratio * (1.0 - SPREAD), self.highest * ratio * (1.0 + SPREAD)
+        return low <= self.container <= high
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """The last ratios of a workload, oldest first, and those of the pods that are apart, by name."""
+    """The last ratios of a workload, oldest first, and the pods that are apart."""
 
     ratios: tuple[float, ...] = ()
-    apart: Mapping[str, float] = {}
+    apart: frozenset[str] = frozenset()
 
 
 class Verdict(NamedTuple):
@@ -66,26 +91,21 @@ class Verdict(NamedTuple):
 UNKNOWN = Calibration()
 
 
-def follow(before: Calibration, comparisons: Iterable[Comparison]) -> Calibration:
+def follow(before: Calibration, comparisons: Sequence[Comparison]) -> Calibration:
     """Return the calibration after more comparisons."""
-    new = [comparison for comparison in comparisons if comparison.counter > 0.0]
-    if not new:
+    found = (comparison.ratio for comparison in comparisons)
+    ratios = (*before.ratios, *(ratio for ratio in found if ratio is not None))[-MOST:]
+    if not ratios:
         return before
-    ratios = (*before.ratios, *(comparison.ratio for comparison in new))[-MOST:]
     middle = median(ratios)
-    apart = dict(before.apart)
-    for comparison in new:
-        if _is_close(comparison.ratio, middle):
-            apart.pop(comparison.pod, None)
-        else:
-            apart[comparison.pod] = comparison.ratio
-    return Calibration(ratios, apart)
+    agreeing = {comparison.pod: comparison.agrees(middle) for comparison in comparisons}
+    apart = before.apart.union(pod for pod, agrees in agreeing.items() if not agrees)
+    return Calibration(ratios, apart.difference(pod for pod, agrees in agreeing.items() if agrees))
 
 
 def without(before: Calibration, gone: Iterable[str]) -> Calibration:
     """Return the calibration without pods that no longer exist."""
-    apart = {name: ratio for name, ratio in before.apart.items() if name not in frozenset(gone)}
-    return before if len(apart) == len(before.apart) else Calibration(before.ratios, apart)
+    return Calibration(before.ratios, before.apart.difference(gone))
 
 
 def judge(calibration: Calibration, counter: str) -> Verdict:
@@ -117,7 +137,7 @@ def judge(calibration: Calibration, counter: str) -> Verdict:
 
 def _missing(ratio: float) -> str:
     """Return what is not in the counter, from the container's usage as a multiple of it."""
-    processes = round(ratio)
+    processes = round(min(ratio, MOST_PROCESSES))
     if processes < 2 or abs(ratio - processes) > SPREAD * ratio:
         return "a part of the usage is not"
     return f"{processes - 1} of {processes} processes {'is' if processes == 2 else 'are'} not"

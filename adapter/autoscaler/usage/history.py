@@ -16,19 +16,23 @@ LONGEST_GAP = 10.0
 
 
 class UsageHistory:
-    """The usage of one pod over the last `kept` seconds. Times are seconds since the epoch."""
+    """The usage of one pod over the last seconds. Times are seconds since the epoch."""
 
-    __slots__ = ("_integrals", "_kept", "_latest", "_times", "_total")
+    __slots__ = ("_integrals", "_times", "_total", "latest")
 
-    def __init__(self, kept: float) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._times = array("d")
         self._integrals = array("d")
-        self._latest = self._total = 0.0
+        self._total = 0.0
+        self.latest = 0.0
+        """The time of the last value."""
 
-    def add(self, time: float, value: float) -> None:
-        """Take the usage since the last value; one that is not later than that is ignored."""
-        passed = time - self._latest
+    def add(self, time: float, value: float, kept: float) -> None:
+        """Take the usage since the last value, and forget what is older than `kept` seconds.
+
+        A value that is not later than the last one is ignored.
+        """
+        passed = time - self.latest
         if passed <= 0.0:
             return
         if not self._times or passed > LONGEST_GAP:
@@ -38,12 +42,12 @@ class UsageHistory:
             if time - self._times[-1] >= STEP:
                 self._times.append(time)
                 self._integrals.append(self._total)
-                self._forget(time - self._kept)
-        self._latest = time
+                self._forget(time - kept)
+        self.latest = time
 
     def mean(self, begin: float, end: float) -> float | None:
         """Return the mean usage from `begin` to `end`, None if a part of that time is not known."""
-        if not self._times or begin < self._times[0] or end > self._latest or begin >= end:
+        if not self._times or begin < self._times[0] or end > self.latest or begin >= end:
             return None
         return (self._integral(end) - self._integral(begin)) / (end - begin)
 
@@ -54,7 +58,7 @@ class UsageHistory:
         if after < len(self._times):
             end, total = self._times[after], self._integrals[after]
         else:
-            end, total = self._latest, self._total
+            end, total = self.latest, self._total
         return before if end <= start else before + (total - before) * (time - start) / (end - start)
 
     def _forget(self, limit: float) -> None:

@@ -8,7 +8,7 @@ lower it only when the containers' usage agrees.
 Whatever a pod tells is bounded:
 
 - by the limit of its container;
-- by the highest of the pods whose container has been compared, for one that has not been;
+- by the highest of the pods that have been compared lately, for one that has not been;
 - by its container's usage, for one that differs from the others (`Calibration.apart`).
 
 A difference that chance explains (`noise`) does not count either: the containers' usage is steadier.
@@ -24,27 +24,18 @@ from adapter.autoscaler.decide.observation import FastUsage, PodsReading, Readin
 from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
-from adapter.autoscaler.usage import containers
-from adapter.autoscaler.usage.calibration import Calibration, Comparison, Verdict
-from adapter.autoscaler.usage.history import UsageHistory
+from adapter.autoscaler.usage import comparing, containers
+from adapter.autoscaler.usage.calibration import Verdict
+from adapter.autoscaler.usage.comparing import ComparedPods
 from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND, span_of
 from adapter.rules.registry import UsageEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.targets import ScrapedValue, window_of
-
-_SHIFT = 15.0
-"""By how many seconds the window of a container's usage may be off: the interval of the kubelet's samples."""
-
-_STEADY = 1.05
-"""How much the means over the shifted windows may differ, as a ratio, for a comparison."""
-
-_LATEST = 120.0
-"""Seconds for which the counters of pods are kept beyond the window of the containers' usage."""
+from adapter.scrape.targets import ScrapedValue
 
 _LEAST: Mapping[str, int] = {"cpu": 20, "memory": 1024 * 1024 * 1000}
-"""The least usage of a container that is compared, in thousandths: below it, the rest of the pod weighs."""
+"""The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""
 
 _MOST = 2.0**62
 """A usage beyond it, in thousandths, is none."""
@@ -56,19 +47,6 @@ NOT_SCRAPED = Verdict(None, "NotScraped")
 """No rule scrapes the resource from pods."""
 
 
-@dataclass(slots=True)
-class _OwnPod:
-    """What is known of a pod's own usage, with the pod's start time.
-
-    `seen` is the time of the last sample of its container, and `compared` says whether one was compared.
-    """
-
-    history: UsageHistory
-    started: int | None
-    seen: int = 0
-    compared: bool = False
-
-
 @dataclass(slots=True, eq=False)
 class OwnUsageSource:
     """The usage of a resource by pods, or by one container in each (`container`)."""
@@ -78,7 +56,6 @@ class OwnUsageSource:
     subscriber: Subscriber
     resource: str
     container: str
-    calibration: Calibration = calibrations.UNKNOWN
     verdict: Verdict = NOT_SCRAPED
     """Whether the pods' own values count, and why not."""
     why: str = ""
@@ -86,11 +63,15 @@ class OwnUsageSource:
     sampled: int | None = None
     span: int | None = None
     """Those of the pods' own values if these count."""
-    _pods: dict[str, _OwnPod] = field(default_factory=dict)
+    pods: ComparedPods = field(init=False)
     _noise: Noise | None = None
+    _entry: UsageEntry | None = None
     _answer: SourceAnswer | None = None
     _items: Mapping[str, PodMetrics] = field(default_factory=dict)
     """The usages of the last answer, by pod."""
+
+    def __post_init__(self) -> None:
+        self.pods = ComparedPods(_LEAST.get(self.resource, 0))
 
     @property
     def condition(self) -> FastUsage | None:
@@ -108,17 +89,14 @@ class OwnUsageSource:
         self.sampled, self.span = self.slow.sampled, self.slow.span
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.usage_of(self.resource)
+        if entry is None or not _is_same(entry, self._entry):
+            self._entry, self._answer, self._noise = entry, None, None
+            self.pods.clear()
         if entry is None:
-            self._pods.clear()
-            self.calibration, self.verdict, self._noise = calibrations.UNKNOWN, NOT_SCRAPED, None
-            self.why = ""
+            self.verdict, self.why = NOT_SCRAPED, ""
             return reading
-        if self.slow.feed.answer is not self._answer:
-            self._answer = self.slow.feed.answer
-            items = () if self._answer is None else self._answer.items
-            self._items = {item.metadata.name: item for item in items}
         own = self._read_own(entry, context)
-        self._compare(entry, own, context)
+        self._compare(entry, context)
         self.verdict = self._judge(entry, own, context)
         self.why = self.verdict.why
         if self.verdict.ratio is None:
@@ -136,93 +114,64 @@ class OwnUsageSource:
 
     # -- the pods' own usage ---------------------------------------------------------------------------------
 
-    def _read_own(self, entry: UsageEntry, context: ReadContext) -> dict[str, ScrapedValue]:
-        """Return the own usage of each pod in thousandths, and add it to its history."""
-        started = {pod.name: pod.started for pod in context.pods}
-        look = self.scraped.read(entry, self.subscriber.namespace, started, ())
-        own: dict[str, ScrapedValue] = {}
-        for name, value in look.values.items():
-            milli = value.value * 1000.0
-            if not 0.0 <= milli <= _MOST:  # nor NaN
-                continue
-            own[name] = value._replace(value=milli)
-            pod = self._pods.get(name)
-            if pod is None or pod.started != started[name]:
-                pod = self._pods[name] = _OwnPod(UsageHistory(self._window() + _LATEST), started[name])
-            pod.history.add(value.time, milli)
-        if gone := self._pods.keys() - started.keys():
-            self.calibration = calibrations.without(self.calibration, gone)
-            for name in gone:
-                del self._pods[name]
-        if self._noise is None:
-            self._noise = Noise(max(window_of(entry), 1.0))
-        if known := [value for name, value in own.items() if name not in self.calibration.apart]:
-            self._noise.add(
-                min(value.time for value in known), sum(value.value for value in known) / len(known)
-            )
-        return own
-
-    def _agrees(self, name: str) -> bool:
-        """Tell whether what a pod tells was compared with its container's usage, and was close to it."""
-        return self._pods[name].compared and name not in self.calibration.apart
-
-    # -- the comparison --------------------------------------------------------------------------------------
-
     def _window(self) -> float:
         """Return the seconds that the usage of a container covers."""
-        answer = self._answer
+        answer = self.slow.feed.answer
         return (ASSUMED_WINDOW if answer is None or not answer.lookback else answer.lookback) / SECOND
 
-    def _compare(self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext) -> None:
-        """Compare what came since the last time."""
-        times = {} if self._answer is None else self._answer.times
-        comparisons: list[Comparison] = []
-        for pod in context.pods:
-            known, time = self._pods.get(pod.name), times.get(pod.name)
-            if known is None or time is None or time <= known.seen or pod.name not in own:
-                continue
-            item = self._items.get(pod.name)
-            usage = (
-                None
-                if item is None
-                else containers.usage_of(item, self.resource, containers.container_of(pod, entry))
+    def _read_own(self, entry: UsageEntry, context: ReadContext) -> dict[str, ScrapedValue]:
+        """Return the own usage of each pod in thousandths, and add it to its history."""
+        started, window = {pod.name: pod.started for pod in context.pods}, self._window()
+        look = self.scraped.read(entry, self.subscriber.namespace, started, ())
+        own: dict[str, ScrapedValue] = {}
+        self.pods.keep(started.keys())
+        for name, value in look.values.items():
+            milli = value.value * 1000.0
+            # A pod that is scraped less often has longer windows than are known here. No NaN passes.
+            if 0.0 <= milli <= _MOST and name not in look.slowed:
+                own[name] = value._replace(value=milli)
+                self.pods.add(name, started[name], value.time, milli, window)
+        if self._noise is None:
+            self._noise = Noise(max(self.scraped.window_of(entry), 1.0))
+        if known := [value for name, value in own.items() if not self.pods.is_apart(name)]:
+            mean = sum(value.value for value in known) / len(known)
+            self._noise.add(min(value.time for value in known), mean)
+        return own
+
+    def _compare(self, entry: UsageEntry, context: ReadContext) -> None:
+        """Take the samples of a new answer, and compare those whose windows are known."""
+        answer = self.slow.feed.answer
+        if answer is not self._answer:
+            self._answer = answer
+            self._items = {} if answer is None else {item.metadata.name: item for item in answer.items}
+            usages = (
+                (pod.name, containers.usage_of(item, self.resource, containers.container_of(pod, entry)))
+                for pod in context.pods
+                if (item := self._items.get(pod.name)) is not None
             )
-            if usage is None or usage < _LEAST.get(self.resource, 0):
-                known.seen = time
-                continue
-            means = self._means(known.history, time / SECOND, window_of(entry) / 2)
-            if means is None:
-                continue  # it may be known later
-            known.seen = time
-            if max(means) <= _STEADY * min(means) and means[1] > 0.0:
-                comparisons.append(Comparison(pod.name, float(usage), means[1]))
-                known.compared = True
-        self.calibration = calibrations.follow(self.calibration, comparisons)
-
-    def _means(self, history: UsageHistory, end: float, lag: float) -> tuple[float, float, float] | None:
-        """Return the pod's own means over the window of a container's usage, shifted back, as it is, and on.
-
-        A rate is as of the middle of its window, `lag` seconds before its time.
-        """
-        window = self._window()
-        shift = min(_SHIFT, window / 4)
-        means = [history.mean(end + lag + by - window, end + lag + by) for by in (-shift, 0.0, shift)]
-        early, middle, late = means
-        return None if early is None or middle is None or late is None else (early, middle, late)
+            self.pods.sample(usages, {} if answer is None else answer.times)
+        self.pods.compare(self._window(), self.scraped.window_of(entry) / 2, context.monotonic)
 
     def _judge(self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext) -> Verdict:
         """Return whether the pods' own values count."""
-        path = entry.rule.path
+        path, scrape = entry.rule.path, entry.rule.config.scrape
+        assert scrape is not None, "usages are scraped"
+        named = {containers.container_of(pod, entry) for pod in context.pods}
+        if self.container and named - {self.container}:
+            other = next(iter(named - {self.container})) or "no container that is known"
+            return Verdict(None, "OtherContainer", f"{path} is of container {other}")
+        if self._window() > comparing.LONGEST_WINDOW:
+            why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
+            return Verdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
         if not own:
             namespace = self.subscriber.namespace
             reasons = (self.scraped.reason_of(entry, namespace, pod.name) for pod in context.pods)
-            why = next(filter(None, reasons), "")
-            return Verdict(
-                None, "NotExposed", f"no pod exposes the series of {path}" + (f": {why}" if why else "")
-            )
-        verdict = calibrations.judge(self.calibration, path)
-        if verdict.ratio is not None and not any(map(self._agrees, own)):
-            why = f"{path} of no pod that runs now has been compared with its container's usage"
+            reason = next(filter(None, reasons), "")
+            why = f"no pod exposes the series of {path} at port {scrape.access.port}"
+            return Verdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
+        verdict = calibrations.judge(self.pods.calibration, path)
+        if verdict.ratio is not None and not any(self.pods.agrees(name, context.monotonic) for name in own):
+            why = f"{path} of no pod that runs now has been compared with its container's usage lately"
             return Verdict(None, "NotCompared", why)
         return verdict
 
@@ -235,37 +184,39 @@ class OwnUsageSource:
         ratio: float,
         slow: Reading,
         context: ReadContext,
-    ) -> PodsReading | None:
-        """Return the reading of the pods' own usages, None if it is of another container than the metric."""
+    ) -> PodsReading:
+        """Return the reading of the pods' own usages, with that of the container for a pod without one."""
         before = slow if isinstance(slow, PodsReading) else PodsReading({})
-        most = ratio * max(value.value for name, value in own.items() if self._agrees(name))
+        agreeing = {name for name in own if self.pods.agrees(name, context.monotonic)}
+        most = ratio * max(own[name].value for name in agreeing)
+        window = span_of(self.scraped.window_of(entry))
+        others = containers.usage_of_others(self._items, context.pods, entry, self.resource)
         values: dict[str, int] = {}
         samples: dict[str, tuple[int, int]] = {}
-        window = span_of(window_of(entry))
         overdue = ""
-        others = containers.usage_of_others(self._items, context.pods, entry, self.resource)
+        late: list[str] = []
         for pod in context.pods:
             name, value = pod.name, own.get(pod.name)
-            container = containers.container_of(pod, entry)
-            if self.container and self.container != container:
-                return None
             rest = 0 if self.container or containers.is_alone(pod) else others.get(name, others.get(""))
-            if value is None or name in self.calibration.apart or rest is None:
+            if value is None or self.pods.is_apart(name) or rest is None:
                 if name in before.values:
                     values[name] = before.values[name]
                     samples[name] = before.samples.get(name, (0, 0))
+                    if before.overdue:
+                        overdue = before.overdue
+                        late.append(name)
                 continue
-            used = ratio * value.value if self._agrees(name) else min(ratio * value.value, most)
-            values[name] = math.ceil(min(used, containers.limit_of(pod, container, self.resource))) + rest
+            used = ratio * value.value if name in agreeing else min(ratio * value.value, most)
+            limit = containers.limit_of(pod, containers.container_of(pod, entry), self.resource)
+            values[name] = math.ceil(min(used, limit)) + rest
             samples[name] = (span_of(value.time), window)
             if value.overdue:
                 overdue = f"the scrape of {name} is overdue"
-        return PodsReading(values, samples, overdue)
+                late.append(name)
+        return PodsReading(values, samples, overdue, overdue_pods=tuple(late))
 
-    def _why_not(self, faster: PodsReading | None, slow: Reading) -> str:
+    def _why_not(self, faster: PodsReading, slow: Reading) -> str:
         """Return why a reading of the own usages does not count, "" if it does."""
-        if faster is None:
-            return "the own usage of pods is that of another container"
         share = None if self._noise is None else self._noise.share
         if share is None:
             return "how much the own usage of pods varies by chance is not known yet"
@@ -274,3 +225,8 @@ class OwnUsageSource:
         both = faster.values.keys() & slow.values.keys()
         now, before = (sum(reading.values[name] for name in both) for reading in (faster, slow))
         return "" if not both or now - before > share * before else _NO_MORE
+
+
+def _is_same(entry: UsageEntry, before: UsageEntry | None) -> bool:
+    """Tell whether an entry reads what the one before read."""
+    return before is not None and entry.rule is before.rule and entry.container == before.container

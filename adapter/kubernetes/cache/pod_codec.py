@@ -27,6 +27,9 @@ _LONG_AGO = "1970-01-01T00:00:00Z"
 MOST_RESOURCES = 64
 """Limit of resources per container: where there are more, only cpu and memory are kept."""
 
+MOST_OWNED_PORTS = 64
+"""The ports of a pod whose container is known."""
+
 REQUESTS_BYTES = 4 * 1024 * 1024
 """Memory bound of the parsed requests and limits, which outlive their pods."""
 
@@ -234,14 +237,14 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     every = [*(written.containers or ()), *sidecars]
     exposed = [
         (container, port)
-        for container in reversed(every)
+        for container in every
         for port in container.ports or ()
         if port.protocol == "TCP"
     ]
-    ports = {sys.intern(port.name): port.container_port for _, port in exposed if port.name}
+    ports = {sys.intern(port.name): port.container_port for _, port in reversed(exposed) if port.name}
     owners = {
         sys.intern(key): sys.intern(container.name)
-        for container, port in exposed
+        for container, port in reversed(exposed[:MOST_OWNED_PORTS])
         if len(every) > 1
         for key in (port.name, str(port.container_port))
         if key

@@ -11,9 +11,9 @@ START = 1_790_000_000.0
 
 def filled(values: list[float], *, kept: float = 600.0, every: float = 1.0) -> UsageHistory:
     """Return a history with a value each second; the first one only begins it."""
-    history = UsageHistory(kept)
+    history = UsageHistory()
     for second, value in enumerate(values):
-        history.add(START + second * every, value)
+        history.add(START + second * every, value, kept)
     return history
 
 
@@ -37,13 +37,13 @@ def test_nothing_is_known_beyond_both_ends() -> None:
     assert history.mean(START - 1, START + 5) is None
     assert history.mean(START + 5, START + 11) is None
     assert history.mean(START + 5, START + 5) is None
-    assert UsageHistory(60.0).mean(START, START + 1) is None
+    assert UsageHistory().mean(START, START + 1) is None
 
 
 def test_after_a_gap_a_history_begins_again() -> None:
     history = filled([1.0] * 11)
-    history.add(START + 10 + LONGEST_GAP + 1, 9.0)
-    history.add(START + 10 + LONGEST_GAP + 2, 9.0)
+    history.add(START + 10 + LONGEST_GAP + 1, 9.0, 600.0)
+    history.add(START + 10 + LONGEST_GAP + 2, 9.0, 600.0)
 
     assert history.mean(START, START + 10) is None
     assert history.mean(START + 21, START + 22) == pytest.approx(9.0)
@@ -51,7 +51,7 @@ def test_after_a_gap_a_history_begins_again() -> None:
 
 def test_a_value_of_the_past_is_ignored() -> None:
     history = filled([5.0] * 11)
-    history.add(START + 3, 1_000_000.0)
+    history.add(START + 3, 1_000_000.0, 600.0)
 
     assert history.mean(START, START + 10) == pytest.approx(5.0)
 

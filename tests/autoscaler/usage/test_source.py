@@ -8,12 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.observation import FastUsage, PodsReading
 from adapter.autoscaler.usage.source import OwnUsageSource
+from adapter.config import rules_file
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
 from adapter.model.pods import Container, ResourceRequirements
 from adapter.model.quantity import from_milli, read
+from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, Instant, Span
+from adapter.rules.compile import compile_rules
 from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import CONTAINER, Bench, bench
 from tests.support.scaling import cpu_metric, pod
@@ -58,6 +62,8 @@ class Servers:
         self.used: dict[str, list[float]] = {name: [] for name in "abc"}
         self.seconds = 0
         self.measured = True
+        self.covered = 2 * PERIOD
+        """Seconds that the usage of a container is a mean over."""
         self.reading: Any = None
 
     async def run(self, seconds: int) -> Any:
@@ -92,16 +98,17 @@ class Servers:
         return await self.run(seconds)
 
     async def measure(self) -> None:
-        """Have the metrics API serve the mean over the last two periods."""
+        """Have the metrics API serve the mean over the last seconds."""
         wall = Instant(round(self.here.clock.wall() * SECOND))
-        covered = 2 * PERIOD
         items = []
         for name, used in self.used.items():
-            mean = sum(used[-covered:]) / len(used[-covered:])
+            mean = sum(used[-self.covered :]) / len(used[-self.covered :])
             parts = [ContainerMetrics("app", {"cpu": from_milli(round(mean * 1000))})]
             if self.side:
                 parts.append(ContainerMetrics("side", {"cpu": from_milli(round(self.side * 1000))}))
-            items.append(PodMetrics(ObjectMeta(name, "shop"), wall, Span(covered * SECOND), tuple(parts)))
+            items.append(
+                PodMetrics(ObjectMeta(name, "shop"), wall, Span(self.covered * SECOND), tuple(parts))
+            )
         self.here.other.usages = tuple(items)
         feed, now = self.source.slow.feed, self.here.clock.monotonic()
         await self.here.feeds._fetch(feed, 0.0)
@@ -233,7 +240,7 @@ async def test_no_pod_counts_before_one_that_runs_now_was_compared() -> None:
 
     assert reading.faster is None
     assert all_of_them.source.why == (
-        "resourceRules.cpu.scrape of no pod that runs now has been compared with its container's usage"
+        "resourceRules.cpu.scrape of no pod that runs now has been compared with its container's usage lately"
     )
 
 
@@ -297,4 +304,122 @@ async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
         reading = await all_of_them.step()
 
     assert reading.faster is None
-    assert all_of_them.source.why == "the own usage of pods is that of another container"
+    assert all_of_them.condition() == (False, "OtherContainer")
+    assert all_of_them.source.why == "resourceRules.cpu.scrape is of container side"
+
+
+@pytest.mark.parametrize("seconds", [60, 180, 600])
+async def test_usages_over_longer_windows_are_compared(seconds: int) -> None:
+    async with servers() as all_of_them:
+        all_of_them.covered = seconds
+        await all_of_them.run(seconds + 120)
+
+    assert all_of_them.condition() == (True, "Agrees")
+
+
+async def test_usages_over_hours_are_not_compared() -> None:
+    async with servers() as all_of_them:
+        all_of_them.covered = 86_400
+        await all_of_them.run(60)
+
+    assert all_of_them.condition() == (False, "WindowTooLong")
+    assert all_of_them.source.why == (
+        "the usage of containers is a mean over 86400 s: resourceRules.cpu.scrape is compared up to 600 s"
+    )
+
+
+# -- what must not raise -------------------------------------------------------------------------------------
+
+
+async def test_a_pod_whose_lie_grows_is_found_out() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        shown = CALM
+
+        def grown(name: str, cores: float) -> float:
+            nonlocal shown
+            shown *= 1.01 if name == "a" else 1.0
+            return shown if name == "a" else cores
+
+        all_of_them.shown = grown
+        await all_of_them.run(300)
+        reading = await all_of_them.step("bc")
+
+    assert reading.faster.values["a"] == 200
+
+
+async def test_a_pod_that_lies_while_its_container_idles_is_found_out() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        all_of_them.usage["a"] = 0.001
+        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
+        await all_of_them.run(300)
+        reading = await all_of_them.step("bc")
+
+    assert reading.faster.values["a"] == 1
+
+
+async def test_a_comparison_counts_for_some_time() -> None:
+    """Scrapes with gaps show no mean that could be compared."""
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
+        for _ in range(20):
+            all_of_them.hidden = {"a"}
+            await all_of_them.run(11)
+            all_of_them.hidden = set()
+            await all_of_them.run(5)
+        reading = await all_of_them.step("bc", 5)
+
+    assert reading.faster.values["a"] <= 800 * 1.02
+
+
+async def test_after_a_change_of_the_rule_the_comparison_begins_again() -> None:
+    threefold = (
+        ", query: '3 * sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)'"
+    )
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        ruleset, faults = compile_rules(
+            rules_file.parse_rules(RULES.format(more=threefold), "rules.yaml").config, BUILTIN
+        )
+        assert not faults
+        await all_of_them.here.here.relister.adopt(ruleset)
+        await all_of_them.step()
+
+    assert all_of_them.condition() == (False, "NotCompared")
+
+
+async def test_an_old_usage_of_a_container_does_not_raise_a_boosted_hpa() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        all_of_them.hidden = {"a"}
+        await all_of_them.step("bc", 5)
+        feed: Any = all_of_them.source.slow.feed
+        feed.answer = feed.answer._replace(overdue="the answer of Prometheus may be incomplete")
+        reading = all_of_them.here.read(all_of_them.source)
+        (fresh,) = boosting.fresh([reading])
+
+    assert reading.values["a"] == 200
+    assert isinstance(fresh, PodsReading)
+    assert fresh.values == pytest.approx(dict.fromkeys("bc", 800), rel=0.02)
+
+
+async def test_samples_cover_the_window_of_scrapes_that_are_stretched() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        await all_of_them.step()
+        all_of_them.here.here.scraped._schedule.stretch = 4.0
+        reading = all_of_them.here.read(all_of_them.source)
+
+    assert {window for _, window in reading.faster.samples.values()} == {20 * SECOND}
+
+
+async def test_a_pod_that_is_scraped_less_often_counts_with_its_containers_usage() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        (target,) = (t for t in all_of_them.here.here.scraped._targets.values() if t.key[1] == "a")
+        target.slowed = 2.0
+        reading = await all_of_them.step()
+
+    assert reading.faster.values == pytest.approx({"a": 200, "b": 800, "c": 800}, rel=0.02)

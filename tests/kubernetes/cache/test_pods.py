@@ -237,6 +237,28 @@ def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended(watch:
     }
 
 
+def test_the_container_is_known_of_a_bounded_number_of_ports(watch: PodCache) -> None:
+    document = pod("a")
+    ports = [{"containerPort": port} for port in range(1, 1001)]
+    document["spec"] = {"containers": [{"name": "main", "ports": ports}, {"name": "side"}]}
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    assert found.port_owners == {str(port): "main" for port in range(1, pod_codec.MOST_OWNED_PORTS + 1)}
+
+
+def test_limits_are_known_beside_requests(watch: PodCache) -> None:
+    document = pod("a")
+    document["spec"] = {
+        "containers": [{"name": "main", "resources": {"limits": {"cpu": "2", "memory": "x"}}}]
+    }
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    (container,) = found.containers
+    assert container.resources is not None
+    assert container.resources.requests is None
+    assert {name: str(value) for name, value in (container.resources.limits or {}).items()} == {"cpu": "2"}
+
+
 def test_a_pod_may_come_to_be_unlike_the_others(watch: PodCache) -> None:
     put(watch, pod("a"), pod("b"))
     changed = pod("b") | {"spec": {"containers": CONTAINERS[:1]}}
