@@ -11,6 +11,7 @@ from adapter.autoscaler.usage import noise, source
 from adapter.autoscaler.usage.calibration import Calibration
 from adapter.cli import main
 from adapter.model.autoscaling import documents
+from tests.autoscaler.metrics.test_sources import CONTAINER
 from tests.autoscaler.usage.test_source import servers
 from tests.support import rendered
 from tests.support.rendered import ROOT
@@ -39,6 +40,16 @@ async def test_a_counter_that_is_not_exposed_is_on_the_page() -> None:
         _, reason, why = pods.source.verdict
 
     assert (reason, why.partition(": ")[0]) in ROWS
+
+
+async def test_what_is_not_compared_is_on_the_page() -> None:
+    async with servers() as pods:
+        pods.covered = 3600
+        await pods.run(60)
+    async with servers(CONTAINER, more=", container: side") as others:
+        await others.run(5)
+
+    assert {pods.source.verdict[1:], others.source.verdict[1:]} <= set(ROWS)
 
 
 def test_the_api_has_the_same_reasons() -> None:
