@@ -243,13 +243,13 @@ class OwnUsages:
     def follow(self) -> None:
         pass
 
-    def usage_of(self, _: str) -> Any:
+    def find_usage(self, _: str) -> Any:
         return self._entry
 
     def span_of(self, _: object) -> int:
         return 6 * SECOND
 
-    def window_of(self, _: object) -> float:
+    def covered_seconds(self, _: object) -> float:
         return _WINDOW
 
     def read(self, _: object, __: str, names: Iterable[str], ___: object) -> ScrapedAnswer:

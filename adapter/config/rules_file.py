@@ -132,8 +132,8 @@ class ResourceRulesConfig:
     def queries(self) -> bool:
         """Whether a resource has a query, or none has one and none is scraped, which is a mistake."""
         both = (self.cpu, self.memory)
-        asked = any(rule.container_query or rule.node_query for rule in both)
-        return asked or all(rule.scrape is None for rule in both)
+        queried = any(rule.container_query or rule.node_query for rule in both)
+        return queried or all(rule.scrape is None for rule in both)
 
 
 @dataclass(frozen=True, slots=True)

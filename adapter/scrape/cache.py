@@ -124,20 +124,20 @@ class ScrapedValues:
     def entry_of(self, metric: ScrapedMetric) -> CustomEntry | UsageEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
         if isinstance(metric, OwnUsage):
-            return self.usage_of(metric.resource)
+            return self.find_usage(metric.resource)
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.scraped is not None else None
 
-    def usage_of(self, resource: str) -> UsageEntry | None:
+    def find_usage(self, resource: str) -> UsageEntry | None:
         """Return the entry of a resource that pods are scraped for; None for any other."""
         return self._registry().usages.get(resource)
 
     def span_of(self, entry: ScrapedEntry) -> int:
         """Return the nanoseconds that a value covers, and the interval to the next one."""
         interval = 0.0 if entry.rule.config.scrape is None else entry.rule.config.scrape.access.interval
-        return round((self.window_of(entry) + interval) * SECOND)
+        return round((self.covered_seconds(entry) + interval) * SECOND)
 
-    def window_of(self, entry: ScrapedEntry) -> float:
+    def covered_seconds(self, entry: ScrapedEntry) -> float:
         """Return the seconds that a value covers, 0 for a gauge."""
         return window_of(entry) * self._schedule.stretch
 

@@ -246,10 +246,10 @@ class FaultyWorkload:
     def entry_of(self, metric: str) -> object:
         return _Entry()
 
-    def usage_of(self, resource: str) -> object:
+    def find_usage(self, resource: str) -> object:
         return OWN if self.kind.own else None
 
-    def window_of(self, entry: object) -> float:
+    def covered_seconds(self, entry: object) -> float:
         return 5.0
 
     def span_of(self, entry: object) -> int:

@@ -80,7 +80,7 @@ class Calibration(msgspec.Struct, frozen=True):
     apart: frozenset[str] = frozenset()
 
 
-class Verdict(NamedTuple):
+class UsageVerdict(NamedTuple):
     """The ratio that counts, or None and why: the reason of a condition, and one sentence."""
 
     ratio: float | None
@@ -93,8 +93,8 @@ UNKNOWN = Calibration()
 
 def follow(before: Calibration, comparisons: Sequence[Comparison]) -> Calibration:
     """Return the calibration after more comparisons."""
-    found = (comparison.ratio for comparison in comparisons)
-    ratios = (*before.ratios, *(ratio for ratio in found if ratio is not None))[-MOST:]
+    shown = (comparison.ratio for comparison in comparisons)
+    ratios = (*before.ratios, *(ratio for ratio in shown if ratio is not None))[-MOST:]
     if not ratios:
         return before
     middle = median(ratios)
@@ -108,11 +108,11 @@ def without(before: Calibration, gone: Iterable[str]) -> Calibration:
     return Calibration(before.ratios, before.apart.difference(gone))
 
 
-def judge(calibration: Calibration, counter: str) -> Verdict:
+def judge(calibration: Calibration, counter: str) -> UsageVerdict:
     """Return the ratio that counts, or why none does; `counter` names what the pods expose."""
     ratios = calibration.ratios
     if len(ratios) < FEWEST:
-        return Verdict(
+        return UsageVerdict(
             None,
             "NotCompared",
             f"{counter} has been compared with the container's usage {len(ratios)} times: "
@@ -121,18 +121,18 @@ def judge(calibration: Calibration, counter: str) -> Verdict:
     middle = median(ratios)
     close = sum(_is_close(ratio, middle) for ratio in ratios)
     if close < CLOSE * len(ratios):
-        return Verdict(
+        return UsageVerdict(
             None,
             "Unsteady",
             f"{counter} does not follow the container's usage, which is {min(ratios):.2g} to "
             f"{max(ratios):.2g} times as much: it may be that of one process of several",
         )
     if BAND[0] <= middle <= BAND[1]:
-        return Verdict(middle)
+        return UsageVerdict(middle)
     if middle < 1.0:
-        return Verdict(None, "TooMuch", f"{counter} shows {1 / middle:.3g} times the container's usage")
+        return UsageVerdict(None, "TooMuch", f"{counter} shows {1 / middle:.3g} times the container's usage")
     why = f"{_missing(middle)} in {counter}: the container uses {middle:.3g} times as much"
-    return Verdict(None, "TooLittle", why)
+    return UsageVerdict(None, "TooLittle", why)
 
 
 def _missing(ratio: float) -> str:

@@ -11,7 +11,7 @@ from adapter.model.pods import PodFacts
 from adapter.rules.registry import UsageEntry
 
 
-def container_of(pod: PodFacts, entry: UsageEntry) -> str:
+def find_container(pod: PodFacts, entry: UsageEntry) -> str:
     """Return the container that the values are about, "" if it is not known."""
     scrape = entry.rule.config.scrape
     assert scrape is not None, "usages are scraped"
@@ -21,21 +21,21 @@ def container_of(pod: PodFacts, entry: UsageEntry) -> str:
 
 def is_alone(pod: PodFacts) -> bool:
     """Tell whether a pod has one container and no sidecar."""
-    return len(pod.containers) == 1 and not any(
-        init.restart_policy == "Always" for init in pod.init_containers
-    )
+    if len(pod.containers) > 1 or not pod.init_containers:
+        return len(pod.containers) == 1
+    return not any(init.restart_policy == "Always" for init in pod.init_containers)
 
 
-def limit_of(pod: PodFacts, container: str, resource: str) -> float:
+def find_limit(pod: PodFacts, container: str, resource: str) -> float:
     """Return the limit of a container in thousandths, infinity without one or if it is not known which."""
-    for each in (*pod.containers, *pod.init_containers):
-        if each.name == container and each.resources is not None and each.resources.limits:
-            limit = each.resources.limits.get(resource)
+    for other in (*pod.containers, *pod.init_containers):
+        if other.name == container and other.resources is not None and other.resources.limits:
+            limit = other.resources.limits.get(resource)
             return math.inf if limit is None else float(limit.milli)
     return math.inf
 
 
-def usage_of(item: PodMetrics, resource: str, container: str) -> int | None:
+def sum_usage(item: PodMetrics, resource: str, container: str) -> int | None:
     """Return the usage of a container, of the whole pod for "", in thousandths; None if a part is unknown."""
     used = [
         None if part.usage is None else part.usage.get(resource)
@@ -54,7 +54,7 @@ def usage_of_others(
     for pod in pods:
         if is_alone(pod) or (item := items.get(pod.name)) is None:
             continue
-        whole, part = usage_of(item, resource, ""), usage_of(item, resource, container_of(pod, entry))
+        whole, part = sum_usage(item, resource, ""), sum_usage(item, resource, find_container(pod, entry))
         if whole is not None and part is not None:
             others[pod.name] = whole - part
     if others:

@@ -25,7 +25,7 @@ from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage import comparing, containers
-from adapter.autoscaler.usage.calibration import Verdict
+from adapter.autoscaler.usage.calibration import UsageVerdict
 from adapter.autoscaler.usage.comparing import ComparedPods
 from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
@@ -43,7 +43,7 @@ _MOST = 2.0**62
 _COUNTS = "the usage that the pods expose may raise the count"
 _NO_MORE = "the own usage of pods exceeds that of their containers by no more than chance explains"
 
-NOT_SCRAPED = Verdict(None, "NotScraped")
+NOT_SCRAPED = UsageVerdict(None, "NotScraped")
 """No rule scrapes the resource from pods."""
 
 
@@ -56,7 +56,7 @@ class OwnUsageSource:
     subscriber: Subscriber
     resource: str
     container: str
-    verdict: Verdict = NOT_SCRAPED
+    verdict: UsageVerdict = NOT_SCRAPED
     """Whether the pods' own values count, and why not."""
     why: str = ""
     """Why there is no faster reading, "" if there is one or no rule scrapes the resource."""
@@ -88,7 +88,7 @@ class OwnUsageSource:
         reading = self.slow.read(context)
         self.sampled, self.span = self.slow.sampled, self.slow.span
         self.scraped.follow()  # the rules may have changed
-        entry = self.scraped.usage_of(self.resource)
+        entry = self.scraped.find_usage(self.resource)
         if entry is None or not _is_same(entry, self._entry):
             self._entry, self._answer, self._noise = entry, None, None
             self.pods.clear()
@@ -132,7 +132,7 @@ class OwnUsageSource:
                 own[name] = value._replace(value=milli)
                 self.pods.add(name, started[name], value.time, milli, window)
         if self._noise is None:
-            self._noise = Noise(max(self.scraped.window_of(entry), 1.0))
+            self._noise = Noise(max(self.scraped.covered_seconds(entry), 1.0))
         if known := [value for name, value in own.items() if not self.pods.is_apart(name)]:
             mean = sum(value.value for value in known) / len(known)
             self._noise.add(min(value.time for value in known), mean)
@@ -145,34 +145,36 @@ class OwnUsageSource:
             self._answer = answer
             self._items = {} if answer is None else {item.metadata.name: item for item in answer.items}
             usages = (
-                (pod.name, containers.usage_of(item, self.resource, containers.container_of(pod, entry)))
+                (pod.name, containers.sum_usage(item, self.resource, containers.find_container(pod, entry)))
                 for pod in context.pods
                 if (item := self._items.get(pod.name)) is not None
             )
             self.pods.sample(usages, {} if answer is None else answer.times)
-        self.pods.compare(self._window(), self.scraped.window_of(entry) / 2, context.monotonic)
+        self.pods.compare(self._window(), self.scraped.covered_seconds(entry) / 2, context.monotonic)
 
-    def _judge(self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext) -> Verdict:
+    def _judge(
+        self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext
+    ) -> UsageVerdict:
         """Return whether the pods' own values count."""
         path, scrape = entry.rule.path, entry.rule.config.scrape
         assert scrape is not None, "usages are scraped"
-        named = {containers.container_of(pod, entry) for pod in context.pods}
+        named = {containers.find_container(pod, entry) for pod in context.pods}
         if self.container and named - {self.container}:
             other = next(iter(named - {self.container})) or "no container that is known"
-            return Verdict(None, "OtherContainer", f"{path} is of container {other}")
+            return UsageVerdict(None, "OtherContainer", f"{path} is of container {other}")
         if self._window() > comparing.LONGEST_WINDOW:
             why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
-            return Verdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
+            return UsageVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
         if not own:
             namespace = self.subscriber.namespace
             reasons = (self.scraped.reason_of(entry, namespace, pod.name) for pod in context.pods)
             reason = next(filter(None, reasons), "")
             why = f"no pod exposes the series of {path} at port {scrape.access.port}"
-            return Verdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
+            return UsageVerdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
         verdict = calibrations.judge(self.pods.calibration, path)
         if verdict.ratio is not None and not any(self.pods.agrees(name, context.monotonic) for name in own):
             why = f"{path} of no pod that runs now has been compared with its container's usage lately"
-            return Verdict(None, "NotCompared", why)
+            return UsageVerdict(None, "NotCompared", why)
         return verdict
 
     # -- the reading -----------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ class OwnUsageSource:
         before = slow if isinstance(slow, PodsReading) else PodsReading({})
         agreeing = {name for name in own if self.pods.agrees(name, context.monotonic)}
         most = ratio * max(own[name].value for name in agreeing)
-        window = span_of(self.scraped.window_of(entry))
+        window = span_of(self.scraped.covered_seconds(entry))
         others = containers.usage_of_others(self._items, context.pods, entry, self.resource)
         values: dict[str, int] = {}
         samples: dict[str, tuple[int, int]] = {}
@@ -207,7 +209,7 @@ class OwnUsageSource:
                         late.append(name)
                 continue
             used = ratio * value.value if name in agreeing else min(ratio * value.value, most)
-            limit = containers.limit_of(pod, containers.container_of(pod, entry), self.resource)
+            limit = containers.find_limit(pod, containers.find_container(pod, entry), self.resource)
             values[name] = math.ceil(min(used, limit)) + rest
             samples[name] = (span_of(value.time), window)
             if value.overdue:

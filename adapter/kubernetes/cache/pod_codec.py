@@ -236,10 +236,7 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     # sidecars have ended
     every = [*(written.containers or ()), *sidecars]
     exposed = [
-        (container, port)
-        for container in every
-        for port in container.ports or ()
-        if port.protocol == "TCP"
+        (container, port) for container in every for port in container.ports or () if port.protocol == "TCP"
     ]
     ports = {sys.intern(port.name): port.container_port for _, port in reversed(exposed) if port.name}
     owners = {

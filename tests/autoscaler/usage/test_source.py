@@ -190,7 +190,7 @@ async def test_without_a_rule_there_is_no_condition(monkeypatch: pytest.MonkeyPa
     async with servers() as all_of_them:
         await all_of_them.run(180)
         condition = all_of_them.condition()
-        monkeypatch.setattr(all_of_them.source.scraped, "usage_of", lambda _: None)
+        monkeypatch.setattr(all_of_them.source.scraped, "find_usage", lambda _: None)
         reading = await all_of_them.step()
 
     assert condition == (True, "Agrees")
