@@ -237,7 +237,7 @@ class Judged(NamedTuple):
     """What the scaler thinks of a counter at each sample: the ratio that counts, None without one."""
 
     ratios: Sequence[float | None]
-    last: calibration.Verdict
+    last: calibration.CalibrationVerdict
     middle: float | None
 
 
@@ -248,7 +248,7 @@ def judge(samples: Sequence[Sample], counter: str) -> Judged:
     for last, _ in enumerate(samples):
         means = rates(samples, last - CONTAINER_WINDOW, last) if last % CONTAINER_INTERVAL == 0 else None
         if means is not None:
-            state = calibration.follow(state, [Comparison("server", means[1], means[0])])
+            state = calibration.follow(state, [Comparison("server", means[1], *[means[0]] * 3)])
         ratios.append(calibration.judge(state, counter).ratio)
     middle = statistics.median(state.ratios) if state.ratios else None
     return Judged(ratios, calibration.judge(state, counter), middle)

@@ -206,10 +206,10 @@ class OwnUsages:
         rule = SimpleNamespace(path="resourceRules.cpu.scrape", config=config, scraped=counts)
         self._entry: Any = SimpleNamespace(rule=rule, container="app")
         self._feed = SimpleNamespace(answer=None)
-        self._usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, sampled=0, span=0)
+        usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, sampled=0, span=0)
         subscriber: Any = SimpleNamespace(namespace="shop")
         own: Any = self
-        self._source = OwnUsageSource(self._usual, own, subscriber, "cpu", "")
+        self._source = OwnUsageSource(usual, own, subscriber, "cpu", "")
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):

@@ -58,7 +58,7 @@ class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsageEntry(msgspec.Struct, frozen=True, gc=False):
-    """What defines the usage that pods tell of themselves; `container` is as in `UsageRule`."""
+    """What defines the usage that pods expose; `container` is as in `UsageRule`."""
 
     rule: Rule
     container: str

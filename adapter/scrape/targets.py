@@ -51,7 +51,7 @@ _REVIEW_SECONDS = 1.0
 
 
 class OwnUsage(NamedTuple):
-    """The usage of a resource that pods tell of themselves; it is wanted as a metric is."""
+    """The usage of a resource that pods expose; it is wanted as a metric is."""
 
     resource: str
 

@@ -12,9 +12,8 @@ from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
-from adapter.autoscaler.usage import calibration
+from adapter.autoscaler.usage import calibration, comparing
 from adapter.autoscaler.usage import history as usage_history
-from adapter.autoscaler.usage import source as usage_source
 from adapter.boost import publisher
 from adapter.bounds.forecast import job
 from adapter.bounds.schedule import documents
@@ -192,8 +191,8 @@ NUMBERS = {
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
-    "and 120 s, 16 bytes for each 2 s: about 3 KiB; 32 comparisons": (
-        usage_source._LATEST, 16, usage_history.STEP, 3, calibration.MOST,
+    "at most 600 s, and 120 s, 16 bytes for each 2 s: about 3 KiB; 32 comparisons": (
+        comparing.LONGEST_WINDOW, comparing._BEYOND, 16, usage_history.STEP, 3, calibration.MOST,
     ),
     "compiled matchers of metric selectors | 4 MiB": matchers.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (

@@ -56,7 +56,10 @@ def test_the_api_has_the_same_reasons() -> None:
     rows = re.findall(r"^\| `FastUsage` \| (\w+) \| ([^|]*) \|", API, re.MULTILINE)
     reasons = {status: set(re.findall(r"`(\w+)`", text)) for status, text in rows}
 
-    assert reasons == {"True": {calibrations.UsageVerdict(1.0).reason}, "False": {reason for reason, _ in ROWS}}
+    assert reasons == {
+        "True": {calibrations.CalibrationVerdict(1.0).reason},
+        "False": {reason for reason, _ in ROWS},
+    }
 
 
 def test_numbers_are_those_of_the_code() -> None:

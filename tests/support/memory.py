@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.usage import history, source
+from adapter.autoscaler.usage import comparing, history
 from adapter.boost import publisher
 from adapter.bounds.forecast import job
 from adapter.config.options import SERVE, Options
@@ -79,7 +79,7 @@ MINUTES = 14 * 24 * 60
 PODS = 10
 """The pods of an autoscaler, as stated for the usage that they expose."""
 
-USAGE = 16 * (180 + source._LATEST) / history.STEP + 700
+USAGE = 16 * (180 + comparing._BEYOND) / history.STEP + 700
 """What is kept of the usage that a pod exposes, where that of its container covers three minutes."""
 
 

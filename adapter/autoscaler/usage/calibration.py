@@ -80,7 +80,7 @@ class Calibration(msgspec.Struct, frozen=True):
     apart: frozenset[str] = frozenset()
 
 
-class UsageVerdict(NamedTuple):
+class CalibrationVerdict(NamedTuple):
     """The ratio that counts, or None and why: the reason of a condition, and one sentence."""
 
     ratio: float | None
@@ -108,11 +108,11 @@ def without(before: Calibration, gone: Iterable[str]) -> Calibration:
     return Calibration(before.ratios, before.apart.difference(gone))
 
 
-def judge(calibration: Calibration, counter: str) -> UsageVerdict:
+def judge(calibration: Calibration, counter: str) -> CalibrationVerdict:
     """Return the ratio that counts, or why none does; `counter` names what the pods expose."""
     ratios = calibration.ratios
     if len(ratios) < FEWEST:
-        return UsageVerdict(
+        return CalibrationVerdict(
             None,
             "NotCompared",
             f"{counter} has been compared with the container's usage {len(ratios)} times: "
@@ -121,18 +121,20 @@ def judge(calibration: Calibration, counter: str) -> UsageVerdict:
     middle = median(ratios)
     close = sum(_is_close(ratio, middle) for ratio in ratios)
     if close < CLOSE * len(ratios):
-        return UsageVerdict(
+        return CalibrationVerdict(
             None,
             "Unsteady",
             f"{counter} does not follow the container's usage, which is {min(ratios):.2g} to "
             f"{max(ratios):.2g} times as much: it may be that of one process of several",
         )
     if BAND[0] <= middle <= BAND[1]:
-        return UsageVerdict(middle)
+        return CalibrationVerdict(middle)
     if middle < 1.0:
-        return UsageVerdict(None, "TooMuch", f"{counter} shows {1 / middle:.3g} times the container's usage")
+        return CalibrationVerdict(
+            None, "TooMuch", f"{counter} shows {1 / middle:.3g} times the container's usage"
+        )
     why = f"{_missing(middle)} in {counter}: the container uses {middle:.3g} times as much"
-    return UsageVerdict(None, "TooLittle", why)
+    return CalibrationVerdict(None, "TooLittle", why)
 
 
 def _missing(ratio: float) -> str:

@@ -1,11 +1,11 @@
 """CPU and memory as the pods themselves expose them, beside the usage of their containers.
 
-The usage of containers is 15 to 60 s old when it arrives. What a pod tells of its own process is a second
-old, but it is not the same: `calibration` says whether it counts, and by which factor. The reading has both.
-The decision takes the one that asks for more replicas, so the pods' own values raise the count at once, and
-lower it only when the containers' usage agrees.
+The usage of containers is 15 to 60 s old when it arrives. What a pod exposes about its own process is a
+second old, but it is not the same: `calibration` says whether it counts, and by which factor. The reading has
+both. The decision takes the one that asks for more replicas, so the pods' own values raise the count at once,
+and lower it only when the containers' usage agrees.
 
-Whatever a pod tells is bounded:
+What a pod shows is bounded:
 
 - by the limit of its container;
 - by the highest of the pods that have been compared lately, for one that has not been;
@@ -25,7 +25,7 @@ from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage import comparing, containers
-from adapter.autoscaler.usage.calibration import UsageVerdict
+from adapter.autoscaler.usage.calibration import CalibrationVerdict
 from adapter.autoscaler.usage.comparing import ComparedPods
 from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
@@ -38,12 +38,12 @@ _LEAST: Mapping[str, int] = {"cpu": 20, "memory": 1024 * 1024 * 1000}
 """The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""
 
 _MOST = 2.0**62
-"""A usage beyond it, in thousandths, is none."""
+"""A usage beyond it, in thousandths, is not one."""
 
 _COUNTS = "the usage that the pods expose may raise the count"
 _NO_MORE = "the own usage of pods exceeds that of their containers by no more than chance explains"
 
-NOT_SCRAPED = UsageVerdict(None, "NotScraped")
+NOT_SCRAPED = CalibrationVerdict(None, "NotScraped")
 """No rule scrapes the resource from pods."""
 
 
@@ -56,7 +56,7 @@ class OwnUsageSource:
     subscriber: Subscriber
     resource: str
     container: str
-    verdict: UsageVerdict = NOT_SCRAPED
+    verdict: CalibrationVerdict = NOT_SCRAPED
     """Whether the pods' own values count, and why not."""
     why: str = ""
     """Why there is no faster reading, "" if there is one or no rule scrapes the resource."""
@@ -154,27 +154,27 @@ class OwnUsageSource:
 
     def _judge(
         self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext
-    ) -> UsageVerdict:
+    ) -> CalibrationVerdict:
         """Return whether the pods' own values count."""
         path, scrape = entry.rule.path, entry.rule.config.scrape
         assert scrape is not None, "usages are scraped"
         named = {containers.find_container(pod, entry) for pod in context.pods}
         if self.container and named - {self.container}:
             other = next(iter(named - {self.container})) or "no container that is known"
-            return UsageVerdict(None, "OtherContainer", f"{path} is of container {other}")
+            return CalibrationVerdict(None, "OtherContainer", f"{path} is of container {other}")
         if self._window() > comparing.LONGEST_WINDOW:
             why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
-            return UsageVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
+            return CalibrationVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
         if not own:
             namespace = self.subscriber.namespace
             reasons = (self.scraped.reason_of(entry, namespace, pod.name) for pod in context.pods)
             reason = next(filter(None, reasons), "")
             why = f"no pod exposes the series of {path} at port {scrape.access.port}"
-            return UsageVerdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
+            return CalibrationVerdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
         verdict = calibrations.judge(self.pods.calibration, path)
         if verdict.ratio is not None and not any(self.pods.agrees(name, context.monotonic) for name in own):
             why = f"{path} of no pod that runs now has been compared with its container's usage lately"
-            return UsageVerdict(None, "NotCompared", why)
+            return CalibrationVerdict(None, "NotCompared", why)
         return verdict
 
     # -- the reading -----------------------------------------------------------------------------------------
