@@ -223,11 +223,24 @@ async def _run(name: str, load: str, settings: Mapping[str, float]) -> Sequence[
         port = counted.free_port()
         process = group.start(program.command(port, Path(folder)))
         try:
-            return await _watch(f"http://127.0.0.1:{port}", program, load, group, settings)
+            return without_resets(await _watch(f"http://127.0.0.1:{port}", program, load, group, settings))
         finally:
             process.terminate()
             await asyncio.to_thread(process.wait)
             group.remove()
+
+
+def without_resets(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Return samples whose counter never falls: after a smaller value it goes on from zero, as in a rate."""
+    total, last = 0.0, None
+    found = []
+    for sample in samples:
+        if sample.counter is not None:
+            if last is not None:
+                total += sample.counter - last if sample.counter >= last else sample.counter
+            last = sample.counter
+        found.append(sample._replace(counter=None if sample.counter is None else total))
+    return found
 
 
 # -- the errors ----------------------------------------------------------------------------------------------
@@ -237,7 +250,7 @@ class Judged(NamedTuple):
     """What the scaler thinks of a counter at each sample: the ratio that counts, None without one."""
 
     ratios: Sequence[float | None]
-    last: calibration.CalibrationVerdict
+    last: calibration.UsageVerdict
     middle: float | None
 
 
@@ -248,7 +261,9 @@ def judge(samples: Sequence[Sample], counter: str) -> Judged:
     for last, _ in enumerate(samples):
         means = rates(samples, last - CONTAINER_WINDOW, last) if last % CONTAINER_INTERVAL == 0 else None
         if means is not None:
-            state = calibration.follow(state, [Comparison("server", means[1], *[means[0]] * 3)])
+            counter_mean, container_mean = means
+            comparison = Comparison("server", container_mean, counter_mean, counter_mean, counter_mean)
+            state = calibration.follow(state, [comparison])
         ratios.append(calibration.judge(state, counter).ratio)
     middle = statistics.median(state.ratios) if state.ratios else None
     return Judged(ratios, calibration.judge(state, counter), middle)
@@ -340,7 +355,7 @@ async def _run_all(
 def main() -> None:
     sizes = common.parse_sizes(
         "Own counters of processes.",
-        seconds=150.0,
+        seconds=100.0,
         rate=25.0,
         programs=",".join(PROGRAMS),
         loads=",".join(LOADS),

@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
 _OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot")
+_PICTURES = ("plot", "reaction_plot", "ready_plot", "noise_plot")
 _PROFILES_SECONDS = 600
 
 
@@ -123,6 +123,18 @@ CASES: Mapping[str, Case] = {
         "time from a load step to pods that are Ready and counted, by autoscaler and start-up time",
         tiny="--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
         short="--workloads 4 --zero 4",
+    ),
+    "counters": Case(
+        "how exactly real servers tell their own CPU and memory, by language and load; as root",
+        tiny="--seconds 4 --rate 5 --programs python --loads steady",
+        short="--seconds 60 --programs python,go_prometheus",
+        long=True,
+    ),
+    "noise": Case(
+        "raises by the noise of the loads that `counters` has recorded, and the reaction, by window",
+        tiny="--hours 1 --steps 3",
+        short="--hours 2",
+        long=True,
     ),
     "simulate": Case(
         "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
