@@ -41,7 +41,7 @@ DEMAND = 0.6
 RAISED = 4
 """The pods that `behavior` allows in 15 s, or twice the pods if that is more."""
 
-MOST = 24
+MOST = 60
 BEHAVIOR = {
     "scaleUp": {
         "policies": [

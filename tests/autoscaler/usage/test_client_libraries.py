@@ -7,9 +7,7 @@ of comparisons takes a second or two. What its processes really took is in /proc
 import asyncio
 import contextlib
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,22 +27,25 @@ from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
+from benchmarks import common, counted
+from benchmarks.counted import PROGRAMS
 from tests.autoscaler.metrics.test_sources import Bench, bench
 from tests.autoscaler.usage.test_source import RULES
-from tests.support import tools
 from tests.support.clock import FakeClock
 from tests.support.processor import limited
 from tests.support.scaling import cpu_metric, pod
 from tests.support.scraping import LoneScraper
 from tests.support.world import FakePod
 
-ROOT = Path(__file__).parents[3]
-SERVERS = ROOT / "benchmarks" / "servers"
 STEP, RATE, WINDOW = 3, 6, 30
 """Seconds between two scrapes, and those that a rate and the usage of the container cover."""
 
-WORK = 75
+AMOUNT = 75
 """Milliseconds of work before a scrape: 25 thousandths of a core."""
+
+WORK = "/work?ms={}"
+GO_WORK = "/api/v1/query?query=count_over_time(vector(1)[{}m:1s])"
+"""A query that takes Prometheus a millisecond or two for each minute."""
 
 POD = FakePod("a", "10.0.0.1")
 CPU_TIME = "sum(rate(process_cpu_time_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)"
@@ -61,6 +62,7 @@ class Served:
         self.here = here
         self.source: OwnUsageSource = source
         self.scraper = scraper
+        self.work = WORK
         self.taken: list[float] = []
         """Processor seconds of the container at each step."""
         self.reading: Any = None
@@ -83,9 +85,10 @@ class Served:
                     return
                 await asyncio.sleep(0.02)
 
-    async def run(self, steps: int, *, work: int = WORK, at_once: int = 1, measured: bool = True) -> Any:
-        """Let the program work and be scraped so often; return the last reading."""
-        url = f"http://127.0.0.1:{self.endpoint.port}/work?ms={work // at_once}"
+    async def run(self, steps: int, *, times: int = 1, at_once: int = 1, measured: bool = True) -> Any:
+        """Let the program do so much work and be scraped, so often; return the last reading."""
+        path = self.work.format(times * AMOUNT // at_once)
+        url = f"http://127.0.0.1:{self.endpoint.port}{path}"
         async with aiohttp.ClientSession() as session:
 
             async def request() -> None:
@@ -123,11 +126,14 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    *command: str, query: str = "", environment: Mapping[str, str] | None = None
+    name: str, folder: Path, *, query: str = "", environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Served]:
-    """Run a program, with {port} in its command, and a source that reads what it exposes."""
-    port = tools.free_port()
-    filled = [part.format(port=port) for part in command]
+    """Run a program of the benchmark `counters`, and a source that reads what it exposes."""
+    program = PROGRAMS[name]
+    if missing := program.missing():
+        pytest.skip(missing)
+    program.prepare(folder)
+    port = counted.free_port()
     more = f", interval: {STEP}s, window: {RATE}s" + (f", query: '{query}'" if query else "")
     clock, monitoring = FakeClock(), Monitoring()
     scraper = LoneScraper(
@@ -137,7 +143,11 @@ async def served(
         networks=pod_networks.parse_networks(["127.0.0.0/8"]),
     )
     with subprocess.Popen(  # noqa: ASYNC220 - it only starts
-        filled, cwd=ROOT, env=os.environ | (environment or {}), stderr=subprocess.DEVNULL
+        program.command(port, folder),
+        cwd=common.ROOT,
+        env=os.environ | (environment or {}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             async with bench(RULES, more) as here, scraper:
@@ -151,51 +161,33 @@ async def served(
             process.terminate()
 
 
-def python(name: str, *arguments: str) -> Sequence[str]:
-    return [sys.executable, "-m", f"benchmarks.servers.{name}", "{port}", *arguments]
+@pytest.mark.parametrize(
+    ("name", "work", "query"),
+    [
+        pytest.param("go_prometheus", GO_WORK, "", id="Go"),
+        pytest.param("python", WORK, "", id="Python"),
+        pytest.param("node", WORK, "", id="Node"),
+        pytest.param("java", WORK, "", id="Java"),
+        pytest.param("otel_query", WORK, CPU_TIME, id="OpenTelemetry by a query"),
+    ],
+)
+async def test_the_counter_of_one_process_shows_a_step_within_3_percent(
+    tmp_path: Path, name: str, work: str, query: str
+) -> None:
+    async with served(name, tmp_path, query=query) as server:
+        server.work = work
+        calm = await server.run(30)
+        assert server.source.verdict.ratio == pytest.approx(1.0, rel=0.03), server.source.why
+
+        steep = await server.run(RATE // STEP, times=8, measured=False)
+
+        assert steep.values == calm.values, "the container's usage has not come yet"
+        assert steep.faster.values["a"] == pytest.approx(server.cores(RATE // STEP), rel=0.03)
 
 
-def node(name: str) -> Sequence[str]:
-    """Return the command of a server of Node, whose modules `npm ci` installs."""
-    if shutil.which("node") is None or not (SERVERS / "node_modules").exists():
-        pytest.skip(f"Node or its modules are not installed; npm ci --prefix {SERVERS} installs these")
-    return ["node", str(SERVERS / name), "{port}"]
-
-
-def gunicorn() -> Sequence[str]:
-    command = [sys.executable, "-m", "gunicorn", "--workers", "2", "--bind", "127.0.0.1:{port}"]
-    return [*command, "--chdir", str(ROOT), "benchmarks.servers.python_server:application"]
-
-
-async def check_is_counted(served: Served) -> None:
-    """Check that the counter counts, and shows a step of the load within 3 % before the container does."""
-    calm = await served.run(30)
-    assert served.source.verdict.ratio == pytest.approx(1.0, rel=0.03), served.source.why
-
-    steep = await served.run(RATE // STEP, work=8 * WORK, measured=False)
-
-    assert steep.values == calm.values, "the container's usage has not come yet"
-    assert steep.faster.values["a"] == pytest.approx(served.cores(RATE // STEP), rel=0.03)
-
-
-async def test_prometheus_client_of_python_is_counted() -> None:
-    async with served(*python("python_server")) as server:
-        await check_is_counted(server)
-
-
-async def test_prom_client_of_node_is_counted() -> None:
-    async with served(*node("node_server.js")) as server:
-        await check_is_counted(server)
-
-
-async def test_the_system_metrics_of_opentelemetry_are_counted_by_a_query() -> None:
-    async with served(*python("otel_server", "system"), query=CPU_TIME) as server:
-        await check_is_counted(server)
-
-
-async def test_two_workers_of_gunicorn_are_refused() -> None:
-    async with served(*gunicorn()) as server:
-        reading = await server.run(32, at_once=2)
+async def test_two_workers_of_gunicorn_are_refused(tmp_path: Path) -> None:
+    async with served("python_workers", tmp_path) as server:
+        reading = await server.run(30, at_once=2)
 
         assert len(server.processes()) == 3
         assert reading.faster is None
@@ -203,24 +195,19 @@ async def test_two_workers_of_gunicorn_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("name", "shared"),
     [
-        pytest.param(lambda: python("otel_server"), id="OpenTelemetry of Python"),
-        pytest.param(lambda: node("otel_server.js"), id="OpenTelemetry of Node"),
+        pytest.param("otel", False, id="OpenTelemetry of Python"),
+        pytest.param("otel_node", False, id="OpenTelemetry of Node"),
+        pytest.param("python_workers", True, id="workers that share their metrics in files"),
     ],
 )
-async def test_a_program_without_the_counter_is_refused(program: Any) -> None:
-    async with served(*program()) as server:
-        reading = await server.run(16, work=0)
-
-        assert reading.faster is None
-        assert server.source.verdict.reason == "NotExposed"
-
-
-async def test_workers_that_share_their_metrics_in_files_expose_no_counter(tmp_path: Path) -> None:
-    shared = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    async with served(*gunicorn(), environment=shared) as server:
-        reading = await server.run(16, work=0)
+async def test_a_program_that_exposes_no_counter_is_refused(
+    tmp_path: Path, name: str, *, shared: bool
+) -> None:
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)} if shared else {}
+    async with served(name, tmp_path, environment=environment) as server:
+        reading = await server.run(16, times=0)
 
         assert reading.faster is None
         assert server.source.verdict.reason == "NotExposed"
