@@ -250,7 +250,7 @@ class Judged(NamedTuple):
     """What the scaler thinks of a counter at each sample: the ratio that counts, None without one."""
 
     ratios: Sequence[float | None]
-    last: calibration.UsageVerdict
+    last: calibration.CalibrationVerdict
     middle: float | None
 
 
