@@ -17,7 +17,7 @@ from adapter.errors import InputError, KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, with_defaults
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
@@ -164,7 +164,7 @@ class Doctor:
             metrics = await asyncio.gather(
                 *(
                     self._metrics.read(fpa, place, metric, target)
-                    for place, metric in enumerate(spec.metrics or ())
+                    for place, metric in enumerate(with_defaults(spec).metrics or ())
                     if metric.type in metric_facts.USAGES
                 )
             )

@@ -174,8 +174,7 @@ def _healthy(
             states.append(state)
             texts.append(f"{metric.label}: {text}")
             took = total(metric_hops.without_rule(metric)).took.usual + metric_hops.ASKED_EVERY / 2
-            resource = metric.label.partition(" ")[0]
-            changes.append(usage_hops.improvement(metric.usage, resource, took, metric_hops.TICK, ""))
+            changes.append(usage_hops.improvement(metric.usage, took, metric_hops.TICK, ""))
         if metric.resize:
             states.append(State.WARNING)
             texts.append(f"{metric.label}: {metric.resize}")

@@ -48,24 +48,20 @@ class MetricReader:
         metric: MetricSpec,
         target: TargetFacts | Unread,
     ) -> UsageFacts | None:
-        """Return what is known of the usage that pods expose; None for a resource that they do not."""
+        """Return what is known of the pods' own usage; None for a resource that has no rule but CPU."""
         resource, container = _resource(metric)
-        if (series := usages.SERIES.get(resource)) is None:
-            return None
-        is_rate, entry = resource == "cpu", await self._sources.usage(resource)
-        if entry is not None:
-            scraped, query = entry.rule.config.scrape, entry.rule.scraped
+        rule = await self._sources.usage(resource)
+        usage = UsageFacts()
+        if rule is not None:
+            query = rule.rule.scraped
             is_rate = query is not None and query.counts
             verdict = await self._verdict(autoscaler, place)
-            return UsageFacts(series, entry.rule.path, scraped, is_rate, verdict)
-        if isinstance(target, Unread):
-            return UsageFacts(series, is_rate=is_rate)
+            usage = UsageFacts(rule.rule.path, rule.rule.config.scrape, is_rate, verdict)
+        if usage.verdict != UsageVerdict() or resource != "cpu" or isinstance(target, Unread):
+            return usage if usage.rule else None
         ports = tuple(port for port in target.ports if container in {"", port.container})
-        exposed = await self._cluster.exposed(autoscaler.metadata.namespace, target.ready, ports)
-        if isinstance(exposed, Unread):
-            return UsageFacts(series, is_rate=is_rate, port=exposed)
-        port = exposed.port if series in exposed.names else None
-        return UsageFacts(series, is_rate=is_rate, port=port)
+        namespace = autoscaler.metadata.namespace
+        return usage._replace(port=await self._cluster.counter_port(namespace, target.ready, ports))
 
     async def _verdict(self, autoscaler: HPA | FastPathAutoscaler, place: int) -> UsageVerdict:
         """Return whether the scaler uses what pods expose: by its conditions, or as the leader shows it."""
@@ -73,7 +69,7 @@ class MetricReader:
         if isinstance(autoscaler, FastPathAutoscaler):
             return usages.read_verdict((autoscaler.status and autoscaler.status.conditions) or ())
         if not boost.read_annotations(meta.annotations).mode:
-            return UsageVerdict(None, "it is not boosted")
+            return UsageVerdict()  # the scaler does not follow it
         leaders = await self._cluster.leaders(meta.namespace)
         document = await self._scaler.read(leaders, meta.namespace, meta.name)
         if isinstance(document, Unread):

@@ -120,13 +120,10 @@ def _usage(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]
         decision = _decision(facts, metric, boosted=boosted).took or NOTHING
         took = decision.usual + total(hops).took.usual
         how = "" if facts.mode == BOOST else boosting(facts)
-        change = usage_hops.improvement(usage, metric.label.partition(" ")[0], took, TICK, how)
-        state, text = usage_hops.describe(usage)
-        first = hops[0]
-        if boosted or usage.scraped is None:
-            state = max(state, first.state, key=list(State).index)
-            first = first._replace(state=state, text=f"{first.text}; {text}")
-        yield first._replace(change=change)
+        change = usage_hops.improvement(usage, took, TICK, how)
+        (state, text), first = usage_hops.describe(usage), hops[0]
+        state = max(state, first.state, key=list(State).index)
+        yield first._replace(state=state, text=f"{first.text}; {text}", change=change)
         yield from hops[1:]
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 from adapter.config.scrape_keys import Access, ScrapeConfig
 from fastpath_tools.doctor.hops import Hop, Improvement, State, evenly, seconds
-from fastpath_tools.live.facts import Unread, UsageFacts
+from fastpath_tools.live import usages
+from fastpath_tools.live.facts import MetricsPort, Unread, UsageFacts
 
 _DEFAULT = ScrapeConfig(Access(""))
 """How a rule that names only a port scrapes."""
 
-NOT_COMPARED = "NotCompared"
-"""The reason of the condition until enough comparisons were made."""
+_QUIET = frozenset({"NotCompared", "NotExposed"})
+"""Reasons for which own usage does not count that are no fault of what is exposed."""
 
 
 def direct_hops(usage: UsageFacts) -> Iterator[Hop]:
@@ -32,45 +33,39 @@ def _window(usage: UsageFacts) -> float:
 
 
 def describe(usage: UsageFacts) -> tuple[State, str]:
-    """Return why the usage that pods expose does not count, and how bad that is."""
-    if usage.scraped is not None:
-        verdict = usage.verdict
-        if verdict.counts is None:
-            text = f"whether the pods' own usage counts ({usage.rule}) is not known: {verdict.why}"
-            return State.UNKNOWN, text
-        if verdict.counts:
-            return State.OK, f"the pods' own usage counts ({usage.rule})"
-        state = State.OK if verdict.reason == NOT_COMPARED else State.WARNING
+    """Return whether the pods' own usage counts or could, and how bad that is."""
+    verdict, port = usage.verdict, usage.port
+    if verdict.counts:
+        return State.OK, f"the pods' own usage counts ({usage.rule})"
+    if verdict.counts is False:
+        state = State.OK if verdict.reason in _QUIET else State.WARNING
         return state, f"the pods' own usage does not count: {verdict.why}"
-    if isinstance(usage.port, Unread):
-        return State.OK, f"whether the pods expose {usage.series} is not known: {usage.port.why}"
-    if usage.port is None:
-        return State.OK, f"the pods were not seen to expose {usage.series}"
-    return State.OK, f"the pods expose {usage.series} at port {usage.port.port}"
+    if verdict.why:
+        return State.UNKNOWN, f"whether the pods' own usage counts ({usage.rule}) is not known: {verdict.why}"
+    if isinstance(port, Unread):
+        return State.OK, f"whether the pods expose {usages.COUNTER} is not known: {port.why}"
+    if port is None:
+        return State.OK, f"the pods were not seen to expose {usages.COUNTER}"
+    return State.OK, f"the pods expose {usages.COUNTER} at port {port.port}"
 
 
-def improvement(usage: UsageFacts, resource: str, took: float, tick: float, boost: str) -> Improvement | None:
-    """Return what to change so that the usage that pods expose counts.
+def improvement(usage: UsageFacts, took: float, tick: float, boost: str) -> Improvement | None:
+    """Return what to change so that the pods' own usage counts.
 
     `took` are the seconds until now, with the decision. `tick` is how often Fastpath decides, and `boost` how
     to boost the autoscaler, "" if it needs no boost.
     """
-    scraped = usage.scraped or _DEFAULT
+    verdict, port, scraped = usage.verdict, usage.port, usage.scraped or _DEFAULT
     saves = took - (scraped.access.interval + _window(usage) + tick) / 2
     if saves <= 0:
         return None
-    if usage.scraped is not None:
-        if boost:
-            return Improvement(f"boost it: {boost}", saves)
-        if usage.verdict.counts is False and usage.verdict.reason != NOT_COMPARED:
-            return Improvement(
-                f"correct port, container or query in {usage.rule}, or what the pods expose", saves
-            )
-        return None
-    if usage.port is None or isinstance(usage.port, Unread):
-        return None
-    path = "" if usage.port.path == "/metrics" else f", path: {usage.port.path}"
-    rule = (
-        f"have Fastpath scrape the pods: resourceRules.{resource}.scrape: {{port: {usage.port.port}{path}}}"
-    )
-    return Improvement(f"{rule}, and boost it: {boost}" if boost else rule, saves)
+    if verdict.counts is False and verdict.reason != "NotCompared":
+        text = f"correct port, container or query in {usage.rule}, or what the pods expose"
+        return Improvement(text, saves)
+    steps = [f"boost it: {boost}"] if boost else []
+    if isinstance(port, MetricsPort) and not usage.rule:
+        path = "" if port.path == "/metrics" else f", path: {port.path}"
+        rule = f"resourceRules.cpu.scrape: {{port: {port.port}{path}}}"
+        steps.insert(0, f"have Fastpath scrape the pods: {rule}")
+    is_exposed = verdict.counts or isinstance(port, MetricsPort)
+    return Improvement(", and ".join(steps), saves) if is_exposed and steps else None

@@ -39,7 +39,6 @@ from fastpath_tools.live import api_objects, reading, resizes, usages
 from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
 from fastpath_tools.live.facts import (
     AnswerFacts,
-    ExposedSeries,
     Leaders,
     MetricsPort,
     Period,
@@ -199,11 +198,11 @@ class LiveCluster:
         return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
 
     @reading.once
-    async def exposed(
+    async def counter_port(
         self, namespace: str, pods: tuple[str, ...], ports: tuple[MetricsPort, ...]
-    ) -> ExposedSeries | Unread:
-        """Return where pods expose the series of the process collector."""
-        return await usages.find_series(self._client, namespace, pods, ports)
+    ) -> MetricsPort | Unread | None:
+        """Return the port where pods expose their CPU usage, None if none was seen to."""
+        return await usages.find_port(self._client, namespace, pods, ports)
 
     # -- what autoscalers share ------------------------------------------------------------------------------
 

@@ -87,17 +87,10 @@ class MetricsPort(NamedTuple):
     container: str
 
 
-class ExposedSeries(NamedTuple):
-    """The port where a pod exposes series, None if none does, and their names."""
-
-    port: MetricsPort | None = None
-    names: frozenset[str] = frozenset()
-
-
 class UsageVerdict(NamedTuple):
     """Whether the scaler uses the usage that pods expose, None if that is not known, and why not."""
 
-    counts: bool | None
+    counts: bool | None = None
     why: str = ""
     reason: str = ""
 
@@ -106,14 +99,13 @@ class UsageFacts(NamedTuple):
     """CPU or memory as pods expose it themselves.
 
     With a rule: `scraped` says how Fastpath reads it, as a rate or not, and `verdict` whether it counts.
-    Without: `port` is where a pod exposes the series of the process collector, None if none was seen to.
+    Without: `port` is where a pod exposes the counter of the process collector, None if none was seen to.
     """
 
-    series: str
     rule: str = ""
     scraped: ScrapeConfig | None = None
     is_rate: bool = True
-    verdict: UsageVerdict = UsageVerdict(None)
+    verdict: UsageVerdict = UsageVerdict()
     port: MetricsPort | Unread | None = None
 
 

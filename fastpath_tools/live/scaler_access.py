@@ -6,6 +6,7 @@ that holds it with `kubectl port-forward`.
 
 import asyncio
 import contextlib
+import math
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -60,17 +61,17 @@ class LeaderReader:
         """Return what is shown of one autoscaler."""
         if isinstance(leaders, Unread):
             return leaders
-        for leader in leaders.found:
-            if leader.holder and leader.shard.owns(namespace, name):
-                pod = leader_election.pod_of(leader.holder)
-                address = await self._address(leader.lease.partition("/")[0], pod)
-                if isinstance(address, Unread):
-                    return address
-                try:
-                    return await _get(None, f"{address}/debug/fastpath/autoscalers/{namespace}/{name}")
-                except RunError as error:
-                    return Unread(str(error))
-        return Unread("no scaler leads")
+        own = [one for one in leaders.found if one.holder and one.shard.owns(namespace, name)]
+        if not own:
+            return Unread("no scaler leads")
+        leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
+        address = await self._address(leader.lease.partition("/")[0], leader_election.pod_of(leader.holder))
+        if isinstance(address, Unread):
+            return address
+        try:
+            return await _get(None, f"{address}/debug/fastpath/autoscalers/{namespace}/{name}")
+        except RunError as error:
+            return Unread(str(error))
 
     @reading.once
     async def _address(self, fastpath: str, pod: str) -> str | Unread:

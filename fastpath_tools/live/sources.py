@@ -14,9 +14,9 @@ from adapter.model.metrics import SeriesInfo
 from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, parsing, registry
-from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.compile import Rule, Ruleset, UsageRule
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.registry import Registry, UsageEntry
+from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.scraped_query import PodLabels
@@ -77,18 +77,28 @@ class SourceReader:
             endpoints,
         )
 
-    async def usage(self, resource: str) -> UsageEntry | None:
+    async def usage(self, resource: str) -> UsageRule | None:
         """Return how pods are scraped for their usage of a resource; None without a rule that can be read."""
         for group in dict.fromkeys(GROUPS.values()):  # the rules are Fastpath's, which may serve any of them
-            known = await self._registry(group)
-            if not isinstance(known, Unread) and (entry := known.usages.get(resource)) is not None:
-                return entry
+            ruleset = await self._ruleset(group)
+            if not isinstance(ruleset, Unread) and (usage := ruleset.usages.get(resource)) is not None:
+                return usage
         return None
 
     # -- rules -----------------------------------------------------------------------------------------------
 
     @reading.once
     async def _registry(self, group: str) -> Registry | Unread:
+        ruleset = await self._ruleset(group)
+        if isinstance(ruleset, Unread):
+            return ruleset
+        lists: SeriesLists = {}
+        if self._prometheus is not None:
+            lists = await self._prometheus.lists(ruleset.selectors())
+        return registry.build(ruleset, remember_series(ruleset, lists), 1)
+
+    @reading.once
+    async def _ruleset(self, group: str) -> Ruleset | Unread:
         parsed = self._given
         if parsed is None:
             texts = await self._cluster.rules(group)
@@ -97,10 +107,7 @@ class SourceReader:
             configs = [rules_file.parse_rules(text, source).config for source, text in texts]
             parsed = Parsed(rules_file.merge(configs)[0])
         ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
-        lists: SeriesLists = {}
-        if self._prometheus is not None:
-            lists = await self._prometheus.lists(ruleset.selectors())
-        return registry.build(ruleset, remember_series(ruleset, lists), 1)
+        return ruleset
 
     # -- Prometheus ------------------------------------------------------------------------------------------
 

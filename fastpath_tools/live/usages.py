@@ -1,7 +1,7 @@
 """The usage of CPU and memory that pods expose themselves: where they do, and whether the scaler uses it.
 
 Pods are read through the API server (`pods/proxy`), so a kubeconfig is enough. A pod chooses what it answers:
-the body is bounded and only searched for the names of series, and nothing of it is shown.
+the body is bounded and only searched for the name of a series, and nothing of it is shown.
 """
 
 import asyncio
@@ -15,10 +15,12 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import FAST_USAGE
 from fastpath_tools.live.api_objects import PodDocument
-from fastpath_tools.live.facts import ExposedSeries, MetricsPort, Unread, UsageVerdict
+from fastpath_tools.live.facts import MetricsPort, Unread, UsageVerdict
 
-SERIES = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
-"""What Prometheus' client libraries expose of their process."""
+COUNTER = "process_cpu_seconds_total"
+"""What Prometheus' client libraries expose of the CPU that their process used."""
+
+_SAMPLE = re.compile(rb"^" + COUNTER.encode() + rb"[ \t{]", re.MULTILINE)
 
 _PODS = 2
 _PORTS = 3
@@ -58,10 +60,10 @@ def _ports(pod: PodDocument) -> Iterator[tuple[int, MetricsPort]]:
                 yield rank, MetricsPort(key, number, "/metrics", container.name)
 
 
-async def find_series(
+async def find_port(
     client: KubernetesClient, namespace: str, pods: Sequence[str], ports: Sequence[MetricsPort]
-) -> ExposedSeries | Unread:
-    """Return the first port where a pod exposes `SERIES`, and which; no port if none does."""
+) -> MetricsPort | Unread | None:
+    """Return the first port where a pod exposes `COUNTER`, None if none does."""
     for pod in pods[:_PODS]:
         answered = False
         for port in ports:
@@ -76,15 +78,11 @@ async def find_series(
             except TimeoutError:
                 continue
             answered = True
-            if series := frozenset(name for name in SERIES.values() if _has(body, name)):
-                return ExposedSeries(port, series)
+            if _SAMPLE.search(body):
+                return port
         if answered:
             break
-    return ExposedSeries()
-
-
-def _has(body: bytes, name: str) -> bool:
-    return re.search(rb"^" + name.encode() + rb"[ \t{]", body, re.MULTILINE) is not None
+    return None
 
 
 def read_verdict(conditions: Iterable[Condition], given: Mapping[str, Any] | None = None) -> UsageVerdict:

@@ -170,7 +170,7 @@ def test_a_rule_that_pods_could_answer_themselves() -> None:
 def usage_of_pods(**changes: Any) -> MetricFacts:
     """Return CPU of metrics-server; `changes` are of what the pods expose of it."""
     server = Serving("metrics.k8s.io", "metrics-server")
-    usage = UsageFacts("process_cpu_seconds_total")._replace(**changes)
+    usage = UsageFacts(**changes)
     answer = AnswerFacts(4, 0.02, window=15.0, age=8.0)
     return MetricFacts("cpu", spec_of(CPU), server, answer, usage=usage)
 
@@ -229,6 +229,14 @@ def test_metrics_server_is_not_beaten_by_boost_alone() -> None:
             id="it does not count",
         ),
         pytest.param(
+            RULE | {"verdict": UsageVerdict(False, "no pod exposes it", "NotExposed")},
+            State.OK,
+            "the pods' own usage does not count: no pod exposes it",
+            "correct port, container or query in resourceRules.cpu.scrape, or what the pods expose "
+            "(saves 19 s)",
+            id="not exposed",
+        ),
+        pytest.param(
             RULE | {"verdict": UsageVerdict(False, "compared 1 times", "NotCompared")},
             State.OK,
             "the pods' own usage does not count: compared 1 times",
@@ -273,7 +281,7 @@ def test_a_usage_that_counts_is_as_fast_as_any_scraped_value() -> None:
             {"port": PORT},
             "have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics}, and boost it: ",
         ),
-        (RULE | {"verdict": UsageVerdict(None, "it is not boosted")}, "boost it: "),
+        (RULE | {"port": PORT}, "boost it: "),
     ],
 )
 def test_an_hpa_needs_boost_for_the_usage_of_pods(changes: dict[str, Any], advice: str) -> None:

@@ -788,7 +788,8 @@ async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Doc
         "it scales Deployment web: 4 replicas, 2 to 8; mode Auto",
         "",
         (
-            "diagnosis: its conditions report no problem; pods take p50 12 s, p95 12 s to Ready "
+            "diagnosis: its conditions report no problem; cpu: the pods were not seen to expose "
+            "process_cpu_seconds_total; pods take p50 12 s, p95 12 s to Ready "
             "(2 pods: 0 s until scheduled, 12 s until containers run, 0 s until Ready)"
         ),
     ]

@@ -12,9 +12,9 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live import usages
 from fastpath_tools.live.api_objects import PodDocument
-from fastpath_tools.live.facts import ExposedSeries, MetricsPort, Unread, UsageVerdict
+from fastpath_tools.live.facts import MetricsPort, Unread, UsageVerdict
 
-CPU, MEMORY = usages.SERIES.values()
+CPU = usages.COUNTER
 
 
 def pod(*ports: tuple[str, int], protocol: str = "TCP", **annotations: str) -> PodDocument:
@@ -92,37 +92,37 @@ def forbidden(said: str) -> KubernetesError:
     return error
 
 
-BOTH = f'# HELP\n{CPU} 12.5\n{MEMORY}{{a="b"}} 3\n'.encode()
+EXPOSED = f"# HELP {CPU} ...\n{CPU} 12.5\nup 1\n".encode()
 
 
 @pytest.mark.parametrize(
     ("answers", "found", "asked"),
     [
         pytest.param(
-            {"a:9090": BOTH},
-            ExposedSeries(PORTS[0], frozenset({CPU, MEMORY})),
+            {"a:9090": EXPOSED},
+            PORTS[0],
             ["a:9090"],
             id="at the first port",
         ),
         pytest.param(
-            {"a:9090": b"up 1\n", "a:8080": BOTH},
-            ExposedSeries(PORTS[1], frozenset({CPU, MEMORY})),
+            {"a:9090": b"up 1\n", "a:8080": EXPOSED},
+            PORTS[1],
             ["a:9090", "a:8080"],
             id="at the second",
         ),
         pytest.param(
             {"a:9090": f"x_{CPU} 1\n# TYPE {CPU} counter\n{CPU}_more 1\n".encode()},
-            ExposedSeries(),
+            None,
             ["a:9090", "a:8080"],
             id="a name that only looks like it",
         ),
         pytest.param(
-            {"a:9090": None, "a:8080": forbidden("token?"), "b:8080": f"{CPU} 1".encode()},
-            ExposedSeries(PORTS[1], frozenset({CPU})),
+            {"a:9090": None, "a:8080": forbidden("token?"), "b:8080": f'x 1\n{CPU}{{pid="1"}} 1'.encode()},
+            PORTS[1],
             ["a:9090", "a:8080", "b:9090", "b:8080"],
             id="a pod that does not answer is not the last",
         ),
-        pytest.param({}, ExposedSeries(), ["a:9090", "a:8080", "b:9090", "b:8080"], id="few pods are asked"),
+        pytest.param({}, None, ["a:9090", "a:8080", "b:9090", "b:8080"], id="few pods are asked"),
         pytest.param(
             {"a:9090": forbidden('pods "a" is forbidden: User "me" cannot get resource "pods/proxy"')},
             Unread("you may not read pods through the API server (get pods/proxy)"),
@@ -131,15 +131,15 @@ BOTH = f'# HELP\n{CPU} 12.5\n{MEMORY}{{a="b"}} 3\n'.encode()
         ),
     ],
 )
-async def test_series_of_pods(
+async def test_the_port_where_pods_expose_the_counter(
     answers: Mapping[str, bytes | KubernetesError | None],
-    found: ExposedSeries | Unread,
+    found: MetricsPort | Unread | None,
     asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(usages, "_SECONDS", 0.01)
     proxy = Proxy(answers)
-    assert await usages.find_series(cast("KubernetesClient", proxy), "shop", ["a", "b", "c"], PORTS) == found
+    assert await usages.find_port(cast("KubernetesClient", proxy), "shop", ["a", "b", "c"], PORTS) == found
     assert proxy.asked == asked
 
 
