@@ -17,6 +17,7 @@ import itertools
 import os
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -95,6 +96,12 @@ class Group:
         return int(usage.read_text()) - int(inactive)
 
     def remove(self) -> None:
+        """End what still runs in the group, such as a process beside a server, and remove it."""
+        while members := (self._cpu / "cgroup.procs").read_text().split():
+            for member in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(member), signal.SIGKILL)
+            time.sleep(0.01)
         for folder in {self._cpu, self._memory}:
             with contextlib.suppress(OSError):
                 folder.rmdir()

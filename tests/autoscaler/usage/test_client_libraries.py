@@ -40,17 +40,15 @@ from tests.support.world import FakePod
 STEP, RATE, WINDOW = 3, 6, 30
 """Seconds between two scrapes, and those that a rate and the usage of the container cover."""
 
-AMOUNT = 75
-"""Milliseconds of work before a scrape: 25 thousandths of a core."""
+AMOUNT = 0.075
+"""Processor seconds of work before a scrape: 25 thousandths of a core."""
 
-WORK = "/work?ms={}"
-GO_WORK = "/api/v1/query?query=count_over_time(vector(1)[{}m:1s])"
-"""A query that takes Prometheus a millisecond or two for each minute."""
+WORK, GO_WORK = "/work?ms=15", "/api/v1/query?query=count_over_time(vector(1)[5h:1s])"
 
 POD = FakePod("a", "10.0.0.1")
 CPU_TIME = "sum(rate(process_cpu_time_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)"
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
 class Served:
@@ -87,8 +85,7 @@ class Served:
 
     async def run(self, steps: int, *, times: int = 1, at_once: int = 1, measured: bool = True) -> Any:
         """Let the program do so much work and be scraped, so often; return the last reading."""
-        path = self.work.format(times * AMOUNT // at_once)
-        url = f"http://127.0.0.1:{self.endpoint.port}{path}"
+        url = f"http://127.0.0.1:{self.endpoint.port}{self.work}"
         async with aiohttp.ClientSession() as session:
 
             async def request() -> None:
@@ -96,7 +93,9 @@ class Served:
                     assert response.status == 200
 
             for _ in range(steps):
-                await asyncio.gather(*(request() for _ in range(at_once)))
+                end = self.processor_seconds() + times * AMOUNT
+                while times and self.processor_seconds() < end:
+                    await asyncio.gather(*(request() for _ in range(at_once)))
                 self.here.clock.advance(STEP)
                 body = await self.scraper.fetch(self.endpoint)
                 self.taken.append(self.processor_seconds())
