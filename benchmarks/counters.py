@@ -325,8 +325,10 @@ def _add(report: Report, name: str, runs: Mapping[str, Sequence[Sample]]) -> Non
     if memory:
         report.add(**{f"{name}_memory_ratio": statistics.median(memory)})
     shown = any(sample.counter is not None for samples in runs.values() for sample in samples)
-    why = [found.last.why for found in judged.values() if found.last.why]
-    report.notes[name] = (why[0] if why else "") if shown else f"no pod exposes {PROGRAMS[name].counter}"
+    why = [found.last.why for found in judged.values()]
+    report.notes[name] = (
+        ("" if "" in why else why[0]) if shown else f"no pod exposes {PROGRAMS[name].counter}"
+    )
     if "steady" in runs:
         report.notes[f"{name}_rates"] = _trace(runs["steady"])
 

@@ -111,7 +111,7 @@ def reaction(trace: Sequence[float], pods: int, window: int, draw: random.Random
 
 
 def main() -> None:
-    sizes = common.parse_sizes("Raises by noise.", hours=10, steps=50, seed=1, results="")
+    sizes = common.parse_sizes("Raises by noise.", hours=4, steps=30, seed=1, results="")
     kept = Path(sizes.results or suite.RESULTS)
     del sizes.results
     notes = suite.read(kept).get("counters", {}).get("notes", {})

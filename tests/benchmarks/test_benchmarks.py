@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, page, paths, peer, reaction, reaction_plot, ready_plot, suite
+from benchmarks import load, noise_plot, page, paths, peer, reaction, reaction_plot, ready_plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -145,7 +145,9 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
     assert (page.FOLDER / path.name).read_text() == made, "run python -m benchmarks.page"
 
 
-@pytest.mark.parametrize(("plot", "name"), [(reaction_plot, "reaction"), (ready_plot, "ready")])
+@pytest.mark.parametrize(
+    ("plot", "name"), [(reaction_plot, "reaction"), (ready_plot, "ready"), (noise_plot, "noise")]
+)
 def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
     made = plot.draw(suite.read(suite.RESULTS)[name])
     assert plot.PICTURE.read_text() == made, f"run python -m benchmarks.{name}_plot"
