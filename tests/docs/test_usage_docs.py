@@ -75,8 +75,8 @@ def test_numbers_are_those_of_the_code() -> None:
         f"three quarters of the comparisons are within {calibrations.SPREAD:.0%} of it".replace("%", " %")
         in text
     )
-    assert noise.BEYOND == 5.0
-    assert "more than five standard deviations" in text
+    assert noise.QUANTILE == 0.8
+    assert f"{noise.BEYOND} times what four of five neighbouring rates differ by" in text
     assert source._NO_MORE in text
 
 

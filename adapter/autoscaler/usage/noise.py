@@ -1,15 +1,14 @@
 """How much the usage of a workload varies by chance: what a difference must exceed to count as a change.
 
 A rate over seconds varies although the load does not: requests come at random, and counters have steps. So
-the means of one window after another are kept, and the standard deviation of such a mean is taken from the
-differences between neighbours: their median, so that a step of the load, which is one difference of many,
-does not count as noise.
+the means of one window after another are kept, and neighbours are compared. What most of their differences
+stay within is the noise: a step of the load is one difference of many and does not count. Real servers are
+less even than a normal distribution. A median would miss their bursts, so a high quantile is taken.
 """
 
 import math
 from collections import deque
 from itertools import pairwise
-from statistics import median
 
 MOST = 61
 """The means that are kept."""
@@ -17,11 +16,11 @@ MOST = 61
 FEWEST = 13
 """The means before which the noise is not known."""
 
-BEYOND = 5.0
-"""How many standard deviations a difference must exceed."""
+QUANTILE = 0.8
+"""The part of the differences that is noise: up to a fifth may be steps of the load."""
 
-_TO_DEVIATION = 1.4826 / math.sqrt(2)
-"""From the median of the absolute differences of two normal values to the standard deviation of one."""
+BEYOND = 3.5
+"""What a difference must exceed, in those of the quantile: six deviations of a normal distribution."""
 
 
 class Noise:
@@ -42,11 +41,11 @@ class Noise:
 
     @property
     def share(self) -> float | None:
-        """The difference, as a share of the usage, that chance does not explain; None if not yet known."""
+        """The difference, as a share of the usage, that chance may explain; None if not yet known."""
         if len(self._means) < FEWEST:
             return None
-        differences = [
+        differences = sorted(
             abs(one - other) / (one + other) * 2 if one + other else 0.0
             for one, other in pairwise(self._means)
-        ]
-        return BEYOND * _TO_DEVIATION * median(differences)
+        )
+        return BEYOND * differences[int(QUANTILE * len(differences))]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from adapter.autoscaler.usage.noise import BEYOND, FEWEST, MOST, Noise
+from adapter.autoscaler.usage.noise import FEWEST, MOST, Noise
 
 WINDOW = 5.0
 
@@ -26,11 +26,11 @@ def test_overlapping_means_count_once() -> None:
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.05, 0.1])
-def test_it_is_the_deviation_of_the_means(deviation: float) -> None:
+def test_it_is_six_deviations_of_means_that_vary_normally(deviation: float) -> None:
     draw = random.Random(1)
     found = [noise(*(draw.gauss(1, deviation) for _ in range(MOST))).share or 0.0 for _ in range(50)]
 
-    assert sum(found) / len(found) == pytest.approx(BEYOND * deviation, rel=0.1)
+    assert sum(found) / len(found) == pytest.approx(6.3 * deviation, rel=0.1)
 
 
 def test_a_step_is_no_noise() -> None:
