@@ -38,11 +38,12 @@ def test_fields_that_decisions_read_are_flattened() -> None:
         started=SECOND,
         ready="False",
         ready_since=2 * SECOND,
-        containers=(Container("app", ResourceRequirements({"cpu": read("250m")})),),
+        containers=(Container("app", ResourceRequirements({"cpu": read("250m")}, {"cpu": read("1")})),),
         init_containers=(Container("mesh", None, "Always"),),
         pod_requests={"cpu": read("1")},
         overhead={"cpu": read("50m")},
     )
+    assert _facts(_POD).port_owners == {}, "known of watched pods alone"
 
 
 def test_a_pod_of_nothing() -> None:

@@ -268,6 +268,14 @@ def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) 
     assert steps.run(registry.same(one, built(lists))) is same
 
 
+def test_another_rule_of_usages_is_another_snapshot() -> None:
+    one, other = (
+        registry.build(compile_text(f"resourceRules: {{cpu: {{scrape: {{port: {port}}}}}}}"), {}, 1)
+        for port in (1, 2)
+    )
+    assert not steps.run(registry.same(one, other))
+
+
 SCRAPED = (
     "externalRules: [{seriesQuery: depth, metricsQuery: 'sum(<<.Series>>)', name: {as: waiting}, "
     "scrape: {port: metrics, service: {namespace: a, name: b}}}]"

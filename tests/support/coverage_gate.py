@@ -15,7 +15,14 @@ from collections.abc import Generator
 import coverage
 import pytest
 
-GATED = ("adapter/model", "adapter/bounds", "adapter/rules", "adapter/config", "adapter/autoscaler/decide")
+GATED = (
+    "adapter/model",
+    "adapter/bounds",
+    "adapter/rules",
+    "adapter/config",
+    "adapter/autoscaler/decide",
+    "adapter/autoscaler/usage",
+)
 """The decision code."""
 
 TRACED = (
@@ -30,6 +37,10 @@ TRACED = (
     "tests/autoscaler/test_loop.py",
     "tests/autoscaler/test_schedule_book.py",
     "tests/autoscaler/test_schedule_status.py",
+    "tests/autoscaler/usage/test_calibration.py",
+    "tests/autoscaler/usage/test_history.py",
+    "tests/autoscaler/usage/test_noise.py",
+    "tests/autoscaler/usage/test_source.py",
     "tests/tools/check",
     "tests/tools/convert/test_autoscalers.py",
     "tests/tools/convert/test_left_out.py",

@@ -56,6 +56,8 @@ class Servers:
         """What the counter of a pod shows of its cores."""
         self.hidden: set[str] = set()
         """The pods whose scrape fails."""
+        self.unmeasured: set[str] = set()
+        """The pods whose container's usage is not known."""
         self.side: float = 0.0
         """Cores of the other container, if there is one."""
         self.counters: dict[str, float] = dict.fromkeys("abc", 100.0)
@@ -101,9 +103,10 @@ class Servers:
         """Have the metrics API serve the mean over the last seconds."""
         wall = Instant(round(self.here.clock.wall() * SECOND))
         items = []
-        for name, used in self.used.items():
-            mean = sum(used[-self.covered :]) / len(used[-self.covered :])
-            parts = [ContainerMetrics("app", {"cpu": from_milli(round(mean * 1000))})]
+        for name, cores in self.used.items():
+            mean = sum(cores[-self.covered :]) / len(cores[-self.covered :])
+            used = {} if name in self.unmeasured else {"cpu": from_milli(round(mean * 1000))}
+            parts = [ContainerMetrics("app", used)]
             if self.side:
                 parts.append(ContainerMetrics("side", {"cpu": from_milli(round(self.side * 1000))}))
             items.append(
@@ -290,6 +293,21 @@ async def test_other_containers_count_with_their_last_usage(*, sidecar: bool) ->
         all_of_them.side = 0.05
         await all_of_them.run(180)
         reading = await all_of_them.step()
+
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
+
+
+async def test_a_pod_whose_containers_usage_is_not_known_counts_as_one_not_compared() -> None:
+    async with servers(more=", container: app") as all_of_them:
+        all_of_them.here.pods = [
+            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
+        ]
+        all_of_them.side = 0.05
+        all_of_them.unmeasured = {"a"}
+        await all_of_them.run(180)
+        all_of_them.shown = lambda name, cores: 100.0 if name == "a" else cores
+        reading = await all_of_them.step()
+        all_of_them.source.close()
 
     assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
 
