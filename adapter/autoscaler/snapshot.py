@@ -121,6 +121,8 @@ class Subscriptions:
         """The selector that the sources were opened with."""
         self._sources: tuple[MetricSource, ...] = ()
         """Those of the metrics of the spec, in its order; none before the pods are known."""
+        self._own_usages: Sequence[OwnUsageSource] = ()
+        """Those of them that may read the usage that pods expose."""
 
     def adopt(
         self, reference: CrossVersionObjectReference, metrics: Sequence[MetricSpec], period: float
@@ -220,7 +222,7 @@ class Subscriptions:
             selected_by,
             ready_within=ready_within,
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
-            fast_usage=self._fast_usage(),
+            fast_usage=self._fast_usage() if self._own_usages else None,
         )
         return Snapshot(observation, constraints, target, inputs)
 
@@ -248,11 +250,13 @@ class Subscriptions:
         self._selector = follower.selector
         subscriber = Subscriber(self._key, self._period, follower.selector, names)
         self._sources = tuple(self._context.sources.open(metric, subscriber) for metric in self._specs)
+        self._own_usages = [source for source in self._sources if isinstance(source, OwnUsageSource)]
 
     def _close_sources(self) -> None:
         for source in self._sources:
             source.close()
         self._sources = ()
+        self._own_usages = ()
 
     def _read(
         self,
@@ -287,21 +291,27 @@ class Subscriptions:
         for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
             reading = source.read(context)
             sampled, span = source.sampled, source.span
-            usual = source.slow if isinstance(source, OwnUsageSource) else source
+            usual, slow = source, ""
+            if self._own_usages and isinstance(source, OwnUsageSource):
+                usual, slow = source.slow, source.why
             if not isinstance(reading, Unavailable):
                 reading = completed(reading, usual.sampled, usual.span, by_pods=by_pods)
             if isinstance(reading, PodsReading) and reading.faster is not None:
                 faster = completed(reading.faster, sampled, span, by_pods=by_pods)
                 reading = msgspec.structs.replace(reading, faster=faster)
-            slow = source.why if isinstance(source, OwnUsageSource) else ""
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow))
         return tuple(inputs)
 
     def _fast_usage(self) -> FastUsage | None:
         """Return the condition of the first metric for which the usage that pods expose does not count."""
-        verdicts = [source.condition for source in self._sources if isinstance(source, OwnUsageSource)]
-        known = [verdict for verdict in verdicts if verdict is not None]
-        return next((verdict for verdict in known if not verdict.holds), known[0] if known else None)
+        first: FastUsage | None = None
+        for source in self._own_usages:
+            condition = source.condition
+            if condition is not None and (first is None or not condition.holds):
+                first = condition
+                if not condition.holds:
+                    break
+        return first
 
 
 def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: int, now: int) -> int:

@@ -82,21 +82,8 @@ class PreparedMetric(NamedTuple):
         An overdue value that would scale down is withheld: the status shows it all the same. Of two readings
         the one that asks for more replicas counts.
         """
-        outcome = self._propose(reading, situation)
-        if not isinstance(reading, PodsReading) or reading.faster is None:
-            return outcome
-        faster = self._propose(reading.faster, situation)
-        if isinstance(faster, Unavailable):
-            return outcome
-        if isinstance(outcome, Proposal) and faster.replicas < outcome.replicas:
-            return outcome
-        if faster.replicas >= situation.replicas:
-            return faster
-        why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
-        return msgspec.structs.replace(faster, withheld=faster.withheld or why)
-
-    def _propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
-        """Return the proposal of one reading."""
+        if isinstance(reading, PodsReading) and reading.faster is not None:
+            return self._propose_of_both(reading, reading.faster, situation)
         strict = situation.settings.strict
         if strict and (refusal := _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)
@@ -113,6 +100,21 @@ class PreparedMetric(NamedTuple):
             text = f"{self.fetching}{reading.overdue}: it may scale up, not down"
             return msgspec.structs.replace(outcome, withheld=text)
         return outcome
+
+    def _propose_of_both(
+        self, reading: PodsReading, faster: PodsReading, situation: Situation
+    ) -> Proposal | Unavailable:
+        """Return the proposal of the reading that asks for more replicas; it lowers if both do."""
+        outcome = self.propose(msgspec.structs.replace(reading, faster=None), situation)
+        other = self.propose(faster, situation)
+        if isinstance(other, Unavailable):
+            return outcome
+        if isinstance(outcome, Proposal) and other.replicas < outcome.replicas:
+            return outcome
+        if other.replicas >= situation.replicas:
+            return other
+        why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
+        return msgspec.structs.replace(other, withheld=other.withheld or why)
 
     def status(self, proposal: Proposal) -> MetricStatus:
         """Return the status with the value: memory in powers of 1024 if that is exact."""
