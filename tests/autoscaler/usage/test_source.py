@@ -312,6 +312,21 @@ async def test_a_pod_whose_containers_usage_is_not_known_counts_as_one_not_compa
     assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 850), rel=0.02)
 
 
+async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_it_is_gone() -> None:
+    async with servers() as all_of_them:
+        await all_of_them.run(180)
+        all_of_them.hidden = {"a"}
+        del all_of_them.used["a"], all_of_them.usage["a"]
+        await all_of_them.run(30)
+        without = await all_of_them.step("bc")
+        all_of_them.here.pods = [each for each in all_of_them.here.pods if each.name != "a"]
+        reading = await all_of_them.run(1)
+
+    assert without.faster.values == pytest.approx(dict.fromkeys("bc", 800), rel=0.02)
+    assert set(reading.faster.values) == set("bc")
+    assert set(all_of_them.source.pods._pods) == set("bc")
+
+
 async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
     async with servers(CONTAINER, more=", container: side") as all_of_them:
         all_of_them.here.pods = [
