@@ -11,7 +11,7 @@ overdue; after that time it is absent.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from adapter.config.rules_file import OnNaN
 from adapter.config.scrape_keys import Access
@@ -69,6 +69,9 @@ class ScrapedPod(Protocol):
     def ports(self) -> Mapping[str, int]: ...
 
 
+_Placed: TypeAlias = set[tuple[TargetKey, ScrapedMetric]]
+
+
 class _Want(NamedTuple):
     namespace: str
     metrics: frozenset[ScrapedMetric]
@@ -102,9 +105,7 @@ class ScrapedValues:
         self._targets: dict[TargetKey, ScrapeTarget] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[Hashable, _Want] = {}
-        self._placed: dict[
-            Hashable, set[tuple[TargetKey, ScrapedMetric]]
-        ] = {}  # owner -> its targets, by metric
+        self._placed: dict[Hashable, _Placed] = {}  # owner -> its targets, by metric
         self._generation = -1
         self._metrics: dict[Hashable, dict[ScrapedMetric, ScrapeQuery | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
@@ -276,7 +277,7 @@ class ScrapedValues:
     def _place(self, owner: Hashable, wanted: _Want) -> None:
         """Make the targets match what an owner wants."""
         before = self._placed.pop(owner, set())
-        now: set[tuple[TargetKey, ScrapedMetric]] = set()
+        now: _Placed = set()
         touched: set[TargetKey] = {key for key, _ in before}
         self._metrics[owner] = {metric: self._metric(metric) for metric in wanted.metrics}
         for metric in wanted.metrics:

@@ -1,4 +1,4 @@
-"""Whether a counter that pods expose tells what their container uses, and by which factor.
+"""Whether a counter that pods expose shows what their container uses, and by which factor.
 
 A process is not a container. A server with several processes exposes the counter of one; a client library
 without a process collector exposes none; a counter may lie. So before the counter counts, the usage that it
@@ -35,7 +35,6 @@ SPREAD = 0.1
 
 CLOSE = 0.75
 """The part of the comparisons that must be close."""
-
 
 STEADY = 1.05
 """How much the counter's means may differ while the window is shifted, as a ratio, to show the ratio."""

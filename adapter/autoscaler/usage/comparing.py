@@ -13,6 +13,7 @@ from typing import NamedTuple
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage.calibration import Calibration, Comparison
 from adapter.autoscaler.usage.history import UsageHistory
+from adapter.model.timestamps import SECOND
 
 LONGEST_WINDOW = 600.0
 """The longest window of a container's usage, in seconds, that is compared. It bounds the histories."""
@@ -80,7 +81,7 @@ class ComparedPods:
                 continue
             pod.seen = time
             if usage is not None:
-                pod.waiting = (*pod.waiting, _Sample(time / 1e9, usage))[-_MOST_WAITING:]
+                pod.waiting = (*pod.waiting, _Sample(time / SECOND, usage))[-_MOST_WAITING:]
 
     def compare(self, window: float, lag: float, now: float) -> None:
         """Compare the samples whose windows are known. A rate is as of `lag` seconds before its time."""

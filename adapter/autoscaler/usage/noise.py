@@ -26,22 +26,23 @@ BEYOND = 3.5
 class Noise:
     """The noise of one workload's mean usage over windows of `window` seconds."""
 
-    __slots__ = ("_latest", "_means", "_window")
+    __slots__ = ("_latest", "_means", "_window", "share")
 
     def __init__(self, window: float) -> None:
         self._window = window
         self._means: deque[float] = deque(maxlen=MOST)
         self._latest = -math.inf
+        self.share: float | None = None
+        """The difference, as a share of the usage, that chance may explain; None if not yet known."""
 
     def add(self, time: float, mean: float) -> None:
         """Take the mean over the window before `time`; one that overlaps with the last is ignored."""
         if time - self._latest >= self._window:
             self._means.append(mean)
             self._latest = time
+            self.share = self._measure()
 
-    @property
-    def share(self) -> float | None:
-        """The difference, as a share of the usage, that chance may explain; None if not yet known."""
+    def _measure(self) -> float | None:
         if len(self._means) < FEWEST:
             return None
         differences = sorted(

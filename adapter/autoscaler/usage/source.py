@@ -158,10 +158,15 @@ class OwnUsageSource:
         """Return whether the pods' own values count."""
         path, scrape = entry.rule.path, entry.rule.config.scrape
         assert scrape is not None, "usages are scraped"
-        named = {containers.find_container(pod, entry) for pod in context.pods}
-        if self.container and named - {self.container}:
-            other = next(iter(named - {self.container})) or "no container that is known"
-            return CalibrationVerdict(None, "OtherContainer", f"{path} is of container {other}")
+        if self.container:
+            named = {containers.find_container(pod, entry) for pod in context.pods}
+            if others := sorted(named - {self.container}):
+                text = (
+                    f"{path} is of container {others[0]}"
+                    if others[0]
+                    else f"the container of {path} is not known"
+                )
+                return CalibrationVerdict(None, "OtherContainer", text)
         if self._window() > comparing.LONGEST_WINDOW:
             why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
             return CalibrationVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
