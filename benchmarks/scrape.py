@@ -6,7 +6,8 @@ on another core. Bodies are those of ordinary programs: some 300 and some 900 li
 series of one name wanted. `client` is prometheus-client's own parser on the smaller one.
 
 `usage` is what follows a scrape of a pod's own usage, each second: its history, the comparison with the usage
-of its container, and the reading. `usage_pod_microseconds` is that of a pod each second, `usage_pod_bytes` is the memory of a pod for that.
+of its container, and the reading. `usage_pod_microseconds` is the processor time for one pod, and
+`usage_pod_bytes` its memory.
 """
 
 import asyncio
