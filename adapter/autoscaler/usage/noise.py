@@ -40,13 +40,9 @@ class Noise:
         if time - self._latest >= self._window:
             self._means.append(mean)
             self._latest = time
-            self.share = self._measure()
-
-    def _measure(self) -> float | None:
-        if len(self._means) < FEWEST:
-            return None
-        differences = sorted(
-            abs(one - other) / (one + other) * 2 if one + other else 0.0
-            for one, other in pairwise(self._means)
-        )
-        return BEYOND * differences[int(QUANTILE * len(differences))]
+            if len(self._means) >= FEWEST:
+                differences = sorted(
+                    abs(one - other) / (one + other) * 2 if one + other else 0.0
+                    for one, other in pairwise(self._means)
+                )
+                self.share = BEYOND * differences[int(QUANTILE * len(differences))]

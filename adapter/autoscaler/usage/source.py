@@ -89,7 +89,7 @@ class OwnUsageSource:
         self.sampled, self.span = self.slow.sampled, self.slow.span
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.find_usage(self.resource)
-        if entry is None or not _is_same(entry, self._entry):
+        if entry != self._entry:  # a rule that reads the same is the same after a reload
             self._entry, self._answer, self._noise = entry, None, None
             self.pods.clear()
         if entry is None:
@@ -161,12 +161,8 @@ class OwnUsageSource:
         if self.container:
             named = {containers.find_container(pod, entry) for pod in context.pods}
             if others := sorted(named - {self.container}):
-                text = (
-                    f"{path} is of container {others[0]}"
-                    if others[0]
-                    else f"the container of {path} is not known"
-                )
-                return CalibrationVerdict(None, "OtherContainer", text)
+                what = f"container {others[0]}" if others[0] else "a container that is not known"
+                return CalibrationVerdict(None, "OtherContainer", f"{path} is of {what}")
         if self._window() > comparing.LONGEST_WINDOW:
             why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
             return CalibrationVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
@@ -232,8 +228,3 @@ class OwnUsageSource:
         both = faster.values.keys() & slow.values.keys()
         now, before = (sum(reading.values[name] for name in both) for reading in (faster, slow))
         return "" if not both or now - before > share * before else _NO_MORE
-
-
-def _is_same(entry: UsageEntry, before: UsageEntry | None) -> bool:
-    """Tell whether an entry reads what the one before read."""
-    return before is not None and entry.rule is before.rule and entry.container == before.container

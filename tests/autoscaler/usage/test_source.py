@@ -327,6 +327,18 @@ async def test_a_pod_without_any_usage_counts_as_missing_and_is_forgotten_when_i
     assert set(all_of_them.source.pods._pods) == set("bc")
 
 
+async def test_a_metric_of_the_container_that_is_scraped_leaves_the_others_out() -> None:
+    async with servers(CONTAINER, more=", container: app") as all_of_them:
+        all_of_them.here.pods = [
+            pod(name, containers=(Container("app"), Container("side"))) for name in "abc"
+        ]
+        all_of_them.side = 0.05
+        await all_of_them.run(180)
+        reading = await all_of_them.step()
+
+    assert reading.faster.values == pytest.approx(dict.fromkeys("abc", 800), rel=0.02)
+
+
 async def test_a_metric_of_a_container_needs_to_know_whose_the_port_is() -> None:
     async with servers(CONTAINER) as all_of_them:
         all_of_them.here.pods = [
@@ -335,7 +347,7 @@ async def test_a_metric_of_a_container_needs_to_know_whose_the_port_is() -> None
         await all_of_them.run(5)
 
     assert all_of_them.condition() == (False, "OtherContainer")
-    assert all_of_them.source.why == "the container of resourceRules.cpu.scrape is not known"
+    assert all_of_them.source.why == "resourceRules.cpu.scrape is of a container that is not known"
 
 
 async def test_a_metric_of_another_container_has_no_faster_reading() -> None:
