@@ -24,7 +24,7 @@ from benchmarks import common, suite
 from benchmarks.common import Report, percentile
 from benchmarks.counted import COUNTED
 
-WINDOWS = (2, 3, 5, 10, 15)
+WINDOWS = (2, 3, 4, 5, 10, 15)
 PODS = (1, 4, 10)
 SHOWN_PODS = 4
 """Those of the picture."""

@@ -408,6 +408,8 @@ def _resource_rule(fields: Fields) -> ResourceRuleConfig:
 
 
 _LONGEST_OF_USAGE = {"interval": 5.0, "window": 30.0}
+_WINDOW_INTERVALS_OF_USAGE = 4
+"""The default of `window`: the error of a counter and its delay are both within what is wanted."""
 
 
 def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
@@ -415,7 +417,7 @@ def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
 
     What is older than some seconds is not faster than the usage of containers, and not compared with it.
     """
-    scrape = scrape_keys.read(fields)
+    scrape = scrape_keys.read(fields, intervals=_WINDOW_INTERVALS_OF_USAGE)
     if fields is None or scrape is None:
         return None
     given = {"interval": scrape.access.interval, "window": scrape.window}

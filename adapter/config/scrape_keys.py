@@ -185,15 +185,20 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key belongs. The caller adds `window`, which is also a key of resourceRules."""
 
 
-def read(fields: Fields | None, *, external: bool = False) -> ScrapeConfig | None:
-    """Return the settings; None without them and after a fault. `external`: those of an external rule."""
+def read(
+    fields: Fields | None, *, external: bool = False, intervals: int = WINDOW_INTERVALS
+) -> ScrapeConfig | None:
+    """Return the settings; None without them and after a fault.
+
+    `external`: those of an external rule. `intervals`: the default of `window`.
+    """
     if fields is None or fields.broken:
         return None
     before = len(fields.decoder.faults)
     source = _source(fields, external=external)
     interval = read_duration(fields, "interval", BOUNDS, 1.0)
     longest = BOUNDS["window"].greatest
-    window = read_duration(fields, "window", BOUNDS, min(WINDOW_INTERVALS * interval, longest))
+    window = read_duration(fields, "window", BOUNDS, min(intervals * interval, longest))
     timeout = read_duration(fields, "timeout", BOUNDS, min(interval, LONGEST_TIMEOUT))
     if len(fields.decoder.faults) == before:
         if window < 2 * interval:

@@ -687,7 +687,7 @@ def test_resources_may_be_scraped_without_a_query() -> None:
     assert parsed.faults == ()
     rules = parsed.config.resource_rules
     assert rules is not None
-    assert rules.cpu.scrape == UsageScrape(ScrapeConfig(Access("metrics")), "up", "app")
+    assert rules.cpu.scrape == UsageScrape(ScrapeConfig(Access("metrics"), 4.0), "up", "app")
     assert rules.memory.scrape is None
     assert not parsed.config.serves_usages
 

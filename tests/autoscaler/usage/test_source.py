@@ -424,8 +424,8 @@ async def test_a_comparison_counts_for_some_time() -> None:
             all_of_them.hidden = {"a"}
             await all_of_them.run(11)
             all_of_them.hidden = set()
-            await all_of_them.run(5)
-        reading = await all_of_them.step("bc", 5)
+            await all_of_them.run(4)
+        reading = await all_of_them.step("bc", 4)
 
     assert reading.faster.values["a"] <= 800 * 1.02
 
@@ -468,7 +468,7 @@ async def test_samples_cover_the_window_of_scrapes_that_are_stretched() -> None:
         all_of_them.here.here.scraped._schedule.stretch = 4.0
         reading = all_of_them.here.read(all_of_them.source)
 
-    assert {window for _, window in reading.faster.samples.values()} == {20 * SECOND}
+    assert {window for _, window in reading.faster.samples.values()} == {16 * SECOND}
 
 
 async def test_a_pod_that_is_scraped_less_often_counts_with_its_containers_usage() -> None:
