@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 from adapter.bounds.forecast.verdict import JUDGED_DAYS
 from adapter.forecast import judge, planner
-from adapter.forecast.judge import Case, SplitFigures
+from adapter.forecast.judge import Case
 from adapter.forecast.planner import DayOfMinimums
+from adapter.forecast.replay import SplitFigures
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
@@ -82,7 +83,7 @@ def run(job: tuple[int, int, Path]) -> Row:
     judged = dataclasses.replace(scenario, loads=loads, epoch=(EPOCH + first) * SECOND)
     figures, need = [], 0.0
     for each in (None, minimums):
-        split = SplitFigures(0)
+        split = SplitFigures(0, judge.build_limits(case))
         played = simulation.simulate(dataclasses.replace(judged, forecast=each), case.policy, observer=split)
         figures.append(split.whole)
         need = played.runs[0].need

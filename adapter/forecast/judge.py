@@ -7,13 +7,13 @@ the forecast. It is the shortage, and the pods. `adapter.bounds.forecast.verdict
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.forecast import verdict as verdicts
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import (
@@ -27,28 +27,18 @@ from adapter.bounds.forecast.verdict import (
     percent,
 )
 from adapter.forecast import variants
+from adapter.forecast.alternative import Alternatives
 from adapter.forecast.grid import CANDIDATES, DAY, DemandGrid, Values, of_segments
+from adapter.forecast.replay import STEP, Check, JudgedDays, go_on
 from adapter.forecast.variants import Variant, VariantSpan
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.deciders import Decider
-from adapter.simulate.engine import Figures
 from adapter.simulate.metrics import simulated_metrics
 from adapter.simulate.policies import SimulatedPolicy
 from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import SCALER, Scenario
-
-STEP = 60
-"""Seconds of a step."""
-
-Check = Callable[[int], None]
-"""Is called between parts of the work, with the pods that a replay has now or 0; raises to give it up."""
-
-
-def go_on(pods: int) -> None:
-    """Never give up."""
 
 
 class Case(NamedTuple):
@@ -75,14 +65,21 @@ class Case(NamedTuple):
 
 def build_limits(case: Case) -> Limits:
     """Return what the minimums of an autoscaler are bound to, before a coverage is chosen."""
-    autoscaler = case.scenario.autoscaler
-    spec = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
+    spec = _prepared(case)
     # A minimum that comes a few seconds late is better than one that comes a whole step early.
     lead = max(1, math.ceil(case.lead / STEP - 0.1))
-    window = spec.settings.downscale_stabilization if spec.down is None else spec.down.window
-    hold = max(1, -(-window // (STEP * SECOND)))  # the steps in which a scale-down waits
+    hold = max(1, -(-_window(spec) // (STEP * SECOND)))  # the steps in which a scale-down waits
     settings = case.settings
     return Limits(*spec.limits, lead, hold, 0.0, settings.max_extra, *spec.band, zone=settings.zone.key)
+
+
+def _prepared(case: Case) -> PreparedSpec:
+    return prepared_spec.prepare(fastpath_autoscaler.with_defaults(case.scenario.autoscaler), SCALER)
+
+
+def _window(spec: PreparedSpec) -> int:
+    """Return the nanoseconds in which a scale-down waits."""
+    return spec.settings.downscale_stabilization if spec.down is None else spec.down.window
 
 
 def build_demand(case: Case) -> DemandGrid:
@@ -115,25 +112,38 @@ def judge(
         return Verdict(demand.end, lead, missing=missing), None
     limits, count = build_limits(case), len(demand.values)
     judged, recent = (VariantSpan(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
-    replayed = _last_days(case, demand.end)
-    none = _replay(replayed, NONE, (), check)
+    start = demand.end - JUDGED_DAYS * DAY
+    days = JudgedDays(_last_days(case, start), case.policy, limits, check)
+    none = days.run(NONE)
+    alternatives = Alternatives(days, none, limits, _window(_prepared(case)))
     limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
     prepared, listed = {}, []
     for name in CANDIDATES:
         check(0)
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
-        figures = _replay(replayed, name, variant.minimums[judged.begin :], check)
         prepared[name] = variant
-        listed.append(
-            replace(
-                figures,
-                wanted=variant.limits.coverage,
-                reached=_reached(demand, variant.bounds, judged),
-                withheld=sum(map(bool, variant.withheld[judged.begin :])) / (judged.end - judged.begin),
-            )
+        figures = replace(
+            days.run(name, ForecastMinimums(start, STEP, variant.minimums[judged.begin :])),
+            wanted=variant.limits.coverage,
+            reached=_reached(demand, variant.bounds, judged),
+            withheld=sum(map(bool, variant.withheld[judged.begin :])) / (judged.end - judged.begin),
         )
+        is_refused = any(verdicts.refusals(figures, none, case.settings))
+        listed.append(figures if is_refused else alternatives.beat(figures))
     verdict = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
     return verdict, prepared.get(verdict.chosen)
+
+
+def compare(case: Case, minimums: ForecastMinimums) -> tuple[CandidateFigures, CandidateFigures]:
+    """Return what all of the loads come to without a forecast, and with its minimums.
+
+    The latter has its alternative.
+    """
+    limits = build_limits(case)
+    days = JudgedDays(case.scenario, case.policy, limits, go_on)
+    none = days.run(NONE)
+    alternatives = Alternatives(days, none, limits, _window(_prepared(case)))
+    return none, alternatives.beat(days.run("", minimums))
 
 
 def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: VariantSpan) -> float:
@@ -169,46 +179,9 @@ def _reached(demand: DemandGrid, bounds: Values, span: VariantSpan) -> float | N
     return float((values[compared] <= upper[compared]).mean())
 
 
-def _last_days(case: Case, end: int) -> Case:
-    """Return a case with the loads of the judged days before an instant in seconds."""
-    start = end - JUDGED_DAYS * DAY
-    begin, until = start - case.start, end - case.start
+def _last_days(case: Case, start: int) -> Scenario:
+    """Return the scenario of the judged days, which begin at an instant in seconds."""
+    begin = start - case.start
+    until = begin + JUDGED_DAYS * DAY
     loads = {key: load.part(begin, until) for key, load in case.scenario.loads.items()}
-    return case._replace(scenario=dataclasses.replace(case.scenario, loads=loads, epoch=start * SECOND))
-
-
-def _replay(case: Case, name: str, minimums: Sequence[int], check: Check) -> CandidateFigures:
-    """Replay the judged days, the whole of the loads, with minimums, one for each step of them."""
-    split = SplitFigures((JUDGED_DAYS - RECENT_DAYS) * DAY, check)
-    forecast = ForecastMinimums(case.start, STEP, minimums) if minimums else None
-    replayed = dataclasses.replace(case.scenario, phases=1, forecast=forecast)
-    simulation.simulate(replayed, case.policy, observer=split)
-    return CandidateFigures(name, split.whole, split.recent)
-
-
-class SplitFigures:
-    """Sums the figures of a run, and those from the second `recent` on."""
-
-    def __init__(self, recent: int, check: Check = go_on) -> None:
-        self._recent = recent
-        self._check = check
-        self._sums = (Figures(), Figures())
-
-    @property
-    def whole(self) -> ReplayFigures:
-        before, after = self._sums
-        return ReplayFigures(before.shortage + after.shortage, before.pod_seconds + after.pod_seconds)
-
-    @property
-    def recent(self) -> ReplayFigures:
-        return ReplayFigures(self._sums[1].shortage, self._sums[1].pod_seconds)
-
-    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
-        self._check(replicas)
-        before = min(seconds, max(0, self._recent - second))
-        for sums, part in zip(self._sums, (before, seconds - before), strict=True):
-            if part:
-                sums.add(part, need, ready, replicas, replicas + 1)
-
-    def decided(self, place: int, decider: Decider) -> None:
-        """Do nothing: decisions have no cost of their own."""
+    return dataclasses.replace(case.scenario, loads=loads, epoch=start * SECOND)

@@ -18,7 +18,8 @@ from adapter.bounds.forecast.plan import HOUR, Plan, PlannedMinimum
 from adapter.bounds.forecast.verdict import AHEAD, POINT, CardPoint, ForecastCard, Verdict
 from adapter.forecast import conformal, judge, variants
 from adapter.forecast.grid import DAY, DemandGrid, Values
-from adapter.forecast.judge import STEP, Case
+from adapter.forecast.judge import Case
+from adapter.forecast.replay import STEP
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.simulate.schedules import ForecastMinimums
 

@@ -15,18 +15,19 @@ from typing import BinaryIO
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
 from adapter.errors import InputError, PrometheusError
-from adapter.forecast import judge, planner
+from adapter.forecast import judge, planner, replay
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
-from adapter.forecast.judge import Case, Check
+from adapter.forecast.judge import Case
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
+from adapter.forecast.replay import Check
 from adapter.model.timestamps import SECOND
 from adapter.prometheus import range_query
 from adapter.simulate import metrics, policies
@@ -68,7 +69,7 @@ def build_deadline(
     return check
 
 
-def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = judge.go_on) -> ForecastAnswer:
+def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = replay.go_on) -> ForecastAnswer:
     """Do a job: read what is new of the history, judge if that is asked for, and plan the next hour.
 
     What `check` raises gives it up. Raises PrometheusError.
@@ -87,7 +88,7 @@ def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = ju
     except InputError as error:
         faults = "; ".join(f"{fault.path}: {fault.expected}" for fault in error.faults)
         outcome = ForecastAnswer(reason=jobs.UNSUPPORTED, problem=faults)
-    return replace(outcome, values=histories.values)
+    return structs.replace(outcome, values=histories.values)
 
 
 def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) -> ForecastAnswer:

@@ -45,6 +45,8 @@ class SimulatedPolicy:
     replicas: int = 0
     """The count of `fixed`."""
     target: Quantity | None = None
+    target_share: float = 1.0
+    """What all targets are multiplied by."""
     min_replicas: int | None = None
     max_replicas: int | None = None
     behavior: str = ""

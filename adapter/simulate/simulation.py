@@ -225,6 +225,8 @@ def overridden(
     metrics = tuple(metric for metric in spec.metrics or () if not boost.is_handshake(metric))
     if (target := policy.target) is not None:
         metrics = tuple(retargeted(metric, target) for metric in metrics)
+    if (share := policy.target_share) != 1.0:
+        metrics = tuple(retargeted(metric, scaled_target(target_of(metric), share)) for metric in metrics)
     spec = replace(
         spec,
         metrics=metrics,
@@ -235,11 +237,25 @@ def overridden(
     return replace(autoscaler, spec=spec)
 
 
+def target_of(metric: MetricSpec) -> MetricTarget:
+    """Return the target of a metric that can be simulated."""
+    sources = (metric.pods, metric.object, metric.external, metric.resource)
+    return next(source.target for source in sources if source is not None)
+
+
+def scaled_target(target: MetricTarget, share: float) -> Quantity:
+    """Return a share of a target, as `retargeted` takes it: at least a thousandth, or 1 %."""
+    if target.average_utilization is not None:
+        return Quantity(max(1, round(target.average_utilization * share)))
+    before = target.average_value or target.value
+    assert before is not None
+    return quantity.from_milli(max(1, round(before.milli * share)), before.form)
+
+
 def retargeted(metric: MetricSpec, target: Quantity) -> MetricSpec:
     """Return a metric with another target of the same type; that of a utilization is in per cent."""
     name = {"Pods": "pods", "Object": "object", "External": "external", "Resource": "resource"}[metric.type]
-    source = getattr(metric, name)
-    before: MetricTarget = source.target
+    source, before = getattr(metric, name), target_of(metric)
     if before.average_utilization is not None:
         after = replace(before, average_utilization=target.milli // 1000)
     elif before.average_value is not None:

@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from adapter.bounds.forecast import minimum
-from adapter.bounds.forecast.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ForecastCard
+from adapter.bounds.forecast.verdict import (
+    JUDGED_DAYS,
+    RECENT_DAYS,
+    CandidateFigures,
+    ForecastCard,
+    describe_alternative,
+    percent,
+)
 from adapter.model import timestamps, visible
 from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.timestamps import SECOND
@@ -43,8 +50,12 @@ def basis_of(card: ForecastCard, *, is_dated: bool = True) -> Iterator[str]:
     end = f" up to {timestamps.write_instant(verdict.at * SECOND)}" if is_dated else ""
     ahead = tables.duration(verdict.lead)
     yield f"Decisions of the {JUDGED_DAYS} days{end}, made again; a floor looks {ahead} ahead."
-    shortage, pods = none.whole.shortage, none.whole.pods
-    yield f"Without a forecast: {shortage:,.0f} pod seconds are missing, and {pods:,.0f} run."
+    whole = none.whole
+    tolerated = f", {whole.tolerated:,.0f} more within the tolerance" if whole.tolerated else ""
+    yield (
+        f"Without a forecast: {whole.shortage:,.0f} pod seconds are missing{tolerated}, "
+        f"and {whole.pods:,.0f} run."
+    )
 
 
 def rows(card: ForecastCard) -> list[list[str]]:
@@ -63,12 +74,18 @@ def _row(candidate: CandidateFigures, none: CandidateFigures) -> list[str]:
 
 
 def judged(card: ForecastCard) -> list[str]:
-    """Return for each candidate whether it acts, and why not."""
+    """Return for each candidate whether it acts, and why not; of those that may, what else their pods buy."""
+    return [_judged(candidate, card) for candidate in card.verdict.candidates]
+
+
+def _judged(candidate: CandidateFigures, card: ForecastCard) -> str:
+    if candidate.refused:
+        return candidate.refused
     acts = "acts" if card.mode == FLOOR else "would act"
-    return [
-        acts if candidate.name == card.verdict.chosen else candidate.refused or "allowed, and not better"
-        for candidate in card.verdict.candidates
-    ]
+    said = acts if candidate.name == card.verdict.chosen else "allowed, and not better"
+    none = card.verdict.none
+    other = "" if none is None else describe_alternative(candidate, none)
+    return f"{said}; {other}" if other else said
 
 
 def table(card: ForecastCard) -> list[str]:
@@ -92,10 +109,6 @@ def holds(card: ForecastCard, floor: int, withheld: str) -> str:
     if not floor:
         return "now there is no floor"
     return f"now the floor is {floor}" if card.mode == FLOOR else f"now the floor would be {floor}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _change(share: float) -> str:

@@ -46,8 +46,17 @@ def main(options: SimulateOptions) -> int:
     figures = [run.figures for run in played]
     verdicts = results.judge_budget(limits, figures[0], figures[-1]) if limits else ()
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
-    rolled = {run.figures.policy: run.rolled.verdicts for run in played if run.rolled is not None}
-    summary = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
+    rolled = {run.figures.policy: run.rolled for run in played if run.rolled is not None}
+    summary = SimulationReport(
+        name,
+        scenario.loads,
+        setting,
+        figures,
+        given.notes,
+        verdicts,
+        {policy: each.verdicts for policy, each in rolled.items()},
+        {policy: each.compared for policy, each in rolled.items() if each.compared},
+    )
     if options.output == SVG:
         command_line.show(_draw(summary, scenario, given.variants, played))
     else:

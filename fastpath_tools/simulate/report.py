@@ -26,6 +26,8 @@ class SimulationReport(NamedTuple):
     verdicts: Sequence[BudgetVerdict] = ()
     forecasts: Mapping[str, Sequence[RolledVerdict]] = {}
     """What was found of forecasts each day, by the name of the policy with them."""
+    compared: Mapping[str, str] = {}
+    """What else the pods of forecasts buy, by the name of the policy with them."""
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------
@@ -36,7 +38,11 @@ def to_json(report: SimulationReport) -> str:
     document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
     if report.forecasts:
         document["forecasts"] = [
-            {"policy": policy, "verdicts": [verdict._asdict() for verdict in verdicts]}
+            {
+                "policy": policy,
+                "verdicts": [verdict._asdict() for verdict in verdicts],
+                "compared": report.compared.get(policy, ""),
+            }
             for policy, verdicts in report.forecasts.items()
         ]
     return command_line.to_json(document)
@@ -80,6 +86,7 @@ def _rows(report: SimulationReport) -> list[list[str]]:
 def _notes(report: SimulationReport) -> list[str]:
     notes = [*report.notes, *load_notes(report.loads)]
     notes += [f"{policy}: {describe_verdicts(verdicts)}" for policy, verdicts in report.forecasts.items()]
+    notes += [f"{policy}: {compared}" for policy, compared in report.compared.items()]
     outcomes = report.outcomes
     at_max = [(outcome.policy, outcome.mean("secondsAtMax")) for outcome in outcomes]
     if any(seconds for _, seconds in at_max):

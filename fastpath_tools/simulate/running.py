@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from adapter.bounds.forecast.verdict import describe_alternative, percent
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
@@ -28,10 +29,14 @@ _WORTH = 250_000
 
 
 class Rolled(NamedTuple):
-    """The verdicts on the forecasts of a load, one a day, and the minimums that follow them."""
+    """The verdicts on the forecasts of a load, one a day, and the minimums that follow them.
+
+    `compared` says what else the pods of the minimums buy, "" for nothing.
+    """
 
     verdicts: Sequence[RolledVerdict]
     minimums: ForecastMinimums
+    compared: str = ""
 
 
 class Played(NamedTuple):
@@ -85,7 +90,7 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
 
     The verdict of each day comes from the time before it, as that of a running scaler. It takes long.
     """
-    from adapter.forecast import planner  # noqa: PLC0415 - needs numpy, which is an extra
+    from adapter.forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
     from adapter.forecast.judge import Case  # noqa: PLC0415
 
     # What a policy changes in the autoscaler holds for the judge too. With another target it decides by that,
@@ -97,9 +102,17 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
     if not min(load.seconds for load in loads.values()):
         return Rolled((), ForecastMinimums(start, DAY, ()))
     judged = replace(scenario, autoscaler=autoscaler, loads=loads, epoch=start * SECOND, phases=1)
-    days = list(planner.roll(Case(judged, variant.policy, settings)))
+    case = Case(judged, variant.policy, settings)
+    days = list(planner.roll(case))
+    minimums = planner.join_minimums(days, start)
+    compared = ""
+    if any(minimums.values):
+        none, acted = judge.compare(case, minimums)
+        left = percent(acted.whole.shortage / none.whole.shortage) if none.whole.shortage else ""
+        also = describe_alternative(acted, none)
+        compared = f"beyond the tolerance {left} of the shortage is left; {also}" if also else ""
     verdicts = [
         RolledVerdict(verdict.at - epoch, verdict.chosen, verdict.missing)
         for verdict in (day.verdict for day in days)
     ]
-    return Rolled(verdicts, planner.join_minimums(days, start))
+    return Rolled(verdicts, minimums, compared)

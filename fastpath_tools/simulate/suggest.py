@@ -20,7 +20,6 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingPolicy,
     HPAScalingRules,
     MetricSpec,
-    MetricTarget,
     encode_scalar,
 )
 from adapter.model.quantity import Quantity
@@ -94,7 +93,7 @@ def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quant
     targets: list[Quantity | None] = [None]
     if len(metrics) != 1:
         return targets
-    given = target_of(metrics[0])
+    given = simulation.target_of(metrics[0])
     higher = (share for share in HIGHER_SHARES if share <= round(100 * capacity_ratio))
     for share in (*reversed(SHARES), *higher):
         if given.average_utilization is not None:
@@ -108,12 +107,6 @@ def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quant
         if not same:
             targets.append(target)
     return targets
-
-
-def target_of(metric: MetricSpec) -> MetricTarget:
-    """Return the target of a metric that can be simulated."""
-    sources = (metric.pods, metric.object, metric.external, metric.resource)
-    return next(source.target for source in sources if source is not None)
 
 
 def _behaviors(
@@ -246,7 +239,7 @@ def _target(given: Inputs, suggestion: Suggestion) -> str:
     if suggestion.target is None:
         return "as given"
     metrics = given.scenario.autoscaler.spec.metrics or ()
-    is_percent = target_of(metrics[0]).average_utilization is not None
+    is_percent = simulation.target_of(metrics[0]).average_utilization is not None
     return f"{suggestion.target} %" if is_percent else str(suggestion.target)
 
 

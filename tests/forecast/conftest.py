@@ -8,7 +8,7 @@ import pytest
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.forecast import judge, planner, variants
 from adapter.forecast.grid import DAY
-from adapter.forecast.judge import STEP
+from adapter.forecast.replay import STEP
 from adapter.model.autoscaling.forecast import ForecastSettings
 from tests.support.forecasts import (
     BASE_DAYS,

@@ -10,7 +10,7 @@ from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.forecast import judge, worker
 from adapter.forecast.histories import Histories
-from adapter.forecast.judge import Check
+from adapter.forecast.replay import Check
 from adapter.forecast.worker import TooMuchWorkError
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from tests.support.controller import fpa

@@ -6,6 +6,7 @@ from adapter.bounds.forecast.verdict import (
     AHEAD,
     NONE,
     POINT,
+    Alternative,
     CandidateFigures,
     CardPoint,
     ForecastCard,
@@ -27,9 +28,10 @@ def candidate(
     reached: float | None = 0.94,
     withheld: float = 0.0,
     refused: str = "",
+    alternative: Alternative | None = None,
 ) -> CandidateFigures:
     whole, recent = ReplayFigures(shortage, pods), ReplayFigures(100, 210_000)
-    return CandidateFigures(name, whole, recent, 0.95, reached, withheld, refused)
+    return CandidateFigures(name, whole, recent, 0.95, reached, withheld, refused, alternative)
 
 
 def points() -> tuple[CardPoint, ...]:

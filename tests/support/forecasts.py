@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapter.bounds.forecast.verdict import ReplayFigures, Verdict
+from adapter.forecast import judge
 from adapter.forecast.grid import DAY
-from adapter.forecast.judge import STEP, Case, SplitFigures
+from adapter.forecast.judge import Case
+from adapter.forecast.replay import STEP, SplitFigures
 from adapter.forecast.variants import Variant
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
@@ -91,7 +93,7 @@ def play(case: Case, day: int, minimums: Sequence[int]) -> ReplayFigures:
     begin = (BASE_DAYS + day) * DAY
     load = case.scenario.loads["rps"].part(begin, begin + DAY)
     start = case.start + begin
-    split = SplitFigures(0)
+    split = SplitFigures(0, judge.build_limits(case))
     forecast = ForecastMinimums(start, STEP, minimums[day * MINUTES :]) if minimums else None
     scenario = dataclasses.replace(case.scenario, loads={"rps": load}, epoch=start * SECOND)
     simulation.simulate(dataclasses.replace(scenario, forecast=forecast), case.policy, observer=split)

@@ -29,11 +29,19 @@ MOST_WITHHELD = 0.2
 """The greatest share of the judged time in which the rules of `minimum` may withhold a minimum."""
 
 
+BEATS = 0.8
+"""Which share of the shortage of its alternative a candidate may leave."""
+
+
 class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
-    """What a replay came to, in pod seconds."""
+    """What a replay came to, in pod seconds.
+
+    `tolerated` is the shortage within the tolerance of the autoscaler, which `shortage` leaves out.
+    """
 
     shortage: float
     pods: float
+    tolerated: float = 0.0
 
     def gain_over(self, none: "ReplayFigures") -> float:
         """Return which share of the shortage is gone; 0 without a shortage."""
@@ -44,11 +52,23 @@ class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
         return self.pods / none.pods - 1 if none.pods else 0.0
 
 
+class Alternative(msgspec.Struct, frozen=True, rename="camel"):
+    """A change of the spec that takes the pods of a candidate, and the shortage that it leaves.
+
+    `recent` is the shortage of the recent days.
+    """
+
+    change: str
+    shortage: float
+    recent: float
+
+
 class CandidateFigures(msgspec.Struct, frozen=True, rename="camel"):
     """A candidate with the figures of all judged days and of the recent ones.
 
     `wanted` and `reached` are coverages, `reached` None if too few bounds were compared. `withheld` is the
     share of the time in which a rule withheld the minimum. `refused` says why it may not act, "" if it may.
+    `alternative` is what it was compared to, None if it was refused before or takes no more pods.
     """
 
     name: str
@@ -58,6 +78,7 @@ class CandidateFigures(msgspec.Struct, frozen=True, rename="camel"):
     reached: float | None = None
     withheld: float = 0.0
     refused: str = ""
+    alternative: Alternative | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,7 +113,7 @@ def decide(
 ) -> Verdict:
     """Return the verdict on replayed candidates. `incumbent` is the one that acts now, "" for none."""
     judged = [
-        msgspec.structs.replace(candidate, refused="; ".join(_refusals(candidate, none, settings)))
+        msgspec.structs.replace(candidate, refused="; ".join(refusals(candidate, none, settings)))
         for candidate in candidates
     ]
     gains = [
@@ -105,13 +126,12 @@ def decide(
     return Verdict(at, lead, "" if best is None else best.name, "", none, tuple(judged))
 
 
-def _refusals(
+def refusals(
     candidate: CandidateFigures, none: CandidateFigures, settings: ForecastSettings
 ) -> Iterator[str]:
-    recent = f" in the last {RECENT_DAYS} days"
     for when, figures, without in (
         ("", candidate.whole, none.whole),
-        (recent, candidate.recent, none.recent),
+        (_RECENTLY, candidate.recent, none.recent),
     ):
         gain, extra = figures.gain_over(without), figures.extra_over(without)
         if gain < settings.min_gain:
@@ -124,6 +144,41 @@ def _refusals(
     if candidate.withheld > MOST_WITHHELD:
         share, most = percent(candidate.withheld), percent(MOST_WITHHELD)
         yield f"its floor is withheld {share} of the time, and at most {most} are accepted"
+    yield from _beaten(candidate, none)
+
+
+def beats(candidate: CandidateFigures) -> bool:
+    """Tell whether a candidate leaves less shortage than its alternative, by the margin."""
+    other = candidate.alternative
+    return other is None or (
+        candidate.whole.shortage <= BEATS * other.shortage
+        and candidate.recent.shortage <= BEATS * other.recent
+    )
+
+
+def describe_alternative(candidate: CandidateFigures, none: CandidateFigures) -> str:
+    """Return what the pods of a candidate buy without it, "" for nothing to compare."""
+    other = candidate.alternative
+    if other is None or not none.whole.shortage:
+        return ""
+    return f"the same pods by {other.change}: {percent(other.shortage / none.whole.shortage)} left"
+
+
+def _beaten(candidate: CandidateFigures, none: CandidateFigures) -> Iterator[str]:
+    other = candidate.alternative
+    if other is None or beats(candidate):
+        return
+    when, figures, without, left = "", candidate.whole, none.whole, other.shortage
+    if figures.shortage <= BEATS * left:
+        when, figures, without, left = _RECENTLY, candidate.recent, none.recent, other.recent
+    yield (
+        f"it leaves {percent(figures.shortage / without.shortage)} of the shortage{when}, and "
+        f"{other.change} leaves {percent(left / without.shortage)} with the same pods: "
+        f"at most {percent(BEATS)} of that are accepted"
+    )
+
+
+_RECENTLY = f" in the last {RECENT_DAYS} days"
 
 
 def percent(share: float) -> str:

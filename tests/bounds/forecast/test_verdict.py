@@ -10,6 +10,7 @@ from adapter.bounds.forecast.verdict import (
     AHEAD,
     NONE,
     POINT,
+    Alternative,
     CandidateFigures,
     CardPoint,
     ForecastCard,
@@ -76,6 +77,37 @@ def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused
     assert made.candidates[0].refused == refused
     assert made.chosen == ("" if refused else "day")
     assert (made.acting is None) == bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("left", "recent", "refused"),
+    [
+        (625.0, 250.0, ""),
+        (
+            624.0,
+            250.0,
+            (
+                "it leaves 50 % of the shortage, and target 9 leaves 62 % with the same pods: "
+                "at most 80 % of that are accepted"
+            ),
+        ),
+        (
+            900.0,
+            200.0,
+            (
+                "it leaves 50 % of the shortage in the last 3 days, and target 9 leaves 50 % with the "
+                "same pods: at most 80 % of that are accepted"
+            ),
+        ),
+    ],
+)
+def test_a_candidate_has_to_beat_what_the_same_pods_buy_without_it(
+    left: float, recent: float, refused: str
+) -> None:
+    alternative = Alternative("target 9", left, recent)
+    made = decide(msgspec.structs.replace(candidate("day", 0.5, 0.1), alternative=alternative))
+    assert made.candidates[0].refused == refused
+    assert made.chosen == ("" if refused else "day")
 
 
 def test_of_those_with_nearly_the_greatest_gain_the_cheapest_acts() -> None:

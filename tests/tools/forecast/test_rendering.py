@@ -6,12 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from adapter.bounds.forecast.minimum import ABSENT, BUDGET, COVERAGE, UNKNOWN
-from adapter.bounds.forecast.verdict import AHEAD, POINT, CandidateFigures, CardPoint, ReplayFigures
+from adapter.bounds.forecast.verdict import (
+    AHEAD,
+    POINT,
+    Alternative,
+    CandidateFigures,
+    CardPoint,
+    ReplayFigures,
+)
 from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR
 from fastpath_tools.forecast import picture, wording
 from fastpath_tools.simulate import results
 from fastpath_tools.simulate.results import RolledVerdict
-from tests.support.cards import AT, candidate, card
+from tests.support.cards import AT, NO_FORECAST, candidate, card
 
 WEEK = candidate("week")
 REFUSED = "it takes 38 % more pods, and maxExtra is 15 %"
@@ -43,17 +50,23 @@ def test_nothing_to_gain() -> None:
 
 
 def test_the_text_has_a_row_for_each_candidate() -> None:
-    made = card(candidate("day", reached=None, withheld=0.126), WEEK, TREND, chosen="week")
+    week = replace(WEEK, alternative=Alternative("target 9", 550, 220))
+    made = card(candidate("day", reached=None, withheld=0.126), week, TREND, chosen="week")
+    none = replace(NO_FORECAST, whole=ReplayFigures(1000, 500_000, 2000))
+    made = replace(made, verdict=replace(made.verdict, none=none))
     lines = wording.to_text("web", made, ["PICTURE"]).splitlines()
     assert lines[:3] == [
         "web: week would act: 80 % less shortage for 10 % more pods",
         "Decisions of the 7 days up to 2026-11-23T00:00:00Z, made again; a floor looks 1m30s ahead.",
-        "Without a forecast: 1,000 pod seconds are missing, and 500,000 run.",
+        (
+            "Without a forecast: 1,000 pod seconds are missing, 2,000 more within the tolerance, "
+            "and 500,000 run."
+        ),
     ]
     assert lines[4].split("   ")[0] == "CANDIDATE"
     assert [" ".join(line.split()) for line in lines[5:8]] == [
         "day 95 % - -80 % +10 % -75 % +5 % 13 % allowed, and not better",
-        "week 95 % 94 % -80 % +10 % -75 % +5 % 0 % would act",
+        "week 95 % 94 % -80 % +10 % -75 % +5 % 0 % would act; the same pods by target 9: 55 % left",
         f"trend 95 % 94 % -80 % +38 % -75 % +5 % 0 % {REFUSED}",
     ]
     assert lines[9:] == [
