@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from adapter.bounds.forecast.verdict import REFUSED
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
+from adapter.model.autoscaling.status import FORECAST_READY
 from fastpath_tools.doctor import autoscaler_hops, metric_hops, usage_hops
 from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
 from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, Unread
@@ -181,5 +183,8 @@ def _healthy(
     if starts is not None:
         texts.append(f"pods take {autoscaler_hops.describe(starts)}")
         changes.append(autoscaler_hops.advise(starts.times, starts.probe))
+    conditions = (fpa.status or FastPathAutoscalerStatus()).conditions or ()
+    # It names the change that is better than a forecast.
+    texts += [each.message for each in conditions if (each.type, each.reason) == (FORECAST_READY, REFUSED)]
     advice = _best_change([change for change in changes if change is not None])
     return FastExamination(fpa, max(states, key=list(State).index), "; ".join(texts), advice)

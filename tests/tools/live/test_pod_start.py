@@ -243,11 +243,11 @@ def test_the_hop_of_a_pod() -> None:
     assert hop.change is not None
 
 
-def _fast(starts: Starts | None) -> tuple[State, str, str]:
+def _fast(starts: Starts | None, *conditions: dict[str, str]) -> tuple[State, str, str]:
     document = {
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5},
-        "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]},
+        "status": {"conditions": [{"type": "AbleToScale", "status": "True"}, *conditions]},
     }
     fpa = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
     found = examine_fast(fpa, (), LEADERS, starts)
@@ -259,6 +259,13 @@ def test_a_fast_autoscaler_with_nothing_wrong() -> None:
     assert _fast(None) == (State.OK, well, "")
     text = f"{well}; pods take p50 14 s, p95 14 s to Ready (4 pods)"
     assert _fast(Starts(times(14, None), PROBE)) == (State.OK, text, "")
+    refused = {
+        "type": "ForecastReady",
+        "status": "True",
+        "reason": "Refused",
+        "message": "target 9 is better",
+    }
+    assert _fast(None, refused) == (State.OK, f"{well}; target 9 is better", "")
     state, text, change = _fast(Starts(times(14, 12), PROBE))
     assert state is State.OK
     assert "2 s until containers run, 12 s until Ready" in text
