@@ -4,8 +4,8 @@ Pods cost the same whatever asks for them. A lower target keeps more of them rea
 higher `minReplicas` and a longer window before a scale-down. Each is one number in the spec, and needs no
 past. A forecast is worth its floor only if it leaves less shortage than any of the three at the same pods.
 
-Each `Change` is a number; the larger it is, the more pods run. The judged days are replayed with a few values
-of it, until two of them enclose the pods of the candidate, and the shortage at these pods is interpolated.
+Each `SpecChange` is a number; the larger it is, the more pods run. The judged days are replayed with a few
+values of it, until two of them enclose the pods of the candidate, and the shortage at these is interpolated.
 """
 
 import bisect
@@ -40,7 +40,7 @@ LONGEST_WINDOW = 3600
 Rounding = Callable[[float], int]
 
 
-class Change(Protocol):
+class SpecChange(Protocol):
     """What is changed in the spec. `least` changes nothing; `most` is the largest value."""
 
     least: float
@@ -147,7 +147,7 @@ class LongerWindow:
         return f"a scale-down window of {value:.0f}s"
 
 
-class Point(NamedTuple):
+class ReplayedValue(NamedTuple):
     value: float
     figures: CandidateFigures
 
@@ -155,9 +155,9 @@ class Point(NamedTuple):
 class Curve:
     """What the values of a change come to, as far as they were replayed."""
 
-    def __init__(self, change: Change, none: CandidateFigures) -> None:
+    def __init__(self, change: SpecChange, none: CandidateFigures) -> None:
         self._change = change
-        self._points = [Point(change.least, none)]
+        self._points = [ReplayedValue(change.least, none)]
 
     def at(self, candidate: CandidateFigures) -> Alternative | None:
         """Return what the pods of a candidate buy, None if the change buys nothing for so few."""
@@ -179,9 +179,9 @@ class Curve:
             value = self._change.exact(self._next(points, at, pods), rounded)
             if any(point.value == value for point in points):
                 return
-            self._points.append(Point(value, self._change.replay(value)))
+            self._points.append(ReplayedValue(value, self._change.replay(value)))
 
-    def _next(self, points: Sequence[Point], at: int, pods: float) -> float:
+    def _next(self, points: Sequence[ReplayedValue], at: int, pods: float) -> float:
         change = self._change
         if len(points) == 1:
             value = change.guess(pods / points[0].figures.whole.pods - 1)
@@ -201,9 +201,9 @@ class Curve:
         points = sorted(self._points, key=lambda point: of(point.figures).pods)
         figures = [of(point.figures) for point in points]
         least = [
-            (each.shortage, point.value)
-            for each, point in zip(figures, points, strict=True)
-            if each.pods <= pods
+            (replayed.shortage, point.value)
+            for replayed, point in zip(figures, points, strict=True)
+            if replayed.pods <= pods
         ]
         for place, (one, other) in enumerate(itertools.pairwise(figures)):
             if one.pods <= pods < other.pods:
@@ -226,10 +226,10 @@ class Alternatives:
     def beat(self, candidate: CandidateFigures) -> CandidateFigures:
         """Return the candidate with the best alternative, or with one that it does not beat."""
         for curve in self._curves:
-            found = curve.at(candidate)
+            alternative = curve.at(candidate)
             best = candidate.alternative
-            if found is not None and (best is None or found.shortage < best.shortage):
-                candidate = structs.replace(candidate, alternative=found)
+            if alternative is not None and (best is None or alternative.shortage < best.shortage):
+                candidate = structs.replace(candidate, alternative=alternative)
             if not verdicts.beats(candidate):
                 break
         return candidate

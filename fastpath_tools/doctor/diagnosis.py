@@ -185,6 +185,7 @@ def _healthy(
         changes.append(autoscaler_hops.advise(starts.times, starts.probe))
     conditions = (fpa.status or FastPathAutoscalerStatus()).conditions or ()
     # It names the change that is better than a forecast.
-    texts += [each.message for each in conditions if (each.type, each.reason) == (FORECAST_READY, REFUSED)]
+    refused = (FORECAST_READY, REFUSED)
+    texts += [one.message for one in conditions if (one.type, one.reason) == refused]
     advice = _best_change([change for change in changes if change is not None])
     return FastExamination(fpa, max(states, key=list(State).index), "; ".join(texts), advice)

@@ -82,10 +82,10 @@ def _judged(candidate: CandidateFigures, card: ForecastCard) -> str:
     if candidate.refused:
         return candidate.refused
     acts = "acts" if card.mode == FLOOR else "would act"
-    said = acts if candidate.name == card.verdict.chosen else "allowed, and not better"
+    outcome = acts if candidate.name == card.verdict.chosen else "allowed, and not better"
     none = card.verdict.none
     other = "" if none is None else describe_alternative(candidate, none)
-    return f"{said}; {other}" if other else said
+    return f"{outcome}; {other}" if other else outcome
 
 
 def table(card: ForecastCard) -> list[str]:

@@ -54,8 +54,8 @@ def main(options: SimulateOptions) -> int:
         figures,
         given.notes,
         verdicts,
-        {policy: each.verdicts for policy, each in rolled.items()},
-        {policy: each.compared for policy, each in rolled.items() if each.compared},
+        {policy: days.verdicts for policy, days in rolled.items()},
+        {policy: days.compared for policy, days in rolled.items() if days.compared},
     )
     if options.output == SVG:
         command_line.show(_draw(summary, scenario, given.variants, played))

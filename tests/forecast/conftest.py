@@ -31,12 +31,11 @@ def judged() -> Judged:
     known = judge.build_demand(case)
     verdict, chosen = judge.judge(case, known)
     assert chosen is not None, verdict
-    passed = {
+    every = {
         each.name: variants.build(known, each.name, chosen.limits._replace(coverage=each.wanted), SETTINGS)
         for each in verdict.candidates
-        if not each.refused
     }
-    return Judged(demand, verdict, passed)
+    return Judged(demand, verdict, every)
 
 
 @pytest.fixture

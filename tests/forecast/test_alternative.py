@@ -19,7 +19,7 @@ from adapter.forecast.alternative import (
 from adapter.forecast.grid import DAY
 from adapter.forecast.replay import JudgedDays, SplitFigures, go_on
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.simulate import simulation
+from adapter.model.timestamps import SECOND
 from adapter.simulate.policies import read_policy
 from tests.support.forecasts import MINUTES, SETTINGS, Demand, autoscaler, case_of
 from tests.support.scaling import pods_metric, read_spec
@@ -120,7 +120,7 @@ def test_the_change_that_leaves_least_is_the_alternative(extra: float, best: str
     days = days_of(bursts(2))
     none = days.run(NONE)
     limits = judge.build_limits(case_of(bursts(2), SETTINGS))
-    alternatives = Alternatives(days, none, limits, 300 * simulation.SECOND)
+    alternatives = Alternatives(days, none, limits, 300 * SECOND)
     candidate = CandidateFigures("day", ReplayFigures(0.0, (1 + extra) * none.whole.pods), none.recent)
     made = alternatives.beat(candidate).alternative
     assert made is not None
@@ -134,7 +134,7 @@ def test_one_alternative_that_is_not_beaten_is_enough() -> None:
     limits = judge.build_limits(case_of(bursts(2), SETTINGS))
     too_much = ReplayFigures(none.whole.shortage, 1.1 * none.whole.pods)
     candidate = CandidateFigures("day", too_much, none.recent)
-    made = Alternatives(days, none, limits, 300 * simulation.SECOND).beat(candidate)
+    made = Alternatives(days, none, limits, 300 * SECOND).beat(candidate)
     assert made.alternative is not None
     assert made.alternative.change.startswith("target ")
 

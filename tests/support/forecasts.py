@@ -67,7 +67,7 @@ BASE_DAYS = 14
 
 
 class Judged(NamedTuple):
-    """The first two weeks, and what was found of them: the verdict, and each candidate that passed."""
+    """The first two weeks, and what was found of them: the verdict, and each candidate."""
 
     demand: Demand
     verdict: Verdict
