@@ -4,6 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
+from adapter.bounds.lead import Lead
 from adapter.bounds.timeline import Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
@@ -38,11 +39,11 @@ class Schedules(Protocol):
         """Whether all schedules are known."""
         ...
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
+    def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         """Return the bounds of an autoscaler at `now`, and until when they hold (ns; None: no end).
 
-        `lead` is by how many seconds a minimum begins early if its schedule asks for that. NotSyncedError
-        while the bounds are being computed; the autoscaler is touched when they are known.
+        `lead` is that of minimums that begin early, if their schedule asks for that. NotSyncedError while
+        the bounds are being computed; the autoscaler is touched when they are known.
         """
         ...
 

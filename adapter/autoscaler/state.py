@@ -25,8 +25,8 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
-from adapter.bounds import timeline
 from adapter.bounds.forecast.verdict import UNJUDGED
+from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -82,6 +82,8 @@ class AutoscalerState:
         """The bounds of windows and forecast, as `follow_bounds` last found them."""
         self.boundary: int | None = None
         """When these are to be looked at again, in nanoseconds; None for never."""
+        self._led = NO_LEAD, 0
+        """The lead of the bounds, and since when it counts, in nanoseconds."""
         self.readiness = UNJUDGED
         """The condition of a forecast that the spec asks for."""
         self.epoch = 0
@@ -115,12 +117,10 @@ class AutoscalerState:
         return self.ledger.times()
 
     @property
-    def lead(self) -> int:
-        """By how many seconds minimums begin early where pods are to be Ready by the start; 0 if unknown."""
+    def lead(self) -> Lead:
+        """By how much minimums begin early where pods are to be Ready by the start."""
         times = self.ledger.times()
-        if times is None:
-            return 0
-        return min(timeline.MOST_LEAD, math.ceil(times.total.p95) + _RAISE_SECONDS)
+        return Lead(None if times is None else times.start_ups, *self.prepared.limits, _RAISE_SECONDS)
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
@@ -246,7 +246,7 @@ class AutoscalerState:
             if not schedules.synced:
                 return False
             try:
-                bounds, self.boundary = schedules.bounds_of(self.key, now, self.lead)
+                bounds, self.boundary = schedules.bounds_of(self.key, now, self._follow_lead(now))
             except NotSyncedError:
                 return False
         forecast = self._context.forecasts.bound_of(self.key)
@@ -260,6 +260,17 @@ class AutoscalerState:
         if bounds != self.bounds:
             self.bounds = bounds
         return True
+
+    def _follow_lead(self, now: int) -> Lead:
+        """Return the lead at `now`; while a minimum is early it stays.
+
+        The pods that the minimum asked for are in the ledger as they become Ready. A shorter lead would end
+        the minimum before its window begins.
+        """
+        lead, since = self._led
+        if not self.bounds.early or now - since >= MOST_LEAD * SECOND:
+            self._led = lead, _ = self.lead, now
+        return lead
 
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""

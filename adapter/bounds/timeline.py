@@ -1,17 +1,18 @@
 """The bounds of one autoscaler, and those that its schedules give it over time.
 
 A minimum may begin some seconds before its window, so that the pods are Ready when the window begins; that is
-the `lead`. Maximums, and the ends of windows, never move.
+its lead. Maximums, and the ends of windows, never move.
 """
 
 import bisect
 import itertools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import Boundary, Schedule, Window
 
@@ -68,13 +69,8 @@ class Bounds(msgspec.Struct, frozen=True, rename={"min": "floor", "max": "ceilin
 NO_BOUNDS = Bounds()
 
 
-MOST_LEAD = 600
-"""The longest lead, in seconds."""
-
 _AHEAD = 24 * 3600
 """For how many seconds spans are computed at once."""
-
-_NEVER = 1 << 40
 
 _RENEWED = 3600
 """Spans are computed for another day when they are known for so many seconds only."""
@@ -153,13 +149,22 @@ def _next_boundary(spans: _Spans, schedule: str, instant: int) -> Boundary | Non
 class _KeptSpans(NamedTuple):
     """The bounds with a lead from one instant until another."""
 
-    lead: int
+    lead: Lead
     since: int
     until: int
     bounds: Bounds
 
 
-_NOTHING = _KeptSpans(0, 0, 0, NO_BOUNDS)
+_NOTHING = _KeptSpans(NO_LEAD, 0, 0, NO_BOUNDS)
+
+
+class _WindowSpan(NamedTuple):
+    """A span of a window, with its minimum, None for none."""
+
+    begin: int
+    end: int
+    name: str
+    min: int | None
 
 
 class BoundsTimeline:
@@ -176,51 +181,42 @@ class BoundsTimeline:
         self._excess = excess
         self._kept = _NOTHING
 
-    def keeps(self, instant: int, lead: int) -> bool:
+    def keeps(self, instant: int, lead: Lead) -> bool:
         return self._kept.lead == lead and self._kept.since <= instant < self._kept.until
 
-    def at(self, instant: int, lead: int = 0) -> Bounds:
-        """Return the bounds at an instant.
-
-        `lead`, at most MOST_LEAD seconds, is for the schedules that are Ready by the start.
-        """
+    def at(self, instant: int, lead: Lead = NO_LEAD) -> Bounds:
+        """Return the bounds at an instant; `lead` is for the schedules that are Ready by the start."""
         if not self.keeps(instant, lead):
             self._kept = self._evaluate(instant, lead)
         return self._kept.bounds
 
-    def next_change(self, instant: int, lead: int = 0) -> int:
+    def next_change(self, instant: int, lead: Lead = NO_LEAD) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
         self.at(instant, lead)
         return self._kept.until
 
-    def _evaluate(self, instant: int, lead: int) -> _KeptSpans:
-        least: int | None = None
-        most: int | None = None
-        until: int | None = None
-        active, early = [], []
+    def _evaluate(self, instant: int, lead: Lead) -> _KeptSpans:
         change = instant + _AHEAD
+        active: list[_WindowSpan] = []
+        ahead: list[_WindowSpan] = []
+        most: int | None = None
         around = (part.around(instant) for part in self.parts)
         for name, window, is_early, begins, ends in itertools.chain.from_iterable(around):
             place = bisect.bisect_right(begins, instant)
-            ahead = lead if is_early else 0
-            following = _next_begin(begins, place, instant, ahead)
             if place and instant < ends[place - 1]:
-                end = ends[place - 1]
-                change = min(change, end, following)
-                active.append(name)
+                change = min(change, ends[place - 1])
+                active.append(_WindowSpan(begins[place - 1], ends[place - 1], name, window.min))
                 if window.max is not None:
                     most = window.max if most is None else min(most, window.max)
-            else:
-                change = min(change, following)
-                # A window that is `early` counts before it begins, so that its pods are Ready by then.
-                if place == len(begins) or begins[place] - ahead > instant:
-                    continue
-                end = ends[place]
-                early.append(name)
-            # The highest minimum counts, until the last window that asks for it ends.
-            if window.min is not None and (least is None or window.min >= least):
-                until = end if until is None or window.min != least else max(until, end)
-                least = window.min
+            elif place < len(begins):
+                change = min(change, begins[place])
+                if is_early:
+                    ahead.append(_WindowSpan(begins[place], ends[place], name, window.min))
+        early, following = _early(ahead, active, instant, lead)
+        change = min(change, following)
+        # The highest minimum counts, until the last window that asks for it ends.
+        minimums = [(span.min, span.end) for span in (*active, *early) if span.min is not None]
+        least, until = max(minimums, default=(None, None))
         # A span may end long after the others were computed: what begins in between is not among them.
         change = min([change, *(part.last for part in self.parts)])
         # Shared spans are computed for another day by their owner, who looks before they end.
@@ -229,15 +225,31 @@ class BoundsTimeline:
         # A minimum wins over a lower maximum of another window: too few pods harm more than too many.
         if least is not None and most is not None:
             most = max(least, most)
-        names = tuple(sorted(active)), tuple(sorted(early))
+        names = _names(active), _names(early)
         return _KeptSpans(lead, instant, change, Bounds(least, most, *names, until, excess=self._excess))
 
 
-def _next_begin(begins: "array[int]", place: int, instant: int, lead: int) -> int:
-    """Return when the next of some spans begins, or its minimum; at `place` is the first after `instant`."""
-    following = begins[place] if place < len(begins) else _NEVER
-    if lead:
-        place = bisect.bisect_right(begins, instant + lead)
-        if place < len(begins):
-            following = min(following, begins[place] - lead)
-    return following
+def _names(listed: Iterable[_WindowSpan]) -> tuple[str, ...]:
+    return tuple(sorted(span.name for span in listed))
+
+
+def _early(
+    ahead: Sequence[_WindowSpan], active: Sequence[_WindowSpan], instant: int, lead: Lead
+) -> tuple[list[_WindowSpan], int]:
+    """Return the windows ahead whose minimum counts already, and when the next one is to be looked at.
+
+    A minimum rises from that of the windows that are active, and were MOST_LEAD before it begins. So what
+    begins meanwhile does not shorten a lead, and a minimum that is early stays.
+    """
+    steps = sorted((span.begin, span.min) for span in active if span.min is not None)
+    begins, minimums = [at for at, _ in steps], [0, *itertools.accumulate((low for _, low in steps), max)]
+    early, following = [], instant + _AHEAD
+    for span in ahead:
+        if (starts := span.begin - MOST_LEAD) <= instant:
+            before = minimums[bisect.bisect_right(begins, starts)]
+            starts = span.begin - lead.of_raise(before, span.min or 0)
+        if starts <= instant:
+            early.append(span)
+        else:
+            following = min(following, starts)
+    return early, following

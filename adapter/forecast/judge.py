@@ -60,7 +60,7 @@ class Case(NamedTuple):
     @property
     def lead(self) -> int:
         """How many seconds ahead a minimum looks."""
-        return self.settings.horizon or simulation.learned_start_up(self.scenario.start_ups)
+        return self.settings.horizon or simulation.learned_horizon(self.scenario.start_ups)
 
 
 def build_limits(case: Case) -> Limits:

@@ -22,15 +22,15 @@ value have at least p percent of the weight. So it is always a value that was me
 """
 
 import enum
-import itertools
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from adapter.model.autoscaling.hpa import Struct
+from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 
 MOST_PODS = 50
@@ -42,7 +42,7 @@ HALVING = 10
 LONGEST = 86_400
 """The longest start that is used, in seconds: a longer one is a mishap, which predicts nothing."""
 
-LEDGER_BYTES = 4_096
+LEDGER_BYTES = 4_352
 """Estimated memory of a full ledger with its times and its stored form."""
 
 MOST_TEXT = 4_096
@@ -124,6 +124,8 @@ class ReadyTimes:
     """For how many of the pods no node fitted at first."""
     pull_failed: int
     """For how many of the pods an image could not be pulled at first."""
+    start_ups: StartUps | None = field(default=None, compare=False)
+    """The times of `total`, None where only their percentiles are known."""
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -237,19 +239,19 @@ def summarize(starts: Sequence[PodStart]) -> ReadyTimes:
     """Return the percentiles of starts, of which there is at least one, the newest last."""
     weights = [_TOP_WEIGHT >> rank // HALVING for rank in reversed(range(len(starts)))]
 
-    def percentiles(part: Callable[[PodStart], int]) -> Percentiles | None:
+    def start_ups(part: Callable[[PodStart], int]) -> StartUps | None:
         values = zip(map(part, starts), weights, strict=True)
-        ordered = sorted((value, weight) for value, weight in values if value != UNKNOWN)
-        whole = sum(weight for _, weight in ordered)
-        reached = [*itertools.accumulate(weight for _, weight in ordered)]
-        # the smallest value up to which there is that much of the weight
-        places = [sum(weight * 100 < whole * percent for weight in reached) for percent in (50, 95)]
-        return Percentiles(*(ordered[place][0] / _MILLI for place in places)) if ordered else None
+        known = [(value / _MILLI, weight) for value, weight in values if value != UNKNOWN]
+        return StartUps(known) if known else None
 
-    total = percentiles(lambda start: start.ready)
+    def percentiles(part: Callable[[PodStart], int]) -> Percentiles | None:
+        times = start_ups(part)
+        return None if times is None else Percentiles(times.p50, times.p95)
+
+    total = start_ups(lambda start: start.ready)
     assert total is not None
     return ReadyTimes(
-        total,
+        Percentiles(total.p50, total.p95),
         percentiles(lambda start: start.scheduled),
         percentiles(lambda start: _between(start.scheduled, start.started)),
         percentiles(lambda start: _between(start.started, start.ready)),
@@ -257,6 +259,7 @@ def summarize(starts: Sequence[PodStart]) -> ReadyTimes:
         len(starts),
         sum(start.unschedulable for start in starts),
         sum(start.pull_failed for start in starts),
+        total,
     )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.schedule.windows import Schedule
-from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
 from adapter.model.timestamps import SECOND
 
 _NEVER = 2**63
@@ -41,20 +42,20 @@ class ForecastMinimums(NamedTuple):
 class SimulatedSchedule:
     """The schedules of one autoscaler, and the minimums of a forecast.
 
-    The minimums of schedules that are ready by the start begin `lead` seconds early, at most MOST_LEAD.
-    Without `has_max` there are only minimums, as for a HorizontalPodAutoscaler. Instants are nanoseconds.
+    The minimums of schedules that are ready by the start begin early by their `lead`. Without `has_max`
+    there are only minimums, as for a HorizontalPodAutoscaler. Instants are nanoseconds.
     """
 
     def __init__(
         self,
         schedules: Sequence[Schedule],
-        lead: int = 0,
+        lead: Lead = NO_LEAD,
         *,
         has_max: bool = True,
         forecast: ForecastMinimums | None = None,
     ) -> None:
         self._timeline = BoundsTimeline(schedules) if schedules else None
-        self._lead = min(lead, MOST_LEAD)
+        self._lead = lead
         self._forecast = forecast
         self._has_max = has_max
         self._bounds = NO_BOUNDS

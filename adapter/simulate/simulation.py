@@ -18,12 +18,14 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.bounds.lead import Lead
 from adapter.bounds.schedule.windows import Schedule
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
 from adapter.model.quantity import Quantity
+from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain, Signal
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
@@ -33,6 +35,9 @@ from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_me
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastMinimums, SimulatedSchedule
 from adapter.simulate.workload import Workload
+
+MOST_HORIZON = 3600
+"""The longest time that a forecast looks ahead, in seconds."""
 
 SCALER = Settings(scale_to_zero=True, strict=True)
 """The settings of the fast-scaler; the HPA controller has its defaults."""
@@ -189,7 +194,7 @@ def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSche
     """Return the schedule that a policy has: an HPA alone has none, and a boosted one no maximums."""
     if policy.name not in (FAST, BOOST):
         return NO_SCHEDULE
-    lead = learned_start_up(scenario.start_ups)
+    lead = learned_lead(overridden(scenario.autoscaler, policy, None), scenario.start_ups)
     return SimulatedSchedule(
         scenario.schedules, lead, has_max=policy.name == FAST, forecast=scenario.forecast
     )
@@ -207,7 +212,22 @@ def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], leas
 
 def learned_start_up(start_ups: Sequence[int]) -> int:
     """Return the start-up time that the scaler would have learned: the 95th percentile, at least a second."""
-    return max(1, sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1])
+    return max(1, math.ceil(StartUps.of(start_ups).p95))
+
+
+def learned_horizon(start_ups: Sequence[int]) -> int:
+    """Return how many seconds ahead the minimums of a forecast look, as long as one pod takes.
+
+    A forecast has a minimum for each minute, and raises by few pods at a time. The time of the last of more
+    pods was measured to remove no more of the shortage, for more pods.
+    """
+    return max(1, math.ceil(StartUps.of(start_ups).until_last(1, MOST_HORIZON)))
+
+
+def learned_lead(autoscaler: FastPathAutoscaler, start_ups: Sequence[int]) -> Lead:
+    """Return the lead of minimums that the scaler would have learned."""
+    lowest, highest = autoscaler.spec.min_replicas, autoscaler.spec.max_replicas
+    return Lead(StartUps.of(start_ups), 1 if lowest is None else lowest, highest)
 
 
 def _with_floor(autoscaler: FastPathAutoscaler) -> PreparedSpec:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.bounds.schedule import windows
-from adapter.bounds.timeline import MOST_LEAD
 from adapter.cli import command_line
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
@@ -100,10 +99,12 @@ def _schedule_notes(scenario: Scenario, policies: Collection[str]) -> Iterator[s
         if not levels:
             yield f"schedule {schedule.name}: no window is active in the time of the load"
             continue
+        least = max(level.min or 0 for level in levels)
         if schedule.by_start:
-            lead = min(simulation.learned_start_up(scenario.start_ups), MOST_LEAD)
-            yield f"schedule {schedule.name}: floors begin {tables.duration(lead)} before their windows"
-        if (least := max(level.min or 0 for level in levels)) > highest:
+            lead = simulation.learned_lead(scenario.autoscaler, scenario.start_ups).of_raise(0, least)
+            early = f"at most {tables.duration(lead)} before their windows"
+            yield f"schedule {schedule.name}: floors begin {early}"
+        if least > highest:
             floor = f"a floor of {least} is above maxReplicas: it counts as {highest}"
             yield f"schedule {schedule.name}: {floor}"
     without = [name for name in (NATIVE, FIXED) if name in policies]

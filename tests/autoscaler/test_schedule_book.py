@@ -9,6 +9,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, SpansOfDay
 from adapter.errors import NotSyncedError
@@ -54,7 +55,7 @@ class Bench:
         made["metadata"]["name"] = name
         self.cluster.create(made)
 
-    def bounds(self, key: Key, lead: int = 0) -> Bounds | None:
+    def bounds(self, key: Key, lead: Lead = NO_LEAD) -> Bounds | None:
         """Return the bounds, None also while they are being computed."""
         with contextlib.suppress(NotSyncedError):
             found, _ = self.book.bounds_of(key, self.controller.time, lead)
@@ -111,7 +112,7 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.delete("fastpathschedule", "office", "shop")
     await until(lambda: not bench.book.has(OWN))
-    assert bench.book.bounds_of(OWN, NOW, 0) == (NO_BOUNDS, None)
+    assert bench.book.bounds_of(OWN, NOW, NO_LEAD) == (NO_BOUNDS, None)
     bench.cluster.delete("fastpathschedule", "limit", "shop")
     await until(lambda: not bench.book.has(HPA))
 
@@ -171,10 +172,10 @@ async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
 async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
     bench.create(DAY)
     await until(lambda: bench.active() == ("shop/office day",))
-    _, end = bench.book.bounds_of(OWN, NOW, 0)
+    _, end = bench.book.bounds_of(OWN, NOW, NO_LEAD)
     assert end is not None
-    assert bench.book.bounds_of(OWN, end - 1, 0)[0] == bench.bounds(OWN)
-    assert bench.book.bounds_of(OWN, end, 0)[0] == NO_BOUNDS
+    assert bench.book.bounds_of(OWN, end - 1, NO_LEAD)[0] == bench.bounds(OWN)
+    assert bench.book.bounds_of(OWN, end, NO_LEAD)[0] == NO_BOUNDS
 
 
 async def test_changes_wake_the_loop(bench: Bench) -> None:

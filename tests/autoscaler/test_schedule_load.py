@@ -18,11 +18,13 @@ from adapter.autoscaler.schedules import book as books
 from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetState
+from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
 from adapter.kubernetes.codec import WatchDecoder
+from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -78,7 +80,7 @@ class HandController:
         self.known.discard(key)
         state.boundary = None
         with contextlib.suppress(NotSyncedError):
-            state.bounds, state.boundary = self._book.bounds_of(key, self.time, 0)
+            state.bounds, state.boundary = self._book.bounds_of(key, self.time, NO_LEAD)
             self.known.add(key)
 
 
@@ -336,11 +338,11 @@ def test_no_step_is_long_whatever_a_tenant_writes(case: tuple[msgspec.Raw, int])
     if found is not None:
         spans = SpansOfDay(found.schedule)
         _finish(taken, spans.renew(now))
-        timeline, instant = BoundsTimeline((), [spans]), now
+        timeline, instant, lead = BoundsTimeline((), [spans]), now, Lead(StartUps.of([30, 700, 40]))
         for _ in range(50):
             with taken.step():
-                timeline.at(instant, 600)
-                instant = timeline.next_change(instant, 600)
+                timeline.at(instant, lead)
+                instant = timeline.next_change(instant, lead)
             if not spans.covers(instant):
                 break
         lookout = Lookout(found.schedule)

@@ -10,12 +10,14 @@ import pytest
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
 from adapter.autoscaler.schedules.status import Lookout
+from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
+from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
@@ -73,7 +75,7 @@ class Bench:
         self.problems = ProblemLog(Monitoring(), self.clock)
         self.time: int = NOW
         self.own: FastPathAutoscaler | None = fpa()
-        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0, bounds=NO_BOUNDS)
+        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=NO_LEAD, bounds=NO_BOUNDS)
         self.reporter = ScheduleReporter(
             self.cache,  # type: ignore[arg-type]
             self.writer,  # type: ignore[arg-type]
@@ -148,9 +150,11 @@ async def test_the_learned_lead_is_shown(bench: Bench) -> None:
     bench.cache.put(LUNCH, ready="ByStart")
     (first,) = await bench.write()
     assert "leadSeconds" not in first["targets"][0]
-    bench.state.ready_times, bench.state.lead = object(), 42
+    start_ups = StartUps.of([40] * 50 + [50] * 49)  # 10 s more for each tenfold of pods
+    bench.state.ready_times, bench.state.lead = object(), Lead(start_ups, lowest=1)
+    bench.cache.put(LUNCH | {"minReplicas": 11}, ready="ByStart")
     (known,) = await bench.write()
-    assert known["targets"][0]["leadSeconds"] == 42
+    assert known["targets"][0]["leadSeconds"] == 60
 
 
 async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:

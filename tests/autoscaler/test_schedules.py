@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.interfaces import ForecastBound, Key
+from adapter.bounds.lead import Lead
 from adapter.bounds.schedule.windows import Schedule
 from adapter.bounds.timeline import Bounds, BoundsTimeline
 from adapter.errors import NotSyncedError
@@ -36,7 +37,7 @@ class HandSchedules:
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
         self.excess = ""
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
+    def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         if not self.computed:
             raise NotSyncedError("the bounds of its schedules are being computed")
         timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
@@ -76,6 +77,15 @@ class ScheduleBench(BoostBench):
             self.boost(ON, 3, **spec)
         else:
             self.own(3, **spec)
+
+    def start_in(self, *seconds: int) -> None:
+        """Have pods be Ready after so many seconds."""
+        for each in seconds:
+            self.state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
+
+    def early(self) -> int:
+        """Return how many windows have an early floor."""
+        return len(self.state.bounds.early)
 
     def floor(self) -> int:
         """Return what the HPA reads now."""
@@ -229,15 +239,15 @@ async def test_a_clock_that_is_set_moves_the_windows_and_shrinks_nothing_at_once
     assert bench.counts() == [12, 3]
 
 
-@pytest.mark.parametrize(("seconds", "lead"), [([], 0), ([40] * 10, 42), ([40] * 9 + [55], 57), ([900], 600)])
-async def test_a_floor_begins_early_by_the_time_that_pods_take(
+@pytest.mark.parametrize(("seconds", "lead"), [([], 0), ([40] * 10, 42), ([40] * 9 + [55], 84), ([900], 600)])
+async def test_a_floor_begins_early_by_the_time_that_its_last_pod_takes(
     bench: ScheduleBench, seconds: list[int], lead: int
 ) -> None:
+    """Of the 11 pods of this raise, that is longer than the slowest of ten."""
     bench.scheduled(OWN, window("13:20", "14:00", ready="ByStart"))
     await bench.step()
-    for each in seconds:
-        bench.state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
-    assert bench.state.lead == lead
+    bench.start_in(*seconds)
+    assert bench.state.lead.of_raise(0, 12) == lead
     await bench.steps(1200 - lead - 1)
     assert bench.counts() == []
     await bench.step(1)
@@ -245,6 +255,38 @@ async def test_a_floor_begins_early_by_the_time_that_pods_take(
     if lead:
         (made,) = [each for each in bench.last().status.conditions if each.type == "ScheduleActive"]
         assert (made.status, made.reason) == ("True", "WindowAhead")
+
+
+async def test_pods_that_are_ready_sooner_end_no_floor_that_is_early(bench: ScheduleBench) -> None:
+    bench.scheduled(OWN, window("13:20", "14:00", ready="ByStart"))
+    bench.start_in(*[40] * 10)
+    await bench.steps(1200 - 42)
+    assert bench.early() == 1
+    bench.start_in(*[5] * 50)
+    for _ in range(41):
+        await bench.step(1)
+        assert bench.state.bounds.min == 12
+    await bench.step(1)
+    assert bench.state.bounds.windows == ("shop/office lunch",)
+
+
+async def test_floors_that_are_early_one_after_the_other_follow_the_pods(bench: ScheduleBench) -> None:
+    """At 13:20, after ten minutes, the next floor begins early by what pods take since 13:11."""
+    bench.scheduled(
+        OWN, window("13:20", "14:00", ready="ByStart"), window("13:25", "14:00", 15, ready="ByStart")
+    )
+    bench.start_in(900)
+    await bench.steps(600)
+    assert bench.early() == 1
+    bench.start_in(*[5] * 50)
+    await bench.steps(599)
+    assert bench.early() == 2
+    await bench.step(1)
+    assert bench.early() == 0
+    await bench.steps(292)
+    assert bench.early() == 0
+    await bench.step(1)
+    assert bench.state.bounds.min == 15
 
 
 async def test_at_zero_an_hpa_reads_no_floor(bench: ScheduleBench) -> None:

@@ -2,11 +2,36 @@
 
 import pytest
 
+from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.model.start_ups import StartUps
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 
 MINUTE, HOUR = 60, 3600
+
+
+def always(seconds: int) -> Lead:
+    """Return the same lead for raises of any size."""
+    return Lead(StartUps.of([seconds]))
+
+
+SCATTERED = Lead(StartUps.of([40] * 50 + [50] * 49), 2, 60, 2)
+"""A lead of 52 s for one pod, and of 10 s more for each tenfold."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lead"),
+    [(5, 6, 52), (5, 15, 62), (0, 12, 62), (2, 12, 62), (0, 1, 52), (20, 5, 52), (50, 1000, 62), (2, 60, 70)],
+)
+def test_the_lead_of_a_raise_is_that_of_its_last_pod(before: int, after: int, lead: int) -> None:
+    """The autoscaler has minReplicas 2 and maxReplicas 60: what a minimum asks for beyond adds no pod."""
+    assert SCATTERED.of_raise(before, after) == lead
+
+
+def test_a_lead_has_a_limit() -> None:
+    assert always(700).of_raise(0, 1) == MOST_LEAD
+    assert Lead(StartUps.of([599]), delay=2).of_raise(0, 1) == MOST_LEAD
 
 
 @pytest.mark.parametrize(
@@ -48,7 +73,7 @@ def test_names_and_the_end_of_the_floor() -> None:
     day = utc("2026-11-24")
 
     def at(hours: float, lead: int = 0) -> Bounds:
-        return timeline.at(day + round(hours * HOUR), lead)
+        return timeline.at(day + round(hours * HOUR), always(lead))
 
     def name(*windows: str) -> tuple[str, ...]:
         return tuple(f"shop/office {window}" for window in windows)
@@ -63,11 +88,45 @@ def test_names_and_the_end_of_the_floor() -> None:
     assert at(12.45, 10 * MINUTE) == at(12.45), "a maximum never begins early"
 
 
+def test_a_lead_is_that_of_the_raise_at_the_boundary() -> None:
+    """From 2 to 12 at 08:00, and from 12 to 22 at 09:00: 62 s. From 22 to 23 at 10:00: 52 s."""
+    timeline = BoundsTimeline(
+        [
+            schedule(
+                {"from": "08:00", "to": "18:00", "minReplicas": 12},
+                {"from": "09:00", "to": "18:00", "minReplicas": 22},
+                {"from": "10:00", "to": "18:00", "minReplicas": 23},
+                zone="UTC",
+                ready="ByStart",
+            ).schedule
+        ]
+    )
+    instant, begin = utc("2026-11-24"), utc("2026-11-24T08:00")
+    begins = []
+    while instant < begin + 3 * HOUR:
+        before, instant = timeline.at(instant, SCATTERED).min, timeline.next_change(instant, SCATTERED)
+        if timeline.at(instant, SCATTERED).min != before:
+            begins.append(instant - begin)
+    assert begins == [-62, HOUR - 62, 2 * HOUR - 52, 10 * HOUR]
+
+
+def test_a_window_that_begins_meanwhile_does_not_shorten_a_lead() -> None:
+    """At 07:59:05 another begins, after which one pod is missing: that would be a lead of 52 s."""
+    found = [
+        schedule({"from": "08:00", "to": "18:00", "minReplicas": 13}, zone="UTC", ready="ByStart"),
+        schedule({"from": "07:59:05", "to": "18:00", "minReplicas": 12}, zone="UTC"),
+    ]
+    timeline = BoundsTimeline([each.schedule for each in found])
+    begin = utc("2026-11-24T08:00")
+    minimums = [timeline.at(begin - before, SCATTERED).min for before in (64, 63, 55, 53, 52, 1, 0)]
+    assert minimums == [None, 13, 13, 13, 13, 13, 13]
+
+
 def test_at_start_nothing_begins_early() -> None:
     timeline = BoundsTimeline([schedule({"from": "08:00", "to": "09:00"}, zone="UTC").schedule])
     begin = utc("2026-11-24T08:00")
-    assert timeline.at(begin - 1, 600) == NO_BOUNDS
-    assert timeline.next_change(begin - 1, 600) == begin
+    assert timeline.at(begin - 1, always(600)) == NO_BOUNDS
+    assert timeline.next_change(begin - 1, always(600)) == begin
 
 
 def test_an_autoscaler_that_gets_no_maximums() -> None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adapter.bounds.lead import MOST_LEAD, Lead
 from adapter.bounds.schedule import documents, windows
-from adapter.bounds.timeline import MOST_LEAD, NO_BOUNDS, BoundsTimeline
+from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline
+from adapter.model.start_ups import StartUps
 from tests.support import thorough
 from tests.support.schedule_reading import DAY, Clock, Reading, utc
 from tests.support.schedules import document, schedule
@@ -117,12 +119,15 @@ def test_windows_follow_their_definition(case: tuple[str, int, dict[str, Any]]) 
 @pytest.mark.timeout(300)
 @QUICK
 @given(cases(), st.sampled_from([0, 60, 420, MOST_LEAD]))
-def test_bounds_over_time_are_those_of_the_windows(case: tuple[str, int, dict[str, Any]], lead: int) -> None:
+def test_bounds_over_time_are_those_of_the_windows(
+    case: tuple[str, int, dict[str, Any]], seconds: int
+) -> None:
     """The floors of the first schedule, which is ByStart, begin earlier; no change is jumped over."""
     zone, middle, tree = case
+    lead = Lead(StartUps.of([seconds]))
     reading = read(zone, middle, tree)
     first, *others = tree["spec"]["windows"]
-    expected = reading.with_leads([lead, *(0 for _ in others)])
+    expected = reading.with_leads([seconds, *(0 for _ in others)])
     spec = {"zone": zone, "except": tree["spec"].get("except", [])}
     schedules = [schedule(first, ready="ByStart", **spec)]
     schedules += [schedule(*others, **spec)] if others else []
@@ -135,6 +140,22 @@ def test_bounds_over_time_are_those_of_the_windows(case: tuple[str, int, dict[st
         low, high = ((at - reading.start) // reading.step for at in (instant, change))
         assert set(expected[low:high]) == {None if bounds == NO_BOUNDS else (bounds.min, bounds.max)}
         instant = change
+
+
+@pytest.mark.timeout(300)
+@QUICK
+@given(cases(), st.lists(st.integers(0, 700), min_size=1, max_size=9))
+def test_a_minimum_that_is_early_stays_until_its_window_begins(
+    case: tuple[str, int, dict[str, Any]], seconds: list[int]
+) -> None:
+    zone, middle, tree = case
+    listed = [schedule(window, ready="ByStart", zone=zone) for window in tree["spec"]["windows"]]
+    timeline, lead = BoundsTimeline([each.schedule for each in listed]), Lead(StartUps.of(seconds))
+    instant, before = middle - DAY, Bounds()
+    while instant < middle + DAY:
+        bounds = timeline.at(instant, lead)
+        assert {*before.early} <= {*bounds.early, *bounds.windows}
+        instant, before = timeline.next_change(instant, lead), bounds
 
 
 SECONDS = {

@@ -204,7 +204,7 @@ _STATUS: Table = {
         "reason": field("is the reason as one word."),
         "message": field("is the reason as a sentence."),
         "leadSeconds": field(
-            "is by how many seconds its floors begin earlier, with ready: ByStart.", format="int32"
+            "is by how many seconds at most its floors begin earlier, with ready: ByStart.", format="int32"
         ),
     },
     status.ScheduleCondition: {

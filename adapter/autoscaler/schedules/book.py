@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import DecisionLoop
+from adapter.bounds.lead import Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleTarget
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
@@ -117,7 +118,7 @@ class ScheduleBook:
         """Tell whether a schedule is for an autoscaler."""
         return key in self._targets
 
-    def bounds_of(self, key: Key, now: int, lead: int) -> tuple[Bounds, int | None]:
+    def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no maximum.
 
         NotSyncedError while they are being computed.

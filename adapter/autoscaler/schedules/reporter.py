@@ -179,13 +179,15 @@ class ScheduleReporter:
         outlook = known.outlook_at(now)
         if outlook is None:
             return None
+        highest = max((window.min or 0 for window in schedule.schedule.windows), default=0)
         targets = {
-            target: self._find_target(key_of(watched.namespace, target), controller)
+            target: self._find_target(key_of(watched.namespace, target), controller, highest)
             for target in schedule.targets
         }
         return status.describe(schedule, generation, targets, outlook, known.written, now)
 
-    def _find_target(self, key: Key, controller: Controller) -> TargetState:
+    def _find_target(self, key: Key, controller: Controller, highest: int) -> TargetState:
+        """Return what is known of a target of windows whose highest minimum is `highest`."""
         missing = TargetState(status.TARGET_NOT_FOUND, f"there is no {key.kind} {key.namespace}/{key.name}")
         if key.is_native:
             hpa = self.find_hpa(key.namespace, key.name)
@@ -211,7 +213,7 @@ class ScheduleReporter:
             return TargetState(status.INVALID_TARGET, str(state.violations[0]))
         if state.bounds.excess:
             return TargetState(TOO_MANY_WINDOWS, state.bounds.excess)
-        return TargetState(lead=None if state.ready_times is None else state.lead)
+        return TargetState(lead=None if state.ready_times is None else state.lead.of_raise(0, highest))
 
     async def _write(self, known: _Known, wanted: ScheduleStatus) -> None:
         watched, subject = known.watched, known.subject

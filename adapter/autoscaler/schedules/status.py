@@ -41,7 +41,7 @@ _MOST_SHOWN = 10
 
 
 class TargetState(NamedTuple):
-    """What is known of a target: why bounds do not reach it, "" if they do, and the learned lead in seconds.
+    """What is known of a target: why bounds do not reach it, "" if they do, and the longest lead in seconds.
 
     `lead` is None if no start of a pod was seen, or if another process decides the target.
     """

@@ -91,7 +91,7 @@ def test_the_report_says_what_the_schedule_leaves_open(simulated: Run, office: C
     office({"from": "07:00", "to": "18:30", "minReplicas": 50, "maxReplicas": 60}, ready="ByStart")
     assert notes(simulated(*GIVEN, *policies))[:5] == [
         "the load begins at 2026-11-23T06:50:00Z",
-        "schedule shop/office: floors begin 20s before their windows",
+        "schedule shop/office: floors begin at most 20s before their windows",
         "schedule shop/office: a floor of 50 is above maxReplicas: it counts as 40",
         "native and fixed have no schedule: an HPA follows one only with boost",
         "boost has the floors of schedules and not the ceilings: boost never lowers a count",
