@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adapter.model.timestamps import SECOND
+from adapter.simulate import elasticity
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import Decider
 from adapter.simulate.load import Load
@@ -28,7 +29,7 @@ class Figures:
 
     `need` is the load in pods, not rounded. Pods that are starting are in `pod_seconds` and not in the ready
     ones, which `shortage` and `excess` compare with the need. `gap_seconds` are seconds without a known load,
-    which count in `pod_seconds` alone.
+    which count in `pod_seconds` alone. `under` and `over` are the sums of `elasticity`, in seconds.
     """
 
     shortage: float = 0.0
@@ -41,6 +42,30 @@ class Figures:
     seconds_at_max: int = 0
     backlog_max: float = 0.0
     gap_seconds: int = 0
+    known_seconds: int = 0
+    under: float = 0.0
+    over: float = 0.0
+    under_seconds: int = 0
+    over_seconds: int = 0
+
+    @property
+    def theta_under(self) -> float:
+        return self._percent(self.under)
+
+    @property
+    def theta_over(self) -> float:
+        return self._percent(self.over)
+
+    @property
+    def time_under(self) -> float:
+        return self._percent(self.under_seconds)
+
+    @property
+    def time_over(self) -> float:
+        return self._percent(self.over_seconds)
+
+    def _percent(self, seconds: float) -> float:
+        return 100 * seconds / self.known_seconds if self.known_seconds else 0.0
 
     def add(self, seconds: int, need: float, ready: int, replicas: int, most: int) -> None:
         """Count seconds in which nothing changes; `most` is maxReplicas."""
@@ -51,7 +76,15 @@ class Figures:
         if math.isnan(need):
             self.gap_seconds += seconds
             return
+        self.known_seconds += seconds
         self.need += seconds * need
+        demand = elasticity.demand(need)
+        if demand > ready:
+            self.under += seconds * (demand - ready) / demand
+            self.under_seconds += seconds
+        elif ready > demand:
+            self.over += seconds * (ready - demand) / max(demand, 1)
+            self.over_seconds += seconds
         if need > ready:
             self.shortage += seconds * (need - ready)
             self.short_seconds += seconds

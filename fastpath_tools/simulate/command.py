@@ -44,6 +44,7 @@ def main(options: SimulateOptions) -> int:
     scenario = given.scenario
     played = running.run_all(scenario, given.variants, picture.COLUMNS if options.output == SVG else 0)
     figures = [run.figures for run in played]
+    baseline = results.find_baseline(figures, options.baseline)
     verdicts = results.judge_budget(limits, figures[0], figures[-1]) if limits else ()
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
     rolled = {run.figures.policy: run.rolled for run in played if run.rolled is not None}
@@ -56,6 +57,7 @@ def main(options: SimulateOptions) -> int:
         verdicts,
         {policy: days.verdicts for policy, days in rolled.items()},
         {policy: days.compared for policy, days in rolled.items() if days.compared},
+        baseline,
     )
     if options.output == SVG:
         command_line.show(_draw(summary, scenario, given.variants, played))

@@ -57,6 +57,13 @@ class SimulateOptions(LoadOptions):
         "Sweep mode, target, stabilization window and scaling policies, and print the Pareto front of "
         "shortage and pod seconds, compared to the first policy."
     )
+    baseline: str = _policy(
+        FlagType.TEXT,
+        "",
+        "Policy that the elastic speed-up compares with, as --policy has it. Without it native, if it is one "
+        "of them.",
+        metavar="policy",
+    )
     forecast: bool = _policy_switch(
         "Run fast and boost also with the floors that a forecast would have had, as the autoscaler asks for "
         "it. A verdict needs 7 days of load."

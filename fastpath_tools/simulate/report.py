@@ -11,7 +11,13 @@ from adapter.cli import command_line
 from adapter.model import visible
 from adapter.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
-from fastpath_tools.simulate.results import BudgetVerdict, PolicyFigures, RolledVerdict, describe_verdicts
+from fastpath_tools.simulate.results import (
+    ELASTICITY,
+    BudgetVerdict,
+    PolicyFigures,
+    RolledVerdict,
+    describe_verdicts,
+)
 from fastpath_tools.tables import duration, page, share
 
 
@@ -28,13 +34,15 @@ class SimulationReport(NamedTuple):
     """What was found of forecasts each day, by the name of the policy with them."""
     compared: Mapping[str, str] = {}
     """What else the pods of forecasts buy, by the name of the policy with them."""
+    baseline: PolicyFigures | None = None
+    """What the elastic speed-up compares with."""
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------
 
 
 def to_json(report: SimulationReport) -> str:
-    policies = [outcome.document() for outcome in report.outcomes]
+    policies = [outcome.document(report.baseline) for outcome in report.outcomes]
     document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
     if report.forecasts:
         document["forecasts"] = [
@@ -71,6 +79,7 @@ def _page(report: SimulationReport, notes: Sequence[str], *, markdown: bool) -> 
 def _rows(report: SimulationReport) -> list[list[str]]:
     first = report.outcomes[0]
     head = ["policy", "shortage", "of need", "vs first", "pod seconds", "of need", "vs first"]
+    head += ["θU / θO", "TU / TO", "speed-up"]
     rows = [[*head, "short for", "changes", "most pods", "at max"]]
     for outcome in report.outcomes:
         need = outcome.mean("needPodSeconds")
@@ -78,6 +87,10 @@ def _rows(report: SimulationReport) -> list[list[str]]:
         for name in ("shortagePodSeconds", "podSeconds"):
             value = outcome.mean(name)
             row += [f"{value:,.0f}", share(value, need), share(value, first.mean(name))]
+        under, over, time_under, time_over = map(outcome.mean, ELASTICITY)
+        row += [f"{under:.1f} / {over:.1f} %", f"{time_under:.1f} / {time_over:.1f} %"]
+        speedup = None if report.baseline is None else outcome.speedup(report.baseline)
+        row += ["-" if speedup is None else f"{speedup:.2f}"]
         row += [duration(outcome.mean("shortSeconds")), f"{outcome.mean('changes'):,.0f}"]
         rows.append([*row, f"{outcome.mean('maxReplicas'):.0f}", duration(outcome.mean("secondsAtMax"))])
     return rows

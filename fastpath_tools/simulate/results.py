@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from adapter.errors import Fault, InputError
 from adapter.model.autoscaling.forecast import DAY
+from adapter.simulate import elasticity
 from adapter.simulate.engine import Figures
+from adapter.simulate.policies import NATIVE
 
 FIGURES = {
     "shortagePodSeconds": "shortage",
@@ -20,8 +23,15 @@ FIGURES = {
     "maxReplicas": "max_replicas",
     "secondsAtMax": "seconds_at_max",
     "backlogMax": "backlog_max",
+    "thetaU": "theta_under",
+    "thetaO": "theta_over",
+    "timeU": "time_under",
+    "timeO": "time_over",
 }
 """The figures of the output in their order, and the fields of `Figures`."""
+
+ELASTICITY = ("thetaU", "thetaO", "timeU", "timeO")
+"""The figures of `adapter.simulate.elasticity`, in per cent."""
 
 _COUNTS = frozenset({"shortSeconds", "changes", "maxReplicas", "secondsAtMax"})
 
@@ -48,12 +58,31 @@ class PolicyFigures:
         values = [value if name in _COUNTS else round(float(value), _DIGITS) for value in self._values(name)]
         return min(values), max(values)
 
-    def document(self) -> dict[str, object]:
+    def speedup(self, baseline: "PolicyFigures") -> float | None:
+        """Return the elastic speed-up of the means against those of a baseline."""
+        before, after = ([figures.mean(name) for name in ELASTICITY] for figures in (baseline, self))
+        return elasticity.speedup(before, after)
+
+    def document(self, baseline: "PolicyFigures | None") -> dict[str, object]:
+        eta: dict[str, object] | None = None
+        if baseline is not None:
+            value = self.speedup(baseline)
+            eta = {"baseline": baseline.policy, "value": None if value is None else round(value, _DIGITS)}
         return {
             "policy": self.policy,
             **{name: self.mean(name) for name in FIGURES},
+            "eta": eta,
             "spread": {name: self.spread(name) for name in FIGURES},
         }
+
+
+def find_baseline(figures: Sequence[PolicyFigures], name: str) -> PolicyFigures | None:
+    """Return the policy that the elastic speed-up compares with; without a name native, if it is there."""
+    by_name = {outcome.policy: outcome for outcome in figures}
+    if name and name not in by_name:
+        listed = ", ".join(by_name)
+        raise InputError([Fault("--baseline", name, f"expected one of the policies: {listed}")])
+    return by_name.get(name or NATIVE)
 
 
 class RolledVerdict(NamedTuple):

@@ -296,11 +296,11 @@ def _to_json(given: Inputs, front: Front) -> str:
     return command_line.to_json(
         {
             "load": wording.load_document(given.scenario.loads),
-            "first": front.first.document(),
+            "first": front.first.document(front.first),
             "tried": front.tried,
             "front": [
                 {"mode": suggestion.policy.name, "spec": _change(given, suggestion).get("spec", {})}
-                | figures.document()
+                | figures.document(front.first)
                 for suggestion, figures in front.points
             ],
         }

@@ -11,6 +11,7 @@ import pytest
 
 from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import read as read_quantity
+from adapter.simulate import elasticity
 from tests.support.simulation import CPU, autoscaler, figures, run, steps
 
 POLICIES = ("native", "native:window=0", "fast", "fast:window=0", "boost", "boost:window=0,fastWindow=0")
@@ -38,6 +39,33 @@ def test_a_fixed_count_is_arithmetic() -> None:
     assert found.need == 100 * 10 + 200 * 20 + 100 * 5
     assert (found.short_seconds, found.changes, found.max_replicas) == (200, 0, 12)
     assert found.backlog_max == 200 * (200 - 120)
+
+
+def test_elasticity_is_arithmetic() -> None:
+    """Demand is in whole pods: 8 for 71, 16 for 160, none for 0. A gap counts in nothing."""
+    found = figures(
+        "fixed:replicas=12", steps(500, (0, 71), (100, 160), (300, 0), (350, 120), (400, math.nan))
+    )
+    assert found.known_seconds == 400
+    assert found.theta_under == 100 * (200 * 4 / 16) / 400
+    assert found.theta_over == 100 * (100 * 4 / 8 + 50 * 12 / 1) / 400
+    assert found.time_under == 100 * 200 / 400
+    assert found.time_over == 100 * 150 / 400
+    nothing = figures("fixed:replicas=12", steps(100, (0, math.nan)))
+    assert (nothing.theta_under, nothing.theta_over, nothing.time_under, nothing.time_over) == (0, 0, 0, 0)
+
+
+def test_a_whole_need_that_is_no_binary_fraction_is_whole() -> None:
+    assert 2.1 / 0.7 > 3
+    assert [elasticity.demand(need) for need in (2.1 / 0.7, 3, 3.001, 0)] == [3, 3, 4, 0]
+
+
+def test_elastic_speedup_is_a_geometric_mean() -> None:
+    """Half of the first, the same of two, and a quarter of the last: the fourth root of 8."""
+    assert elasticity.speedup((4, 30, 20, 60), (2, 30, 20, 15)) == pytest.approx(8**0.25)
+    assert elasticity.speedup((4, 30, 20, 60), (4, 30, 20, 60)) == 1
+    assert elasticity.speedup((4, 30, 20, 60), (0, 30, 20, 60)) is None
+    assert elasticity.speedup((0, 30, 20, 60), (4, 30, 20, 60)) is None
 
 
 STEP = steps(400, (0, 100), (100, 200))

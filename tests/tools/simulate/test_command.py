@@ -26,6 +26,10 @@ FIGURES = [
     "maxReplicas",
     "secondsAtMax",
     "backlogMax",
+    "thetaU",
+    "thetaO",
+    "timeU",
+    "timeO",
 ]
 
 
@@ -41,7 +45,7 @@ def test_json_has_the_keys_of_the_contract_in_their_order(simulated: Run) -> Non
     assert document["load"] == {"seconds": 1200, "mean": 75.0, "max": 120.0}
     assert [policy["policy"] for policy in document["policies"]] == ["native", "fast", "boost"]
     for policy in document["policies"]:
-        assert list(policy) == ["policy", *FIGURES, "spread"]
+        assert list(policy) == ["policy", *FIGURES, "eta", "spread"]
         assert list(policy["spread"]) == FIGURES
         for name in FIGURES:
             least, most = policy["spread"][name]
@@ -64,8 +68,26 @@ def test_fixed_equals_arithmetic(simulated: Run) -> None:
         "maxReplicas": 4,
         "secondsAtMax": 0,
         "backlogMax": 540 * 80.0,
+        "thetaU": 30.0,  # 540 s of 8/12 in 1,200 s
+        "thetaO": 5.0,  # 60 s of 2/2
+        "timeU": 45.0,
+        "timeO": 5.0,
+        "eta": None,
     }
     assert spread == {name: [policy[name], policy[name]] for name in FIGURES}
+
+
+def test_the_elastic_speedup_is_against_the_baseline(simulated: Run) -> None:
+    flags = [word for count in (4, 6, 40) for word in ("--policy", f"fixed:replicas={count}")]
+    flags += ["--baseline", "fixed:replicas=4"]
+    etas = [policy["eta"] for policy in _json(simulated("-o", "json", *flags))["policies"]]
+    # 6 pods: 540 s of 6/12; 60 s of 4/2 and 600 s of 2/4; short for 540 s, and too many for 660 s
+    quotients = (0.3 / 0.225) * (0.05 / 0.35) * (45 / 45) * (5 / 55)
+    assert etas == [
+        {"baseline": "fixed:replicas=4", "value": 1.0},
+        {"baseline": "fixed:replicas=4", "value": pytest.approx(quotients**0.25, abs=1e-6)},
+        {"baseline": "fixed:replicas=4", "value": None},
+    ]
 
 
 def test_counts_stay_integers_and_amounts_stay_fractions(simulated: Run) -> None:
@@ -125,11 +147,15 @@ def test_the_text_is_a_table_with_notes(simulated: Run) -> None:
         "Pods are ready 20s after a written count; the figures are means of 8 phases.",
         "",
     ]
-    head = "POLICY SHORTAGE OF NEED VS FIRST POD SECONDS OF NEED VS FIRST SHORT FOR CHANGES MOST PODS AT MAX"
+    head = (
+        "POLICY SHORTAGE OF NEED VS FIRST POD SECONDS OF NEED VS FIRST ΘU / ΘO TU / TO SPEED-UP "
+        "SHORT FOR CHANGES MOST PODS AT MAX"
+    )
+    elastic = "30.0 / 5.0 % 45.0 / 5.0 % -"
     assert [" ".join(line.split()) for line in lines[3:7]] == [
         head,
-        "fixed:replicas=4 4,320 48.0 % 100.0 % 4,800 53.3 % 100.0 % 9m0s 0 4 0s",
-        "fixed:replicas=40 0 0.0 % 0.0 % 48,000 533.3 % 1000.0 % 0s 0 40 20m0s",
+        f"fixed:replicas=4 4,320 48.0 % 100.0 % 4,800 53.3 % 100.0 % {elastic} 9m0s 0 4 0s",
+        "fixed:replicas=40 0 0.0 % 0.0 % 48,000 533.3 % 1000.0 % 0.0 / 650.0 % 0.0 / 100.0 % - 0s 0 40 20m0s",
         "",
     ]
     assert len({len(line) for line in lines[3:6]}) == 1
@@ -149,7 +175,7 @@ def test_the_markdown_is_a_section_with_a_table(simulated: Run) -> None:
     assert cells[0][:3] == ["policy", "shortage", "of need"]
     assert set(cells[1]) == {"---", "---:"}
     assert cells[2][:3] == ["fixed:replicas=4", "4,320", "48.0 %"]
-    assert {len(row) for row in cells} == {11}
+    assert {len(row) for row in cells} == {14}
     assert lines[-1].startswith("- the most load that waits at once: 43,200 with")
 
 
@@ -221,6 +247,10 @@ def test_a_shortage_beside_none_breaks_any_budget(simulated: Run) -> None:
         (("--request", "many"), '--request: "many": expected a quantity above 0'),
         (("-o", "png"), '--output: "png": expected text, json, markdown or svg'),
         (("--policy", "quick"), "--policy: quick: expected native, fast, boost, fixed"),
+        (
+            ("--policy", "fast", "--policy", "native", "--baseline", "boost"),
+            "--baseline: boost: expected one of the policies: fast, native",
+        ),
         (("--policy", "fast:behavior=b.yaml"), "b.yaml: expected a readable file: No such file"),
         (
             ("--policy", "native:minReplicas=50"),
