@@ -36,17 +36,29 @@ class Signal:
     """
 
     def __init__(
-        self, interval: int, phase: int, window: int, first: float, ready: int, *, is_total: bool
+        self,
+        interval: int,
+        phase: int,
+        window: int,
+        first: float,
+        ready: int = 0,
+        *,
+        is_total: bool,
+        lag: int = 0,
     ) -> None:
-        """`is_total` says that the metric shows the whole load, and not that of each of the `ready` pods."""
+        """`is_total` says that the metric shows the whole load, and not that of each of the `ready` pods.
+
+        `lag` is how far before its scrape a window may end, in seconds.
+        """
         self.interval = interval
         self.window = max(1, window)
+        self._reach = self.window + interval + lag
         self.due = phase
         self.taken = phase - interval
         """The second of the last scrape."""
         self._is_total = is_total
         self._ready = ready
-        self._steps: deque[tuple[int, float]] = deque([(-self.window - interval, first)])
+        self._steps: deque[tuple[int, float]] = deque([(-self._reach, first)])
         self.value = self._value(first)
         """What the last scrape showed."""
 
@@ -62,7 +74,7 @@ class Signal:
         if load == last or (math.isnan(load) and math.isnan(last)):
             return
         steps.append((second, load))
-        oldest = second - self.window - self.interval
+        oldest = second - self._reach
         while len(steps) > 1 and steps[1][0] <= oldest:
             steps.popleft()
 
@@ -92,6 +104,8 @@ class Signal:
             return load
         total, known = 0.0, 0
         for start, load in reversed(self._steps):
+            if start >= end:
+                continue  # after the window
             since = max(start, begin)
             if not math.isnan(load):
                 total += (end - since) * load
@@ -100,6 +114,21 @@ class Signal:
             if since == begin:
                 break
         return total / known if known else math.nan
+
+
+class PolledSignal(Signal):
+    """A total that is polled every `interval` seconds, as of the last of scrapes `step` seconds apart."""
+
+    def __init__(
+        self, interval: int, phase: int, window: int, first: float, scrapes: tuple[int, int]
+    ) -> None:
+        """`scrapes` are their step and the second of the first."""
+        self._step, self._start = scrapes
+        super().__init__(interval, phase, window, first, is_total=True, lag=self._step)
+
+    def scrape(self, second: int, ready: int) -> None:
+        super().scrape(second - (second - self._start) % self._step, ready)
+        self.due = second + self.interval
 
 
 class Sight(NamedTuple):
@@ -152,6 +181,15 @@ class Chain:
         """Situation and sight of the last decision, None if that has written a count."""
         self._boundary = 0
         self._skipped: tuple[int, Sight] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the last decision asked for its count."""
+        return "" if self.decider.last is None else self.decider.last.reason
+
+    def observe(self, count: int, second: int) -> None:
+        """Take in a count that another chain has written."""
+        self.decider.observe(count, self._epoch + second * SECOND)
 
     # -- what is measured ------------------------------------------------------------------------------------
 

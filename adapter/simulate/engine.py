@@ -16,6 +16,7 @@ from adapter.simulate import elasticity
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import Decider
 from adapter.simulate.load import Load
+from adapter.simulate.peers import PeerChain
 from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import Workload
 
@@ -170,7 +171,7 @@ class Run:
         self,
         demand: Demand,
         workload: Workload,
-        chains: Sequence[Chain],
+        chains: Sequence[Chain | PeerChain],
         most: int,
         *,
         epoch: int = EPOCH,
@@ -236,22 +237,20 @@ class Run:
             after = min(after, chain.idle_until(second, self._workload))
         return max(second + 1, math.floor(after))
 
-    def _decide(self, second: int, place: int, chain: Chain) -> None:
+    def _decide(self, second: int, place: int, chain: Chain | PeerChain) -> None:
         before = self._workload.replicas
         count = chain.decide(second, self._workload)
-        if self._observer is not None:
+        if self._observer is not None and chain.decider is not None:
             self._observer.decided(place, chain.decider)
         if count is None or count == before:
             return
         self._catch_up()
         self._workload.scale(count, second)
-        decision = chain.decider.last
-        assert decision is not None
-        self.changes.append(CountChange(second, before, count, place, decision.reason))
+        self.changes.append(CountChange(second, before, count, place, chain.reason))
         self.figures.changes += 1
         for other in self._chains:
             if other is not chain:
-                other.decider.observe(count, self._epoch + second * SECOND)
+                other.observe(count, second)
 
     def _catch_up(self) -> None:
         for chain in self._chains:

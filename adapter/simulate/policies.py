@@ -1,11 +1,14 @@
 """The policies of a simulation: which autoscaler runs, and how often it looks.
 
 A policy is written as `NAME[:key=value,...]`. `native` is an HPA with its controller; `fast` is a
-FastPathAutoscaler; `boost` is the HPA with the raises of the fast-scaler; `fixed` is a count.
+FastPathAutoscaler; `boost` is the HPA with the raises of the fast-scaler; `fixed` is a count. `keda` is an
+HPA whose metrics KEDA polls, `kpa` the autoscaler of Knative, `persistence` the last value times a factor.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
@@ -15,6 +18,10 @@ from adapter.simulate.workload import MOST_REPLICAS
 
 FLAG = "--policy"
 NATIVE, FAST, BOOST, FIXED = "native", "fast", "boost", "fixed"
+PERSISTENCE, KEDA, KPA = "persistence", "keda", "kpa"
+
+UNSCHEDULED = (NATIVE, FIXED, PERSISTENCE, KEDA, KPA)
+"""The policies that follow no schedule and no forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,27 @@ class Pace:
 
 NATIVE_PACE = Pace(15, 60, 15)
 FAST_PACE = Pace(1, 5, 1)
+KEDA_POLL = 30
+
+
+class Persistence(NamedTuple):
+    """Each `sync` seconds it decides on the mean load of the last `window` seconds, times `x`."""
+
+    x: float = 1.0
+    window: int = 60
+    sync: int = 60
+
+
+class Knative(NamedTuple):
+    """What `config-autoscaler` of Knative sets, with its defaults; ratios are shares, times are seconds."""
+
+    window: int = 60
+    panic_window: int = 6
+    panic_threshold: float = 2.0
+    max_scale_up: float = 1000.0
+    max_scale_down: float = 2.0
+    scale_down_delay: int = 0
+    tick: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +70,10 @@ class SimulatedPolicy:
     native: Pace | None = None
     fast: Pace | None = None
     usage: Pace | None = None
+    poll: int = 0
+    """The seconds between two polls of `keda`."""
+    peer: Persistence | Knative | None = None
+    """The settings of an autoscaler that is neither an HPA nor a FastPathAutoscaler."""
     replicas: int = 0
     """The count of `fixed`."""
     target: Quantity | None = None
@@ -53,13 +85,19 @@ class SimulatedPolicy:
     """The file with the `behavior` that replaces that of the autoscaler."""
 
 
-_PACES = {"scrape": (1, 3600), "window": (0, 24 * 3600), "sync": (1, 3600), "tick": (1, 3600)}
-_COMMON = {"target", "minReplicas", "maxReplicas", "behavior"}
+_PACES = {"window": (0, 24 * 3600)}
+_OTHER_PACE = (1, 3600)
+_BOUNDS = {"target", "minReplicas", "maxReplicas"}
+_COMMON = _BOUNDS | {"behavior"}
 _KEYS = {
     NATIVE: {"scrape", "window", "sync"} | _COMMON,
     FAST: {"scrape", "window", "tick", "slowScrape", "slowWindow"} | _COMMON,
     BOOST: {"scrape", "window", "sync", "tick", "fastScrape", "fastWindow"} | _COMMON,
     FIXED: {"replicas"},
+    PERSISTENCE: {"x", "window", "sync"} | _BOUNDS,
+    KEDA: {"scrape", "window", "poll", "sync"} | _COMMON,
+    KPA: {"window", "panicWindow", "panicThreshold", "maxScaleUp", "maxScaleDown", "scaleDownDelay", "tick"}
+    | _BOUNDS,
 }
 
 
@@ -83,13 +121,13 @@ def read_policy(text: str) -> SimulatedPolicy:
     if name == FIXED:
         return SimulatedPolicy(text, name, replicas=_count(text, "replicas", given.get("replicas", "")))
     native = fast = usage = None
-    if name != FAST:
+    if name in (NATIVE, BOOST, KEDA):
         native = Pace(
             _seconds(text, given, "scrape", NATIVE_PACE.scrape),
             _seconds(text, given, "window", NATIVE_PACE.window),
             _seconds(text, given, "sync", NATIVE_PACE.decide),
         )
-    if name != NATIVE:
+    if name in (FAST, BOOST):
         prefixed = name == BOOST
         fast = Pace(
             _seconds(text, given, "fastScrape" if prefixed else "scrape", FAST_PACE.scrape),
@@ -107,6 +145,8 @@ def read_policy(text: str) -> SimulatedPolicy:
         native,
         fast,
         usage,
+        poll=_seconds(text, given, "poll", KEDA_POLL) if name == KEDA else 0,
+        peer=_peer(text, name, given),
         target=_quantity(text, given["target"]) if "target" in given else None,
         min_replicas=_count(text, "minReplicas", given["minReplicas"]) if "minReplicas" in given else None,
         max_replicas=_count(text, "maxReplicas", given["maxReplicas"]) if "maxReplicas" in given else None,
@@ -114,10 +154,37 @@ def read_policy(text: str) -> SimulatedPolicy:
     )
 
 
-def _seconds(text: str, given: Mapping[str, str], key: str, default: int) -> int:
+def _peer(text: str, name: str, given: Mapping[str, str]) -> Persistence | Knative | None:
+    if name == PERSISTENCE:
+        usual = Persistence()
+        return Persistence(
+            _number(text, given, "x", usual.x, (0.01, 100)),
+            _seconds(text, given, "window", usual.window, _OTHER_PACE),
+            _seconds(text, given, "sync", usual.sync),
+        )
+    if name != KPA:
+        return None
+    default = Knative()
+    window = _seconds(text, given, "window", default.window, (6, 3600))
+    # Knative has the panic window as a share of the stable one
+    panic_window = max(1, round(window * default.panic_window / default.window))
+    return Knative(
+        window,
+        _seconds(text, given, "panicWindow", panic_window, (1, window)),
+        _number(text, given, "panicThreshold", 100 * default.panic_threshold, (110, 1000)) / 100,
+        _number(text, given, "maxScaleUp", default.max_scale_up, (1.01, 1_000_000)),
+        _number(text, given, "maxScaleDown", default.max_scale_down, (1.01, 1_000_000)),
+        _seconds(text, given, "scaleDownDelay", default.scale_down_delay, (0, 3600)),
+        _seconds(text, given, "tick", default.tick),
+    )
+
+
+def _seconds(
+    text: str, given: Mapping[str, str], key: str, default: int, limits: tuple[int, int] | None = None
+) -> int:
     if key not in given:
         return default
-    low, high = _PACES[key.removeprefix("fast").removeprefix("slow").lower()]
+    low, high = limits or _PACES.get(key.removeprefix("fast").removeprefix("slow").lower(), _OTHER_PACE)
     written = given[key]
     try:
         seconds = float(written) if written.isdigit() else timestamps.parse_go_duration(written)
@@ -126,6 +193,21 @@ def _seconds(text: str, given: Mapping[str, str], key: str, default: int) -> int
     if not low <= seconds <= high or seconds != int(seconds):
         raise _error(text, f"{key}={written}: expected whole seconds such as 15s, from {low} to {high}")
     return int(seconds)
+
+
+def _number(
+    text: str, given: Mapping[str, str], key: str, default: float, limits: tuple[float, float]
+) -> float:
+    written, (low, high) = given.get(key, ""), limits
+    if not written:
+        return default
+    try:
+        number = float(written) if "_" not in written else math.nan
+    except ValueError:
+        number = math.nan
+    if not low <= number <= high:
+        raise _error(text, f"{key}={written}: expected a number from {low:g} to {high:,.15g}")
+    return number
 
 
 def _count(text: str, key: str, written: str) -> int:

@@ -23,16 +23,23 @@ from adapter.bounds.schedule.windows import Schedule
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, MetricSpec, MetricTarget
+from adapter.model.autoscaling.hpa import (
+    ExternalMetricSource,
+    HorizontalPodAutoscalerBehavior,
+    MetricSpec,
+    MetricTarget,
+)
 from adapter.model.quantity import Quantity
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
-from adapter.simulate.chain import Chain, Signal
+from adapter.simulate import peers
+from adapter.simulate.chain import Chain, PolledSignal, Signal
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
 from adapter.simulate.engine import EPOCH, CountChange, Demand, Figures, Observer, Run
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_metrics
-from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, SimulatedPolicy
+from adapter.simulate.peers import PeerChain
+from adapter.simulate.policies import BOOST, FAST, FIXED, KEDA, Knative, Pace, SimulatedPolicy
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastMinimums, SimulatedSchedule
 from adapter.simulate.workload import Workload
 
@@ -88,49 +95,54 @@ def simulate(
     `skips` every decision is computed.
     """
     generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
-    phases = [(generator.random(), generator.random()) for _ in range(scenario.phases)]
+    polls = random.Random(f"{scenario.seed} polls")  # noqa: S311
+    phases = [Phase(generator.random(), generator.random(), polls.random()) for _ in range(scenario.phases)]
     is_drawn = len(set(scenario.start_ups)) > 1
     known: dict[object, Run] = {}
     runs = []
-    paces = _paces(scenario, policy)
     for place, phase in enumerate(phases):
-        key = (_starts(paces, phase), place if is_drawn else 0)
+        key = (_starts(scenario, policy, phase), place if is_drawn else 0)
         if key not in known:
             watching = None if known else observer
             known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
             known[key].run()
         runs.append(known[key].figures)
-    first = known[_starts(paces, phases[0]), 0]
+    first = known[_starts(scenario, policy, phases[0]), 0]
     return PolicyResult(policy, runs, first.changes, sum(run.decisions for run in known.values()))
 
 
-def _paces(scenario: Scenario, policy: SimulatedPolicy) -> list[Pace]:
-    """Return the paces that a run of a policy depends on."""
+class Phase(NamedTuple):
+    """When scrapes, decisions and polls begin, as a share of the time between two of them."""
+
+    scrape: float
+    decide: float
+    poll: float
+
+    def first(self, pace: Pace) -> tuple[int, int]:
+        """Return the seconds of the first scrape and of the first decision."""
+        return int(self.scrape * pace.scrape), int(self.decide * pace.decide)
+
+
+def _starts(scenario: Scenario, policy: SimulatedPolicy, phase: Phase) -> tuple[int, ...]:
+    """Return the first seconds of what a policy does: phases with the same ones give the same run."""
     has_usage = any(metric.resource is not None for metric in scenario.autoscaler.spec.metrics or ())
     paces = (policy.native, policy.fast, policy.usage if has_usage else None)
-    return [pace for pace in paces if pace is not None]
-
-
-def _starts(paces: Sequence[Pace], phase: tuple[float, float]) -> tuple[int, ...]:
-    """Return the first seconds of scrapes and decisions: phases with the same ones give the same run."""
-    return tuple(start for pace in paces for start in _first(pace, phase))
-
-
-def _first(pace: Pace, phase: tuple[float, float]) -> tuple[int, int]:
-    return int(phase[0] * pace.scrape), int(phase[1] * pace.decide)
+    starts = [start for pace in paces if pace is not None for start in phase.first(pace)]
+    peer = policy.peer.tick if isinstance(policy.peer, Knative) else 0
+    return (*starts, int(phase.poll * policy.poll), int(phase.decide * peer))
 
 
 def _prepare(
     scenario: Scenario,
     policy: SimulatedPolicy,
-    phase: tuple[float, float],
+    phase: Phase,
     place: int,
     behavior: HorizontalPodAutoscalerBehavior | None,
     observer: Observer | None,
     *,
     skips: bool,
 ) -> Run:
-    autoscaler = overridden(scenario.autoscaler, policy, behavior)
+    autoscaler = _decided_by(scenario, policy, behavior)
     base = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
     metrics = simulated_metrics(autoscaler.spec.metrics or (), scenario.request)
     loads = [scenario.loads[metric.name] for metric in metrics]
@@ -141,9 +153,6 @@ def _prepare(
     def start_up() -> int:
         return draws.choice(scenario.start_ups)
 
-    annotations = boost.read_annotations(autoscaler.metadata.annotations)
-    if policy.name == BOOST:
-        autoscaler = boost.with_options(autoscaler, annotations)
     native = prepared_spec.prepare(fastpath_autoscaler.native(autoscaler), Settings())
     fast = prepared_spec.prepare(fastpath_autoscaler.with_defaults(autoscaler), SCALER)
     least, most = native.limits
@@ -155,20 +164,21 @@ def _prepare(
     workload = Workload(first, start_up, epoch, pod_requests(metrics, scenario.request))
 
     def signal(place: int, pace: Pace) -> Signal:
-        is_total = metrics[place].is_total
-        return Signal(
-            pace.scrape, _first(pace, phase)[0], pace.window, demand.loads[place], first, is_total=is_total
-        )
+        is_total, load, (start, _) = metrics[place].is_total, demand.loads[place], phase.first(pace)
+        if policy.poll and is_total:
+            polling = int(phase.poll * policy.poll)
+            return PolledSignal(policy.poll, polling, pace.window, load, (pace.scrape, start))
+        return Signal(pace.scrape, start, pace.window, load, first, is_total=is_total)
 
     def chain(decider: Decider, pace: Pace, usage: Pace | None = None) -> Chain:
         """Return a chain; with `usage` CPU and memory also have a signal of that pace."""
         two = {place: usage for place, metric in enumerate(metrics) if usage is not None and metric.is_usage}
         signals = [signal(place, two.get(place, pace)) for place in range(len(metrics))]
         faster = {place: signal(place, pace) for place in two}
-        at = _first(pace, phase)[1]
+        _, at = phase.first(pace)
         return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster, skips=skips)
 
-    chains: list[Chain] = []
+    chains: list[Chain | PeerChain] = []
     if policy.name == BOOST:
         assert policy.native is not None
         assert policy.fast is not None
@@ -176,18 +186,31 @@ def _prepare(
         assert policy.usage is not None
         paces = [policy.usage if metric.is_usage else policy.fast for metric in metrics]
         spans = [(pace.window + pace.scrape) * SECOND for pace in paces]
-        options = Boost(
-            fastpath_autoscaler.BOOST, hold=annotations.hold, period=policy.native.decide * SECOND
-        )
+        hold = boost.read_annotations(autoscaler.metadata.annotations).hold
+        options = Boost(fastpath_autoscaler.BOOST, hold=hold, period=policy.native.decide * SECOND)
         raising = BoostDecider(fast, hpa, options, spans, first, within, schedule)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast, policy.usage)]
-    elif policy.native is not None and policy.name == NATIVE:
+    elif policy.peer is not None:
+        own = [metric.capacity for metric in metrics]
+        bounds = native.limits.lowest, native.limits.highest
+        chains = [peers.build_chain(policy.peer, demand.loads, own, bounds, phase.decide, skips=skips)]
+    elif policy.native is not None:
         chains = [chain(NativeDecider(native), policy.native)]
-    elif policy.fast is not None and policy.name == FAST:
+    elif policy.fast is not None:
         constraints = Constraints.of(autoscaler.spec)._replace(mode=AUTO)  # also for mode Advise
         scaler = ScalerDecider(fast, constraints, first, within, schedule)
         chains = [chain(scaler, policy.fast, policy.usage)]
     return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
+
+
+def _decided_by(
+    scenario: Scenario, policy: SimulatedPolicy, behavior: HorizontalPodAutoscalerBehavior | None
+) -> FastPathAutoscaler:
+    """Return the autoscaler that a policy decides by."""
+    autoscaler = overridden(scenario.autoscaler, policy, behavior)
+    if policy.name == BOOST:
+        return boost.with_options(autoscaler, boost.read_annotations(autoscaler.metadata.annotations))
+    return polled(autoscaler) if policy.name == KEDA else autoscaler
 
 
 def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
@@ -235,6 +258,22 @@ def _with_floor(autoscaler: FastPathAutoscaler) -> PreparedSpec:
     floor = boost.handshake(autoscaler.metadata.name, boost.EXTERNAL)
     spec = replace(hpa.spec, metrics=(*(hpa.spec.metrics or ()), floor))
     return prepared_spec.prepare(replace(hpa, spec=spec), Settings())
+
+
+def polled(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
+    """Return the autoscaler as KEDA writes it: the HPA asks KEDA for all but CPU and memory, as averages."""
+    metrics = tuple(map(_polled, autoscaler.spec.metrics or ()))
+    return replace(autoscaler, spec=replace(autoscaler.spec, metrics=metrics))
+
+
+def _polled(metric: MetricSpec) -> MetricSpec:
+    source = metric.pods or metric.object or metric.external
+    if source is None:
+        return metric
+    target = MetricTarget(
+        type="AverageValue", average_value=source.target.average_value or source.target.value
+    )
+    return MetricSpec(type="External", external=ExternalMetricSource(source.metric, target))
 
 
 def overridden(

@@ -15,7 +15,18 @@ from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, NATIVE, SimulatedPolicy, read_policy
+from adapter.simulate.policies import (
+    BOOST,
+    FAST,
+    FIXED,
+    FLAG,
+    KEDA,
+    KPA,
+    NATIVE,
+    UNSCHEDULED,
+    SimulatedPolicy,
+    read_policy,
+)
 from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import sources, wording
@@ -107,10 +118,12 @@ def _schedule_notes(scenario: Scenario, policies: Collection[str]) -> Iterator[s
         if least > highest:
             floor = f"a floor of {least} is above maxReplicas: it counts as {highest}"
             yield f"schedule {schedule.name}: {floor}"
-    without = [name for name in (NATIVE, FIXED) if name in policies]
+    without = [name for name in UNSCHEDULED if name in policies]
     if without:
         why = ": an HPA follows one only with boost" if NATIVE in without else ""
-        yield f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no schedule{why}"
+        *others, last = without
+        names = f"{', '.join(others)} and {last} have" if others else f"{last} has"
+        yield f"{names} no schedule{why}"
     bounds = [window.max for schedule in scenario.schedules for window in schedule.windows]
     if BOOST in policies and any(bound is not None for bound in bounds):
         yield f"{BOOST} has the floors of schedules and not the ceilings: boost never lowers a count"
@@ -133,10 +146,16 @@ def _check(
 ) -> None:
     """Raise InputError for an override that gives an autoscaler that the API server refuses."""
     specs = autoscaler.spec.metrics or ()
+    if policy.name == KPA and len(specs) > 1:
+        expected = f"expected an autoscaler with one metric, as Knative has, and this one has {len(specs)}"
+        raise InputError([Fault(FLAG, policy.text, expected)])
     if policy.target is not None and len(specs) > 1:
         expected = f"target: expected an autoscaler with one metric, this one has {len(specs)}"
         raise InputError([Fault(FLAG, policy.text, expected)])
     changed = simulation.overridden(autoscaler, policy, behavior)
+    if policy.name == KEDA and changed.spec.min_replicas == 0:
+        expected = "expected minReplicas of 1 or more: the activation of KEDA is not simulated"
+        raise InputError([Fault(FLAG, policy.text, expected)])
     faults = [
         Fault(FLAG, policy.text, f"{fault.path}: {': '.join(filter(None, (fault.value, fault.expected)))}")
         for fault in autoscaler_documents.faults_of(changed)

@@ -37,9 +37,13 @@ class SimulateOptions(LoadOptions):
     policy: tuple[str, ...] = _policy_list(
         "Autoscaler to simulate, as NAME[:key=value,...]. native: the HPA and its controller (scrape=15s, "
         "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s, and slowScrape=15s, "
-        "slowWindow=1m for CPU and memory of the metrics API); boost: the HPA with raises of the fast-scaler "
-        "(keys of native, fastScrape=1s, fastWindow=5s, tick=1s); fixed:replicas=N. All but fixed take "
-        "target, minReplicas, maxReplicas and behavior=FILE. Can be repeated; without it "
+        "slowWindow=1m for CPU and memory of the metrics API); boost: the HPA with raises of the "
+        "fast-scaler (keys of native, fastScrape=1s, fastWindow=5s, tick=1s); fixed:replicas=N; to "
+        "compare with, keda: the HPA on metrics that KEDA polls (keys of native, poll=30s); kpa: the "
+        "autoscaler of Knative (window=1m, panicWindow=6s, panicThreshold=200, maxScaleUp=1000, "
+        "maxScaleDown=2, scaleDownDelay=0s, tick=2s); persistence: the last value times x (x=1, window=1m, "
+        "sync=1m). All but fixed take target, minReplicas and maxReplicas; native, fast, boost and keda "
+        "also behavior=FILE. Can be repeated; without it "
         f"{', '.join(DEFAULT_POLICIES)}.",
         metavar="policy",
     )

@@ -41,18 +41,23 @@ PACES = {
     "native": ("scrape", "sync", "window"),
     "fast": ("scrape", "slowScrape", "slowWindow", "tick", "window"),
     "boost": ("fastScrape", "fastWindow", "scrape", "sync", "tick", "window"),
+    "keda": ("poll", "scrape", "sync", "window"),
+    "kpa": ("scaleDownDelay", "tick", "window"),
+    "persistence": ("sync", "window"),
 }
+LEAST = {"kpa": 6, "persistence": 1}
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> str:
     """Draw a policy: some of its paces, the others are the defaults."""
     name = draw(st.sampled_from(sorted(PACES)))
-    pairs = [
-        f"{key}={draw(st.integers(0, 30) if key.lower().endswith('window') else st.integers(1, 9))}s"
-        for key in PACES[name]
-        if draw(st.booleans())
-    ]
+    pairs = []
+    for key in PACES[name]:
+        if draw(st.booleans()):
+            is_window = key.lower().endswith("window") or key == "scaleDownDelay"
+            seconds = st.integers(LEAST.get(name, 0), 30) if is_window else st.integers(1, 9)
+            pairs.append(f"{key}={draw(seconds)}s")
     return ":".join([name, ",".join(pairs)][: 2 if pairs else 1])
 
 

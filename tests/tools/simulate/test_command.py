@@ -248,6 +248,10 @@ def test_a_shortage_beside_none_breaks_any_budget(simulated: Run) -> None:
         (("-o", "png"), '--output: "png": expected text, json, markdown or svg'),
         (("--policy", "quick"), "--policy: quick: expected native, fast, boost, fixed"),
         (
+            ("--policy", "keda:minReplicas=0"),
+            "--policy: keda:minReplicas=0: expected minReplicas of 1 or more: the activation of KEDA is not",
+        ),
+        (
             ("--policy", "fast", "--policy", "native", "--baseline", "boost"),
             "--baseline: boost: expected one of the policies: fast, native",
         ),
