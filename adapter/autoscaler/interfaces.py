@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
 from adapter.bounds.lead import Lead
+from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.bounds.timeline import Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
@@ -37,6 +38,10 @@ class Schedules(Protocol):
     @property
     def synced(self) -> bool:
         """Whether all schedules are known."""
+        ...
+
+    def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
+        """Return the schedules that count for an autoscaler."""
         ...
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:

@@ -27,6 +27,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
+from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.bounds.timeline import NO_BOUNDS
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -236,6 +237,12 @@ class AutoscalerState:
             return None  # the new object is decided from the beginning
         self.subscriptions.note_newer(target, before.resource_version)
         return target
+
+    @property
+    def schedules(self) -> tuple[ScheduleDocument, ...]:
+        """The schedules that count for it."""
+        known = self._context.schedules
+        return () if known is None else known.applied(self.key)
 
     # -- deciding --------------------------------------------------------------------------------------------
 

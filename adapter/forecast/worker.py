@@ -21,6 +21,7 @@ from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
+from adapter.bounds.schedule import documents
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast import judge, planner, replay
 from adapter.forecast.grid import DAY, DemandGrid, Values
@@ -147,7 +148,10 @@ def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
         points = zip(range(0, len(row) * STEP, STEP), row.tolist(), strict=True)
         loads[metric] = of_points(points, len(row) * STEP)
     epoch = begin * SECOND
-    scenario = Scenario(job.autoscaler, loads, job.start_ups, job.request, phases=1, epoch=epoch)
+    schedules = [documents.check(document, "", []).schedule for document in job.schedules]
+    scenario = Scenario(
+        job.autoscaler, loads, job.start_ups, job.request, phases=1, schedules=schedules, epoch=epoch
+    )
     return Case(scenario, policies.read_policy(job.policy), job.settings)
 
 

@@ -107,6 +107,8 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     assert found is not None
     assert (found.min, found.max) == (5, 7)
     assert bench.book.has(HPA)
+    assert [applied.metadata.name for applied in bench.book.applied(OWN)] == ["limit", "office"]
+    assert bench.book.applied(Key("shop", "other")) == ()
 
     bench.cluster.patch("fastpathschedule", "limit", {"spec": {"targets": TARGETS[:1]}}, "shop")
     await until(lambda: bench.active() == ("shop/office day",))

@@ -8,6 +8,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import ForecastBound, Key
 from adapter.bounds.lead import Lead
+from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.bounds.schedule.windows import Schedule
 from adapter.bounds.timeline import Bounds, BoundsTimeline
 from adapter.errors import NotSyncedError
@@ -36,6 +37,9 @@ class HandSchedules:
         self.computed = True
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
         self.excess = ""
+
+    def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
+        return ()
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         if not self.computed:

@@ -17,6 +17,7 @@ from tests.support.controller import fpa
 from tests.support.forecasts import SETTINGS, case_of, working_days
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.scaling import external_metric
+from tests.support.schedules import schedule
 
 START = 19_700 * DAY
 NOW = START + 8 * DAY
@@ -120,3 +121,19 @@ def test_one_autoscaler_has_so_many_values_until_its_next_verdict(
         f"{metrics} metrics have {values:,} values of history by the next verdict: expected at most "
         "1,000,000 for one autoscaler; ask for fewer days, or for fewer metrics"
     )
+
+
+def test_the_schedules_of_the_autoscaler_hold_in_the_replay() -> None:
+    """A schedule that has the pods ready at all times leaves nothing for a forecast."""
+    history = HandHistory(START, days_of_jumps(8))
+    always = schedule({"name": "always", "from": "00:00", "to": "24:00", "minReplicas": 60}).document
+    plain, scheduled = (
+        worker.answer(job, Histories(), history.read).verdict
+        for job in (JOB, replace(JOB, schedules=(always,)))
+    )
+    assert plain is not None
+    assert scheduled is not None
+    assert plain.none is not None
+    assert scheduled.none is not None
+    assert plain.none.whole.shortage > 0
+    assert (scheduled.none.whole.shortage, scheduled.chosen) == (0, "")

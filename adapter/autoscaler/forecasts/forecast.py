@@ -179,6 +179,7 @@ class AutoscalerForecast:
             self.limits,
             self.is_judged_at(now),
             self.planned.plan is None,
+            self.state.schedules,
         )
 
     def take(self, answer: ForecastAnswer, now: int, *, judges: bool) -> None:

@@ -19,7 +19,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import DecisionLoop
 from adapter.bounds.lead import Lead
 from adapter.bounds.schedule import windows
-from adapter.bounds.schedule.documents import ScheduleTarget
+from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget
 from adapter.bounds.timeline import NO_BOUNDS, Bounds, BoundsTimeline, SpansOfDay
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
@@ -45,6 +45,7 @@ class _ScheduleEntry:
     """A schedule that can be used, and what it costs."""
 
     targets: Sequence[Key]
+    document: ScheduleDocument
     spans: SpansOfDay
     windows: int
     begins: int
@@ -118,6 +119,14 @@ class ScheduleBook:
         """Tell whether a schedule is for an autoscaler."""
         return key in self._targets
 
+    def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
+        """Return the schedules that count for an autoscaler."""
+        target = self._targets.get(key)
+        if target is None:
+            return ()
+        counted = target.names[: len(target.bounds().parts)]
+        return tuple(target.entries[name].document for name in counted)
+
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no maximum.
 
@@ -159,7 +168,8 @@ class ScheduleBook:
         if watched is not None and watched.schedule is not None:
             plain = watched.schedule.schedule
             keys = [key_of(namespace, target) for target in watched.schedule.targets]
-            entry = _ScheduleEntry(keys, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
+            document, begins = watched.schedule.document, windows.begins_a_day(plain)
+            entry = _ScheduleEntry(keys, document, SpansOfDay(plain), len(plain.windows), begins)
         self._problems.resolve(PROBLEM, subject=subject)
         touched: dict[Key, None] = {}
         before = self._known.pop(subject, None)

@@ -8,6 +8,7 @@ import msgspec
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import Plan
 from adapter.bounds.forecast.verdict import Verdict
+from adapter.bounds.schedule.documents import ScheduleDocument
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
@@ -39,7 +40,8 @@ class ForecastJob(msgspec.Struct, frozen=True):
     `policy` is how it runs, as `fastpath simulate` names it. `start_ups` are the seconds that its last pods
     took to be Ready, and `request` is that of a pod, for targets of type Utilization. `now` is in seconds
     since 1970. `verdict` and `limits` are those of the last answer, and `judges` asks for a new verdict. With
-    `with_this_hour` there is a plan of the hour of `now` too, and not of the next one alone.
+    `with_this_hour` there is a plan of the hour of `now` too, and not of the next one alone. `schedules` are
+    those of the autoscaler, which hold in the replay too.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ForecastJob(msgspec.Struct, frozen=True):
     limits: Limits | None = None
     judges: bool = True
     with_this_hour: bool = False
+    schedules: tuple[ScheduleDocument, ...] = ()
 
 
 NO_CARD = msgspec.Raw(b"null")

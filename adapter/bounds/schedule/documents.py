@@ -75,7 +75,9 @@ class ScheduleSpec(Struct, frozen=True):
     except_: tuple[str, ...] | None = msgspec.field(default=None, name="except")
 
 
-class _ScheduleDocument(Struct, frozen=True):
+class ScheduleDocument(Struct, frozen=True):
+    """What a FastPathSchedule says, in a form that has a way to another process and back."""
+
     metadata: Metadata = Metadata()
     spec: ScheduleSpec = ScheduleSpec()
 
@@ -87,6 +89,7 @@ class FastPathSchedule(NamedTuple):
     targets: tuple[ScheduleTarget, ...]
     ready: str
     schedule: Schedule
+    document: ScheduleDocument
 
 
 def read_document(tree: object, namespace: str = "") -> FastPathSchedule:
@@ -94,11 +97,12 @@ def read_document(tree: object, namespace: str = "") -> FastPathSchedule:
     if not isinstance(tree, dict) or tree.get("kind") != KIND or tree.get("apiVersion") != API_VERSION:
         given = tree.get("kind") if isinstance(tree, dict) else tree
         raise InputError([Fault("kind", documents.shown(given), f"expected {API_VERSION} {KIND}")])
-    read, faults = documents.read_parts(tree, _ScheduleDocument, KIND)
-    return _checked(read, namespace, faults)
+    read, faults = documents.read_parts(tree, ScheduleDocument, KIND)
+    return check(read, namespace, faults)
 
 
-def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> FastPathSchedule:
+def check(read: ScheduleDocument, namespace: str, faults: list[Fault]) -> FastPathSchedule:
+    """Return the schedule of a document. InputError with its faults, and those found before."""
     meta, spec = read.metadata, read.spec
     meta = msgspec.structs.replace(meta, namespace=meta.namespace or namespace)
     if not meta.name:
@@ -143,7 +147,7 @@ def _checked(read: _ScheduleDocument, namespace: str, faults: list[Fault]) -> Fa
         raise InputError([replace(fault, value=_printable(fault.value)) for fault in faults])
     by_start = spec.ready == BY_START
     schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(filter(None, found)), excepted, by_start)
-    return FastPathSchedule(meta, targets, spec.ready, schedule)
+    return FastPathSchedule(meta, targets, spec.ready, schedule, read)
 
 
 def _printable(text: str) -> str:
