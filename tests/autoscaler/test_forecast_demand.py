@@ -14,7 +14,7 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
-from adapter.autoscaler.forecasts.forecast import demand_of, request_of
+from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods, pods_metric, reading
 
