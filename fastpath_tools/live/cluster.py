@@ -326,7 +326,7 @@ class LiveCluster:
     @reading.once
     async def _ledgers(self) -> dict[str, str]:
         try:
-            config_maps = await self._labelled(ready_store.LABEL)
+            config_maps = await self._labelled(ready_store.KIND.label)
         except KubernetesError:
             return {}
         return {uid: text for config_map in config_maps for uid, text in (config_map.data or {}).items()}

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import ready_store
+from adapter.autoscaler import ready_store, term_store
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.ready_store import KEPT_PERIODS, LABEL, LIMIT, PERIOD, ReadyTimesStore
+from adapter.autoscaler.ready_store import KIND, ReadyTimesStore
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
+from adapter.autoscaler.term_store import LIMIT
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
@@ -27,6 +28,7 @@ from tests.support.writing import Gate
 pytestmark = pytest.mark.looptime
 
 NAME = "fastpath-ready-times"
+PERIOD = KIND.period
 KEY = Key("default", "web")
 
 
@@ -93,7 +95,7 @@ def stored(store: Store) -> dict[str, list[int]]:
 
 
 def config_map(texts: dict[str, str], *, labelled: bool = True) -> JSON:
-    labels = {LABEL: "true"} if labelled else {}
+    labels = {KIND.label: "true"} if labelled else {}
     metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
 
@@ -191,7 +193,7 @@ async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, pro
     async with leading(process):
         await asyncio.sleep(PERIOD + 1)
         assert stored(store) == {"uid-gone": [20], "uid-1": [5]}, "a boosted HPA is found later"
-        await asyncio.sleep(KEPT_PERIODS * PERIOD)
+        await asyncio.sleep(KIND.kept * PERIOD)
         assert stored(store) == {"uid-1": [5]}
         process.controller.remove(KEY)
 
@@ -347,7 +349,7 @@ async def test_a_former_leader_cannot_replace_what_a_new_one_has_stored(store: S
 async def test_many_autoscalers_share_the_room(
     store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready_store, "LIMIT", 10_000)
+    monkeypatch.setattr(term_store, "LIMIT", 10_000)
     for number in range(30):
         await process.put(f"web-{number}", f"uid-{number}")
         process.start_pods(*range(100, 150), name=f"web-{number}")
@@ -365,7 +367,7 @@ async def test_many_autoscalers_share_the_room(
 async def test_ledgers_that_do_not_fit_are_not_stored(
     store: Store, process: ScalerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready_store, "LIMIT", 500)
+    monkeypatch.setattr(term_store, "LIMIT", 500)
     for number in range(30):
         await process.put(f"web-{number}", f"uid-{number}")
         process.start_pods(*range(100, 150), name=f"web-{number}")
@@ -394,9 +396,9 @@ async def test_a_defect_in_one_ledger_keeps_no_other_from_being_stored(
 
     monkeypatch.setattr(ready_store, "encode_ledger", breaks)
     async with leading(process):
-        await asyncio.sleep(3 * ready_store.PERIOD)
+        await asyncio.sleep(3 * PERIOD)
         process.start_pods(40)
-        await asyncio.sleep(ready_store.PERIOD)
+        await asyncio.sleep(PERIOD)
         assert stored(store) == {"uid-1": [40, 30]} or stored(store) == {"uid-1": [30, 40]}
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
@@ -423,8 +425,8 @@ async def test_a_pass_that_ends_in_a_defect_is_repeated(
     process.start_pods(30)
     async with leading(process) as ready_times:
         with monkeypatch.context() as patch:
-            patch.setattr(ready_times, "_encode", lambda _: 1 // 0)
-            await asyncio.sleep(2 * ready_store.PERIOD)
+            patch.setattr(ready_times, "encode", lambda _: 1 // 0)
+            await asyncio.sleep(2 * PERIOD)
             assert stored(store) == {}
-        await asyncio.sleep(ready_store.PERIOD)
+        await asyncio.sleep(PERIOD)
         assert stored(store) == {"uid-1": [30]}

@@ -53,7 +53,7 @@ async def test_the_next_leader_knows_how_long_pods_took(tmp_path: Path, shop: Wo
 
         after = {name: await shown(standby, name) for name in (BOOSTED, OWN)}
         assert after == before
-        stored = shop.cluster.get("configmap", ready_store.NAME, HOME)["data"]
+        stored = shop.cluster.get("configmap", ready_store.KIND.name, HOME)["data"]
         uids = {
             name: shop.cluster.get(kind, name, NAMESPACE)["metadata"]["uid"]
             for kind, name in (("hpa", BOOSTED), ("fpa", OWN))

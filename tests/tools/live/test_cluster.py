@@ -572,7 +572,11 @@ async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
     cluster: Cluster, server: Behind, run: Doctor, stored: str, finding: str
 ) -> None:
     uid = cluster.create(hpa("web", CPU))["metadata"]["uid"]
-    metadata = {"name": ready_store.NAME, "namespace": "fastpath", "labels": {ready_store.LABEL: "true"}}
+    metadata = {
+        "name": ready_store.KIND.name,
+        "namespace": "fastpath",
+        "labels": {ready_store.KIND.label: "true"},
+    }
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: stored}})
 
     assert (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"].startswith(finding)

@@ -1,0 +1,164 @@
+"""What the leader of a shard stores for the next one: an entry for each autoscaler, in a ConfigMap.
+
+A leader reads the ConfigMap in the beginning of its term, and writes what has changed once a period and when
+the term ends in order. So what a period changed at most is lost with a leader that dies. Until it has read
+the ConfigMap it does not write it. An entry is a text under the uid of the autoscaler. Entries that no
+autoscaler has are kept for a while: boosted HorizontalPodAutoscalers are found later in a term.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from adapter import errors
+from adapter.boost.config_map import OwnConfigMap
+from adapter.kubernetes.write.writer import WriteKind, Writer
+from adapter.model.autoscaling.shards import Shard
+from adapter.telemetry.problems import ProblemLog
+
+LIMIT = 900_000
+"""Limit on the bytes of all entries; the API server takes a mebibyte."""
+
+Owner = TypeVar("Owner")
+
+
+class StoredKind(NamedTuple):
+    """A kind of entries: `name` and `label` are those of its ConfigMap, `fault` that of its problems.
+
+    `unread` and `unwritten` say what a failed read or write leads to. `period` is in seconds, and `kept` is
+    for how many periods of a term an entry without an autoscaler is kept. After encoding or decoding so many
+    entries `in_a_row`, about 3 ms, other tasks may run.
+    """
+
+    name: str
+    label: str
+    fault: str
+    unread: str
+    unwritten: str
+    unexpected: str
+    period: float
+    kept: int
+    in_a_row: int
+
+
+class TermEntry(NamedTuple):
+    """An entry: while `version` is equal, `encode` need not be called again."""
+
+    uid: str
+    version: object
+    encode: Callable[[], str]
+
+
+class TermStore(ABC, Generic[Owner]):
+    """The stored entries of a shard, for one term. The owner has what is stored."""
+
+    def __init__(
+        self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog, kind: StoredKind
+    ) -> None:
+        name = shard.lease_name(kind.name)
+        self.kind = kind
+        self._config_map = OwnConfigMap(writer, namespace, name, kind.label, WriteKind.STATUS, adopts=False)
+        self._problems = problems
+        self._encoded: dict[str, tuple[object, str]] = {}
+        self._stored: Mapping[str, str] | None = None
+        """What is stored as far as this term knows; None before it was read."""
+        self._saves = 0
+
+    @abstractmethod
+    async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
+        """Give the owner what the previous leader has stored."""
+        ...
+
+    @abstractmethod
+    def is_unclaimed(self, owner: Owner, uid: str) -> bool:
+        """Tell whether the autoscaler of an inherited entry was not found yet."""
+        ...
+
+    @abstractmethod
+    async def encode(self, owner: Owner) -> dict[str, str]:
+        """Return all entries, those first that are to be stored where not all have room."""
+        ...
+
+    async def run(self, owner: Owner) -> None:
+        """Have the owner inherit, then store what it has, until cancelled."""
+        while True:
+            await self.step(owner)
+            await asyncio.sleep(self.kind.period)
+
+    async def step(self, owner: Owner) -> None:
+        """Read what is stored, or if that was done store what the owner has."""
+        with self._problems.defects.contain(self.kind.unexpected):
+            await (self.load if self._stored is None else self.save)(owner)
+
+    async def drain(self, owner: Owner, seconds: float) -> None:
+        """Store what has changed, within some seconds: the term ends."""
+        try:
+            async with asyncio.timeout(seconds):
+                with self._problems.defects.contain(self.kind.unexpected):
+                    await self.save(owner)
+        except TimeoutError:
+            pass  # the next leader has what was stored a period ago
+        finally:
+            self._problems.resolve(self.kind.fault)
+
+    async def load(self, owner: Owner) -> None:
+        try:
+            texts = await self._config_map.read()
+        except errors.KubernetesError as error:
+            self._problems.report(self.kind.fault, self.kind.unread, str(error))
+            return
+        self._problems.resolve(self.kind.fault)
+        await self.inherit(owner, texts)
+        self._stored = texts
+
+    async def save(self, owner: Owner) -> None:
+        if self._stored is None:
+            return
+        self._saves += 1
+        texts = await self._select(owner)
+        if texts == self._stored:
+            return
+        try:
+            await self._config_map.update(lambda _: (texts, False))
+        except errors.NotLeadingError:
+            return  # the next leader stores its own
+        except errors.KubernetesError as error:
+            self._problems.report(self.kind.fault, self.kind.unwritten, str(error))
+        else:
+            self._stored = texts
+            self._problems.resolve(self.kind.fault)
+
+    def report(self, uid: str, fault: object) -> None:
+        """Report an entry that cannot be used."""
+        message = "an entry that the previous leader has stored is ignored"
+        self._problems.report(self.kind.fault, message, f"ConfigMap {self._config_map.name}, {uid}: {fault}")
+
+    async def _select(self, owner: Owner) -> Mapping[str, str]:
+        """Return the entries that have room."""
+        texts = await self.encode(owner)
+        if self._saves <= self.kind.kept and self._stored is not None:
+            texts |= {uid: text for uid, text in self._stored.items() if self.is_unclaimed(owner, uid)}
+        room, kept = LIMIT, {}
+        for uid, text in texts.items():
+            room -= len(uid) + len(text)
+            if room >= 0:
+                kept[uid] = text
+        return kept
+
+    async def encode_each(self, entries: Iterator[TermEntry]) -> dict[str, str]:
+        """Return the texts of entries, and those of before where nothing has changed."""
+        former, self._encoded = self._encoded, {}
+        for count, entry in enumerate(entries, 1):
+            with self._problems.defects.contain(self.kind.unexpected, entry.uid):
+                known = former.get(entry.uid)
+                if known is None or known[0] != entry.version:
+                    known = entry.version, entry.encode()
+                    if count % self.kind.in_a_row == 0:
+                        await asyncio.sleep(0)
+                self._encoded[entry.uid] = known
+        return {uid: text for uid, (_, text) in self._encoded.items()}
+
+
+def count_bytes(texts: Mapping[str, str]) -> int:
+    return sum(map(len, texts)) + sum(map(len, texts.values()))
