@@ -89,10 +89,14 @@ class Hour(msgspec.Struct, array_like=True):
 
 
 class Account(msgspec.Struct):
-    """The hours of the last day, oldest first, and why the minimum is withheld, "" if it is not."""
+    """The hours of the last day, oldest first, and why the minimum is withheld, "" if it is not.
+
+    `low` is in how many of the last RECENT steps less demand came than was expected.
+    """
 
     hours: list[Hour] = []
     withheld: str = ""
+    low: int = 0
 
 
 class Day(NamedTuple):
@@ -181,13 +185,14 @@ class MinimumFollower:
         """When a step begins, the bounds of that step and of those up to the lead."""
         self._lows = deque([math.nan] * limits.lead)
         """The lower bounds of the same steps."""
-        self._low: deque[bool] = deque(maxlen=RECENT)
+        # Which of the steps were low is not known any more: they count for as long as any of them may.
+        self._low = deque([False] * (RECENT - account.low) + [True] * account.low, RECENT)
         """Whether the demand of each recent step was lower than expected."""
         self._model = CountModel(limits)
 
     @property
     def account(self) -> Account:
-        return Account([*map(msgspec.structs.replace, self._hours)], self.withheld)
+        return Account([*map(msgspec.structs.replace, self._hours)], self.withheld, sum(self._low))
 
     @property
     def day(self) -> Day:

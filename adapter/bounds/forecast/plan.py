@@ -70,10 +70,14 @@ def moved(demand: float, margin: float | None) -> float:
 
 
 class PlannedMinimum:
-    """The minimums of one autoscaler from the plans of its hours."""
+    """The minimums of one autoscaler from the plans of its hours.
 
-    def __init__(self, step: int) -> None:
+    `account` is that of the scaler before, None without one. It counts before that of a plan.
+    """
+
+    def __init__(self, step: int, account: Account | None = None) -> None:
         self._step = step
+        self._former = account
         self._plans: dict[int, Plan] = {}
         self._demands: deque[float] = deque(maxlen=1)
         self._index: int | None = None
@@ -85,6 +89,16 @@ class PlannedMinimum:
     def plan(self) -> Plan | None:
         """The plan of the hour of the last step, None for none."""
         return None if self._index is None else self._plans.get(self._index * self._step // HOUR)
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """The plans of this hour and of later ones."""
+        return tuple(self._plans.values())
+
+    @property
+    def account(self) -> Account | None:
+        """The account as it is now, None before the first plan."""
+        return self._former if self._follower is None else self._follower.account
 
     @property
     def withheld(self) -> str:
@@ -100,7 +114,7 @@ class PlannedMinimum:
         self._plans[plan.hour] = plan
         self._demands = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
         if self._follower is None:
-            self._follower = MinimumFollower(plan.limits, HOUR // self._step, plan.account)
+            self._follower = MinimumFollower(plan.limits, HOUR // self._step, self._former or plan.account)
 
     def step(self, index: int, demand: float) -> int:
         """Return the minimum of the step that begins, 0 for none; `demand` is that of the step before."""

@@ -295,6 +295,18 @@ def test_an_account_says_what_is_withheld() -> None:
     assert follower(Account(hours, BUDGET), least=10, max_extra=0.1).step(0, 10.0, 10.0) == 0
 
 
+def test_demand_that_did_not_come_is_part_of_the_account() -> None:
+    first = follower(least=1, max_extra=1000.0)
+    for index in range(RECENT):
+        first.step(index, 4.0, 10.0, 8.0)
+    assert (first.withheld, first.account.low) == (ABSENT, RECENT - 1)
+    second = follower(first.account, least=1, max_extra=1000.0)
+    assert second.step(RECENT, 8.0, 10.0, 8.0) == 0
+    assert second.withheld == ABSENT
+    found = [second.step(index, 8.0, 10.0, 8.0) for index in range(RECENT + 1, 3 * RECENT)]
+    assert found.index(10) == RECENT - FEW_LOW - 1
+
+
 # -- other limits --------------------------------------------------------------------------------------------
 
 

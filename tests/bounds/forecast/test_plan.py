@@ -90,6 +90,19 @@ def test_the_first_plan_brings_the_account() -> None:
     assert planned.withheld == COVERAGE
 
 
+def test_the_account_of_the_former_scaler_counts_before_that_of_a_plan() -> None:
+    former = Account([Hour(-1, extra=3.0, pods=60.0)])
+    planned = PlannedMinimum(STEP, former)
+    assert planned.account == former
+    planned.take(plan(account=Account([Hour(-1, covered=0, judged=100)])))
+    assert planned.account == former
+    assert planned.step(0, 3.0) > 0
+    assert planned.account is not None
+    assert [hour.number for hour in planned.account.hours] == [-1]
+    planned.take(plan(1))
+    assert [planned.step(60, 3.0) > 0, [made.hour for made in planned.plans]] == [True, [1]]
+
+
 def test_the_day_is_that_of_the_account() -> None:
     planned = PlannedMinimum(STEP)
     planned.take(plan(account=Account([Hour(-1, extra=3.0, pods=60.0)])))
