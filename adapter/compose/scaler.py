@@ -21,6 +21,7 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.verdict_store import VerdictStore
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
@@ -203,17 +204,18 @@ class Scaler:
             delays=DelayReporter(monitoring, problems, self._registry.delayed),
             defects=problems.defects,
         ) as poller:
-            floors = ready_times = None
+            floors = ready_times = verdicts = None
             if self.floors is not None:
                 floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
                 ready_times = ReadyTimesStore(writer, self.floors.namespace, self._shard, problems)
+                verdicts = VerdictStore(writer, self.floors.namespace, self._shard, problems)
             controller = self._build_controller(actuator, poller, floors)
             self._set_controller(controller)
             try:
                 await self._source.put_all()
                 work = {
                     "decisions": controller.loop.run(),
-                    "forecasts": self._forecasts.run(controller),
+                    "forecasts": self._forecasts.run(controller, verdicts),
                 }
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler import ready_store, registry, reporter
+from adapter.autoscaler import ready_store, registry, reporter, term_store
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.forecasts import book as forecast_book
 from adapter.autoscaler.forecasts import forecast
@@ -15,7 +15,7 @@ from adapter.autoscaler.schedules import reporter as schedule_statuses
 from adapter.autoscaler.usage import calibration, comparing
 from adapter.autoscaler.usage import history as usage_history
 from adapter.boost import publisher
-from adapter.bounds.forecast import job
+from adapter.bounds.forecast import job, stored
 from adapter.bounds.schedule import documents
 from adapter.config.options import Options
 from adapter.config.yaml import documents as yaml_documents
@@ -212,8 +212,9 @@ NUMBERS = {
     ),
     "900,000 bytes, 450,000 of one": (publisher.LIMIT, publisher.SHARE),
     "50 pods; about 4 KiB": (ready_times.MOST_PODS, ready_times.LEDGER_BYTES // 1024),
-    "900,000 bytes: about": ready_store.LIMIT,
+    "900,000 bytes: about": term_store.LIMIT,
     "not stored, 3 each at least": ready_store.LEAST_PODS,
+    "900,000 bytes, 16,384 an autoscaler": (term_store.LIMIT, stored.MOST_TEXT),
     "1,000; similar": events.QUEUED,
 }  # fmt: skip
 

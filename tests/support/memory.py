@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.autoscaler import ready_store, reporter
+from adapter.autoscaler import reporter, term_store
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.usage import comparing, history
 from adapter.boost import publisher
@@ -155,7 +155,8 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         ready_times = ready_times_of.LEDGER_BYTES * load.autoscalers
         yield Bound("ready times of autoscalers, as stated", ESTIMATED * ready_times)
-        yield Bound("ready times, stored and being written", 3 * ready_store.LIMIT)
+        yield Bound("ready times, stored and being written", 3 * term_store.LIMIT)
+        yield Bound("verdicts on forecasts, stored and being written", 3 * term_store.LIMIT)
         yield Bound("the process of forecasts", service.MEMORY_BYTES + 8 * job.MOST_VALUES)
         shown = FORECAST * min(load.autoscalers, job.MOST_VALUES // MINUTES)
         yield Bound("forecasts of autoscalers, as stated", shown)

@@ -15,8 +15,9 @@ such as one for a metric without a query, is repeated at once after a change.
 All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
 decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
 
-Nothing outlives the term: the next leader makes verdicts and plans again. A failed job is repeated after
-`RETRY`. Until then the plans that were made count, and the last one ends with its hour.
+The next leader goes on with the verdicts, plans and accounts that this one has stored (`VerdictStore`). They
+are read before the first job. A failed job is repeated after `RETRY`. Until then the plans that were made
+count, and the last one ends with its hour.
 """
 
 import asyncio
@@ -26,13 +27,15 @@ from typing import Any, Final, Protocol
 
 from adapter.autoscaler.forecasts import forecast
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast, Queries, pause_after
+from adapter.autoscaler.forecasts.verdict_store import VerdictStore
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Key
 from adapter.autoscaler.loop import Due, Scheduler
 from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast import job as jobs
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob
 from adapter.bounds.forecast.plan import HOUR
-from adapter.errors import NotSyncedError
+from adapter.bounds.forecast.stored import build_fingerprint
+from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
@@ -47,6 +50,8 @@ _SOON = 5
 _IN_A_ROW = 50
 """After so many autoscalers other tasks may run."""
 
+_DRAIN_TIMEOUT = 0.5
+"""Seconds to store what has changed when a term ends in order."""
 
 PLANS_IN_A_ROW: Final = 3
 """The number of plans after which a waiting verdict has its turn."""
@@ -124,6 +129,8 @@ class ForecastBook:
     def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
         self.controller: Controller | None = None
         """The controller of this term; None while this process does not lead."""
+        self.store: VerdictStore | None = None
+        """Where the verdicts of this term are stored, None if they are not."""
         self._worker = worker
         self._queries = queries
         self._monitoring = monitoring
@@ -133,6 +140,8 @@ class ForecastBook:
         self._queue = JobQueue()
         self._pauses = Pauses()
         self._index: int | None = None
+        self._has_unknown = False
+        """Whether there are stored verdicts whose queries are not known yet."""
         self._sooner = asyncio.Event()
         """Set when something may be due sooner than before."""
         self._queued = asyncio.Event()
@@ -147,16 +156,21 @@ class ForecastBook:
 
     # -- the tasks of a term ---------------------------------------------------------------------------------
 
-    async def run(self, controller: Controller) -> None:
-        self.controller = controller
+    async def run(self, controller: Controller, store: VerdictStore | None = None) -> None:
+        """Run for a term. Without a `store` it begins without verdicts, and leaves none."""
+        self.controller, self.store = controller, store
         try:
             for _ in in_steps(list(controller.names()), self.changed, self._defects):
                 await asyncio.sleep(0)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._look_when_due(controller), name="forecasts: steps")
                 group.create_task(self._work_when_queued(controller), name="forecasts: jobs")
+                if store is not None:
+                    group.create_task(self._save_when_due(store), name="forecasts: verdicts")
         finally:
-            self.controller = None
+            self.controller = self.store = None
+            if store is not None:
+                await store.drain(self._entries.values(), _DRAIN_TIMEOUT)
             for key in list(self._entries):
                 self._drop(key)
             self._pauses = Pauses()
@@ -174,6 +188,17 @@ class ForecastBook:
                 async with asyncio.timeout(controller.loop.seconds_until(due * SECOND)):
                     await self._sooner.wait()
 
+    async def _save_when_due(self, store: VerdictStore) -> None:
+        while True:
+            await asyncio.sleep(store.pause)
+            await self.save(store)
+
+    async def save(self, store: VerdictStore) -> None:
+        """Store the verdicts, or read those of the previous leader if that has failed."""
+        if store.has_begun:
+            await store.step(self._entries.values())
+            self._sooner.set()
+
     async def _work_when_queued(self, controller: Controller) -> None:
         while True:
             self._queued.clear()
@@ -189,6 +214,8 @@ class ForecastBook:
         Return when there is more to do, in seconds.
         """
         now = controller.loop.now() // SECOND
+        if self.store is not None and self._entries:
+            await self._restore_all(controller, self.store, now)
         before, self._index = self._index, now // STEP
         if self._index != before and before is not None:
             await self._step(controller, self._index)
@@ -196,7 +223,42 @@ class ForecastBook:
         for _ in in_steps(due_now, functools.partial(self._enqueue, now), self._defects):
             await asyncio.sleep(0)
         following, due = (now // STEP + 1) * STEP, self._jobs.next_due()
+        if self._has_unknown:
+            following = min(following, now + _SOON)
         return following if due is None else min(following, int(due))
+
+    async def _restore_all(self, controller: Controller, store: VerdictStore, now: int) -> None:
+        await store.begin(self._entries.values())
+        self._has_unknown = False
+        entries = list(self._entries.values()) if store.has_unclaimed else []
+        restore = functools.partial(self._restore, controller, store, now)
+        for _ in in_steps(entries, restore, self._defects, store.kind.in_a_row):
+            await asyncio.sleep(0)
+
+    def _restore(
+        self, controller: Controller, store: VerdictStore, now: int, entry: AutoscalerForecast
+    ) -> None:
+        """Go on with the verdict of the previous leader, if it is about what is asked for now."""
+        key, autoscaler = entry.state.key, entry.state.object
+        if self._entries.get(key) is not entry or not store.has(autoscaler.metadata.uid):
+            return
+        try:
+            fingerprint = build_fingerprint(entry.basis, tuple(self._queries(autoscaler)))
+        except NotSyncedError:
+            self._has_unknown = True
+            return
+        except InputError:
+            return  # the metric may be known by the next step
+        stored = store.take(autoscaler.metadata.uid, now)
+        if stored is None or entry.verdict is not None:
+            return
+        self._pauses.begin(key, stored.judged, PAUSE)
+        if stored.is_about(fingerprint, now):
+            entry.restore(stored, now)
+            self._schedule(entry, entry.due)
+            controller.loop.touch(key)
+        else:
+            self._pause(entry, now)
 
     def _enqueue(self, now: int, due: Due) -> None:
         self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))

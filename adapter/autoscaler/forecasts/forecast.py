@@ -23,6 +23,7 @@ from adapter.bounds.forecast import verdict as verdicts
 from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
+from adapter.bounds.forecast.stored import StoredVerdict, build_fingerprint, stored_hours
 from adapter.bounds.forecast.verdict import UNJUDGED, ForecastCard, Readiness, Verdict
 from adapter.errors import InputError
 from adapter.model.autoscaling import forecast as forecast_spec
@@ -70,6 +71,13 @@ class AutoscalerForecast:
     until: int = 0
     """The minimum holds until then, in nanoseconds, unless it is computed again."""
     verdict: Verdict | None = None
+    judged: int = 0
+    """When the verdict was made, in seconds since 1970."""
+    fingerprint: str = ""
+    """What the verdict is about, and `subject`: what the last job was about."""
+    subject: str = ""
+    answers: int = 0
+    """The number of answers with a verdict."""
     limits: Limits | None = None
     card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
     failure: ForecastAnswer | None = None
@@ -153,6 +161,7 @@ class AutoscalerForecast:
             return ForecastAnswer(reason=jobs.NO_QUERY, problem=problem)
         except ValueError as error:
             return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
+        self.subject = build_fingerprint(self.basis, selected)
         return ForecastJob(
             str(self.state.key),
             msgspec.structs.replace(autoscaler, status=None),
@@ -174,11 +183,50 @@ class AutoscalerForecast:
         if answer.verdict is None:
             self.failure, self.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
             return
+        if self.verdict is None or answer.verdict.at != self.verdict.at:
+            self.judged, self.fingerprint = now, self.subject
         self.failure, self.verdict, self.limits = None, answer.verdict, answer.limits
+        self.answers += 1
         self.card = answer.card.copy()  # else it would keep the whole line of the worker
         for plan in answer.plans:
             self.planned.take(plan)
-        self.due = (now // HOUR + 1) * HOUR + SETTLED + self.spread % SPREAD
+        self.due = self._next_job(now // HOUR + 1)
+
+    def _next_job(self, hour: int) -> int:
+        """Return when the job of an hour is due, in seconds since 1970."""
+        return hour * HOUR + SETTLED + self.spread % SPREAD
+
+    # -- from one leader to the next -------------------------------------------------------------------------
+
+    @property
+    def version(self) -> object:
+        """What changes when there is something new to store: an answer, an hour of the account, a rule."""
+        return self, self.answers, self.planned.withheld, self.until // (HOUR * SECOND)
+
+    def to_store(self) -> StoredVerdict:
+        """Return what the next leader needs of a forecast with a verdict."""
+        assert self.verdict is not None
+        hours, account = stored_hours(self.planned.plans), self.planned.account
+        return StoredVerdict(self.fingerprint, self.judged, self.verdict, self.limits, hours, account)
+
+    def restore(self, stored: StoredVerdict, now: int) -> None:
+        """Go on with the verdict of the previous leader; the next job is when it would have been."""
+        self.verdict, self.limits, self.failure = stored.verdict, stored.limits, None
+        self.judged, self.fingerprint = stored.judged, stored.fingerprint
+        self.planned = PlannedMinimum(STEP, stored.account)
+        for plan in stored.plans(now):
+            self.planned.take(plan)
+        settings, chosen = self.settings, stored.verdict.chosen
+        card = ForecastCard(settings.mode, settings.max_extra, settings.min_gain, stored.verdict, chosen)
+        self.card = msgspec.Raw(msgspec.json.encode(card))
+        hour, planned = now // HOUR, {plan.hour for plan in self.planned.plans}
+        if self.is_judged_at(now) or (chosen and hour not in planned):
+            self.due = max(now, hour * HOUR + SETTLED)
+        else:
+            self.due = max(now, self._next_job(hour if chosen and hour + 1 not in planned else hour + 1))
+        before, self.shown = self.shown, self.readiness()
+        event = _event_of(before, self.shown, "")
+        self.reported = "" if event is None else event.reason  # the previous leader has recorded it
 
 
 def follow(

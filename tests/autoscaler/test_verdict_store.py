@@ -1,0 +1,406 @@
+"""Verdicts for the next leader: what it goes on with, what must not act, what is stored and when."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler import term_store
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.forecasts.forecast import PAUSE
+from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
+from adapter.autoscaler.interfaces import Key
+from adapter.bounds.forecast.job import STEP
+from adapter.bounds.forecast.plan import HOUR
+from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
+from adapter.errors import Fault, InputError, NotSyncedError
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.telemetry.problems import ProblemLog
+from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
+from tests.support.configmaps import Line, Store
+from tests.support.controller import fpa
+from tests.support.floorterms import NAMESPACE
+from tests.support.live_forecasts import METRIC, queue_metric
+from tests.support.waiting import until
+from tests.support.writing import Gate
+
+NAME = "fastpath-forecasts"
+TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
+
+
+class Term(Bench):
+    """A leader whose verdicts are stored; it begins `minute` minutes after START."""
+
+    def __init__(self, store: Store, minute: int = 30, shard: Shard = WHOLE, **forecast: Any) -> None:
+        super().__init__(**forecast)
+        self.clock.seconds += (minute - 30) * STEP
+        self.line = Line(store)
+        self.gate = Gate()
+        self.problems = ProblemLog(self.monitoring, self.clock)
+        limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
+        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, shard, self.problems)
+
+    async def open(self, uid: str = "uid-1", **spec: Any) -> None:
+        """Put the autoscaler, and decide it once before the minute is over."""
+        given = {"minReplicas": 2, "maxReplicas": 60, "forecast": self.forecast, **spec}
+        self.begin(fpa([queue_metric()], uid=uid, **given), 10)
+        await self.book.look(self.controller)
+        for source in self.sources.opened:
+            source.reading = ExternalReading([10_000])
+        await self.step(15)
+
+    async def save(self) -> None:
+        await self.book.save(self.verdicts)
+
+    def reported(self) -> str:
+        return "; ".join(self.problems.active().values())
+
+
+async def stored_by(store: Store, minutes: int = 10, **forecast: Any) -> Term:
+    """Return a leader that has led for some minutes and has stored its verdict."""
+    term = Term(store, **forecast)
+    await term.open()
+    await term.run_for(minutes)
+    await term.save()
+    assert store.texts(NAME).keys() == {"uid-1"}
+    return term
+
+
+def content(store: Store, minute: int = 40) -> StoredVerdict:
+    return decode_verdict(store.texts(NAME)["uid-1"], START + minute * STEP)
+
+
+def replace(store: Store, text: str) -> None:
+    store.edit(NAME, lambda document: document["data"].update({"uid-1": text}))
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+# -- a change of leader --------------------------------------------------------------------------------------
+
+
+async def test_the_next_leader_has_the_floor_within_a_minute(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open()
+    assert await term.run_for(60 - 42) == [FLOOR] * 18
+    assert term.server.scales["web"].replicas == FLOOR
+    assert term.asked == []
+    assert term.condition() == ("True", "Acting", TOLD)
+    assert term.events() == []
+    assert term.explained() == [f"forecast: floor {FLOOR}, by candidate day"]
+
+    # The plan of the next hour is stored too. The job of that hour is when it always is.
+    assert set(await term.run_for(60)) == {FLOOR}
+    (job,) = term.asked
+    assert (job.judges, job.with_this_hour) == (False, False)
+    assert job.verdict == content(store).verdict
+
+
+async def test_the_next_verdict_is_when_it_would_have_been(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open()
+    await term.run_for(24 * 60)
+    (entry,) = term.book._entries.values()
+    judged = [job.now // HOUR % 24 for job in term.asked if job.judges]
+    assert judged == [entry.spread % 24]
+
+
+async def test_a_leader_that_comes_when_the_plan_has_ended_asks_for_one_at_once(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 30 + 3 * 60)
+    await term.open()
+    assert await term.run_for(2) == [0, FLOOR]
+    (job,) = term.asked
+    assert (job.judges, job.with_this_hour) == (False, True)
+    account = term.book._entries[term.key].planned.account
+    assert account is not None
+    assert START // HOUR in [hour.number for hour in account.hours], "the account goes on"
+
+
+async def test_where_only_the_next_plan_is_missing_the_job_keeps_its_minute(store: Store) -> None:
+    await stored_by(store)
+    known = content(store)
+    replace(store, encode_verdict(msgspec.structs.replace(known, hours=known.hours[:1])))
+    term = Term(store, 42)
+    await term.open()
+    assert set(await term.run_for(18)) == {FLOOR}
+    (entry,) = term.book._entries.values()
+    (job,) = term.asked
+    assert job.now // STEP == (START + max(42 * STEP, 60 + entry.spread % 2400)) // STEP + 1
+    assert set(await term.run_for(60)) == {FLOOR}
+
+
+async def test_a_refusal_is_not_judged_again(store: Store) -> None:
+    first = Term(store)
+    first.verdict = verdict_of(START, BAD)
+    await first.open()
+    await first.run_for(10)
+    await first.save()
+    term = Term(store, 42)
+    await term.open()
+    assert set(await term.run_for(60)) == {0}
+    assert [job.judges for job in term.asked] == [False]
+    assert term.condition() == ("True", "Refused", "no candidate may act: week: it costs too much")
+
+
+async def test_what_withholds_a_floor_still_does(store: Store) -> None:
+    first = Term(store)
+    first.limits = LIMITS._replace(max_extra=0.01)
+    await first.open()
+    assert (await first.run_for(60))[-1] == 0
+    await first.save()
+    term = Term(store, 92)
+    await term.open()
+    assert set(await term.run_for(10)) == {0}
+    assert term.condition()[:2] == ("True", "Withheld")
+    assert term.asked == []
+
+
+async def test_the_mode_is_that_of_the_spec(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42, mode="Advise")
+    await term.open()
+    assert set(await term.run_for(5)) == {0}
+    assert term.asked == []
+    assert term.condition()[:2] == ("True", "Advising")
+
+
+async def test_an_autoscaler_that_comes_later_has_its_verdict(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    term.put(fpa([queue_metric()], "other", "uid-2", maxReplicas=60, forecast=term.forecast), 5)
+    await term.book.look(term.controller)
+    await term.open()
+    await term.run_for(1)
+    assert term.book.bound_of(Key("default", "web")).min == FLOOR
+    assert [job.name for job in term.asked] == ["default/other"]
+
+
+# -- what must not act ---------------------------------------------------------------------------------------
+
+
+async def test_a_verdict_on_another_spec_never_acts(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open(maxReplicas=50)
+    minutes = 31 + PAUSE // STEP - 42
+    assert set(await term.run_for(minutes - 1)) == {0}
+    assert term.condition() == PAUSED
+    assert term.asked == []
+    await term.run_for(3)
+    assert [job.judges for job in term.asked] == [True]
+
+
+async def test_a_verdict_on_another_query_never_acts(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    term.queries = {METRIC: "max(queue)"}
+    await term.open()
+    assert set(await term.run_for(10)) == {0}
+
+
+async def test_an_object_of_the_same_name_begins_without_a_verdict(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open(uid="uid-2")
+    assert await term.run_for(1) == [0]
+    assert [job.judges for job in term.asked] == [True]
+
+
+async def test_an_expired_verdict_never_acts(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 25 * 60 + 1)
+    await term.open()
+    assert await term.run_for(1) == [0]
+    assert [job.judges for job in term.asked] == [True]
+    assert term.reported() == ""
+
+
+async def test_a_verdict_of_the_future_is_refused(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, -90)
+    await term.open()
+    assert await term.run_for(1) == [0]
+    assert [job.judges for job in term.asked] == [True]
+    assert "uid-1: not a verdict of before 2023-12-08T22:30:00Z: the clock of this leader" in term.reported()
+
+
+async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:
+    await stored_by(store)
+    replace(store, "{")
+    term = Term(store, 42)
+    await term.open()
+    assert await term.run_for(2) == [0, FLOOR]
+    assert [job.judges for job in term.asked] == [True]
+    assert "ConfigMap fastpath/fastpath-forecasts, uid-1: not a verdict: " in term.reported()
+
+
+@pytest.mark.looptime
+async def test_a_verdict_of_this_term_stays(store: Store) -> None:
+    """The ConfigMap could not be read in the beginning."""
+    await stored_by(store)
+    term = Term(store, 42)
+    term.line.cut = True
+    await term.open()
+    term.line.cut = False
+    term.verdict = verdict_of(START, BAD)
+    await term.run_for(1)
+    await term.save()
+    assert set(await term.run_for(5)) == {0}
+    assert not term.verdicts.has_unclaimed
+
+
+# -- faults --------------------------------------------------------------------------------------------------
+
+
+async def test_queries_that_are_not_known_yet_are_waited_for(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    known, term.book._queries = term.book._queries, raising(NotSyncedError("not listed yet"))
+    await term.open()
+    now = term.seconds()
+    assert await term.book.look(term.controller) == now + 5
+    term.book._queries = known
+    assert await term.run_for(1) == [FLOOR]
+    assert term.asked == []
+
+
+async def test_a_metric_that_is_known_later_has_its_verdict_then(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    fault = InputError([Fault("spec.metrics[0]", METRIC, "no rule makes it")])
+    known, term.book._queries = term.book._queries, raising(fault)
+    await term.open()
+    assert await term.run_for(2) == [0, 0]
+    assert term.condition()[1] == "NoQuery"
+    term.book._queries = known
+    assert (await term.run_for(2))[-1] == FLOOR
+    assert term.asked == []
+    assert term.condition()[1] == "Acting"
+
+
+def raising(error: Exception) -> Any:
+    def raises(_: object) -> Any:
+        raise error
+
+    return raises
+
+
+@pytest.mark.looptime
+async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store: Store) -> None:
+    await stored_by(store)
+    before = store.texts(NAME)
+    term = Term(store, 42)
+    term.line.cut = True
+    await term.open()
+    assert term.verdicts.pause == RETRY
+    assert "cannot get the ConfigMap fastpath/fastpath-forecasts: no answer" in term.reported()
+    term.line.cut = False
+    await term.save()
+    assert (await term.run_for(2))[-1] == FLOOR
+    assert (term.verdicts.pause, term.reported()) == (KIND.period, "")
+    assert store.texts(NAME) == before
+    assert term.line.writes == []
+
+
+# -- what is stored ------------------------------------------------------------------------------------------
+
+
+async def test_it_writes_what_has_changed_in_five_minutes(store: Store) -> None:
+    term = await stored_by(store)
+    for _ in range(36):
+        await term.run_for(5)
+        await term.save()
+    assert len(term.asked) == 4
+    assert term.line.gets == 1
+    assert term.line.writes[0] == "POST"
+    assert len(term.line.writes) <= 2 * len(term.asked), "one for an answer, one for an hour of the account"
+
+
+async def test_what_is_gone_is_not_stored_for_long(store: Store) -> None:
+    await stored_by(store)
+    term = Term(store, 42)
+    await term.open(uid="uid-2")
+    await term.run_for(5)
+    for count in range(KIND.kept + 1):
+        await term.save()
+        assert ("uid-1" in store.texts(NAME)) == (count < KIND.kept), "a boosted HPA is found later"
+    assert not term.verdicts.has_unclaimed
+
+
+async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:
+    term = Term(store)
+    term.verdict = verdict_of(START, missing="3 of 7 days of history")
+    await term.save()
+    assert term.line.gets == 0, "there is no forecast yet"
+    await term.open()
+    await term.run_for(5)
+    await term.save()
+    assert store.objects == {}
+
+
+async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> None:
+    term = Term(store, shard=Shard(2, 3))
+    await term.open()
+    task = asyncio.create_task(term.book.run(term.controller, term.verdicts))
+    await until(lambda: term.asked != [])
+    task.cancel()
+    await asyncio.wait([task])
+    assert store.texts(f"{NAME}-2-of-3").keys() == {"uid-1"}
+    assert term.worker.is_closed
+
+
+def forecasts(store: Store) -> Iterator[tuple[str, Any]]:
+    """Yield names, and forecasts of two namespaces: some that act, some in mode Advise, some refused."""
+    verdict = content(store)
+    refusal = verdict_of(START, BAD)
+    for namespace, count in (("small", 1), ("large", 3)):
+        for kind, mode in (("refused", "Floor"), ("advises", "Advise"), ("floors", "Floor")):
+            for number in range(count):
+                key = Key(namespace, f"{kind}-{number}")
+                name = str(key)
+                state = SimpleNamespace(key=key, object=SimpleNamespace(metadata=SimpleNamespace(uid=name)))
+                yield (
+                    name,
+                    SimpleNamespace(
+                        state=state,
+                        verdict=refusal if kind == "refused" else verdict.verdict,
+                        settings=SimpleNamespace(mode=mode),
+                        version=name,
+                        to_store=lambda: verdict,
+                    ),
+                )
+
+
+async def test_floors_have_room_first_and_namespaces_take_turns(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored_by(store)
+    term, listed = Term(store), dict(forecasts(store))
+    await term.verdicts.step(())
+    texts = await term.verdicts.encode(listed.values())
+    order = [
+        f"{name}-{number}"
+        for kind in ("floors", "advises", "refused")
+        for name, number in (
+            (f"large/{kind}", 0),
+            (f"small/{kind}", 0),
+            (f"large/{kind}", 1),
+            (f"large/{kind}", 2),
+        )
+    ]
+    assert list(texts) == order
+    room = sum(len(uid) + len(texts[uid]) for uid in order[:5])
+    monkeypatch.setattr(term_store, "LIMIT", room + 10)
+    await term.verdicts.step(listed.values())
+    assert set(store.texts(NAME)) == set(order[:5])
