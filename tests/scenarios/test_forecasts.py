@@ -3,11 +3,15 @@
 import asyncio
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from adapter.autoscaler.forecasts.verdict_store import KIND
+from adapter.bounds.forecast.stored import decode_verdict
 from tests.support import boosting
-from tests.support.boosting import CLOCK, NAMESPACE, OWN, World
+from tests.support.adapter import RunningScaler
+from tests.support.boosting import CLOCK, HOME, NAMESPACE, OWN, World
 from tests.support.prometheus import PrometheusFactory
 from tests.support.waiting import until
 
@@ -27,15 +31,28 @@ def condition(world: World) -> tuple[str, str, str]:
     return "", "", ""
 
 
+def history_of(days: int) -> str:
+    """Return samples of the backlog, a minute apart, up to an hour from now."""
+    last = int(CLOCK.wall()) // 60 * 60
+    begin = last // HOUR * HOUR - days * 24 * HOUR
+    labels = f'namespace="{NAMESPACE}",queue="{OWN}"'
+    samples = [
+        f"backlog{{{labels}}} {20 + at // 1800 % 6 * 10} {at}" for at in range(begin + 60, last + HOUR, 60)
+    ]
+    return "\n".join(["# TYPE backlog gauge", *samples])
+
+
+async def shown(scaler: RunningScaler) -> dict[str, Any]:
+    """Return what a scaler shows, nothing while it does not lead."""
+    _, document = await scaler.get(f"/debug/fastpath/autoscalers/{NAMESPACE}/{OWN}")
+    return document
+
+
 async def test_the_status_names_the_missing_history(
     tmp_path: Path, shop: World, prometheus_server: PrometheusFactory
 ) -> None:
     shop.add_own(forecast={"mode": "Floor"})
-    last = int(CLOCK.wall()) // 60 * 60
-    begin = last // HOUR * HOUR - 72 * HOUR
-    labels = f'namespace="{NAMESPACE}",queue="{OWN}"'
-    samples = [f"backlog{{{labels}}} {at // 60 % 50} {at}" for at in range(begin + 60, last + HOUR, 60)]
-    history = "\n".join(["# TYPE backlog gauge", *samples])
+    history = history_of(3)
     server = await asyncio.to_thread(prometheus_server, samples=history)
     shop.prometheus = types.SimpleNamespace(url=server.url)  # type: ignore[assignment]  # one with a past
     async with boosting.scaling(shop, tmp_path):
@@ -45,3 +62,38 @@ async def test_the_status_names_the_missing_history(
         missing = ("3 of 7 days of history", "no start of a pod was seen yet")
         assert condition(shop)[2] in {f"no verdict yet: {each}" for each in missing}
         await asyncio.to_thread(server.kill)
+
+
+async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
+    tmp_path: Path, shop: World, prometheus_server: PrometheusFactory
+) -> None:
+    shop.add_own()
+    server = await asyncio.to_thread(prometheus_server, samples=history_of(8))
+    shop.prometheus = types.SimpleNamespace(url=server.url)  # type: ignore[assignment]  # one with a past
+    async with (
+        boosting.scaling(shop, tmp_path / "1") as first,
+        boosting.scaling(shop, tmp_path / "2") as second,
+    ):
+        async with asyncio.timeout(WAIT):
+            while not (leads := [each for each in (first, second) if "target" in await shown(each)]):  # noqa: ASYNC110 - over HTTP
+                await asyncio.sleep(0.05)
+            (leader,) = leads
+            while not (await shown(leader))["readyTimes"]["pods"]:  # noqa: ASYNC110 - over HTTP
+                await asyncio.sleep(0.05)
+        standby = second if leader is first else first
+        document = shop.cluster.get("fastpathautoscaler", OWN, NAMESPACE)
+        document["spec"]["forecast"] = {"mode": "Floor"}
+        shop.cluster.update(document)
+        await until(lambda: condition(shop)[0] == "True", WAIT)
+        before = (await shown(leader))["forecast"]["card"]["verdict"]
+
+        await asyncio.to_thread(server.kill)
+        await leader.end()
+        async with asyncio.timeout(WAIT):
+            while (await shown(standby)).get("forecast", {}).get("card") is None:  # noqa: ASYNC110 - over HTTP
+                await asyncio.sleep(0.05)
+
+        after = (await shown(standby))["forecast"]["card"]["verdict"]
+        assert (after["at"], after["chosen"]) == (before["at"], before["chosen"])
+        (text,) = shop.cluster.get("configmap", KIND.name, HOME)["data"].values()
+        assert decode_verdict(text, int(CLOCK.wall())).verdict.at == before["at"]
