@@ -44,6 +44,7 @@ def history_of(days: int) -> str:
 
 async def shown(scaler: RunningScaler) -> dict[str, Any]:
     """Return what a scaler shows, nothing while it does not lead."""
+    document: dict[str, Any]
     _, document = await scaler.get(f"/debug/fastpath/autoscalers/{NAMESPACE}/{OWN}")
     return document
 
