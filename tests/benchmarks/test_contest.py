@@ -1,0 +1,97 @@
+"""The contest: what is written again gives the figures of the papers, and the rest those by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from adapter.simulate.load import of_points
+from benchmarks import contest, contest_adapt, contest_scenarios, contest_worldcup
+from benchmarks.contest_worldcup import PUBLISHED, TABLE_8
+
+
+def test_two_runs_of_the_database_of_adapt() -> None:
+    """outputs/runs.db of the authors has these of the diurnal burst of seed 42."""
+    minutes = contest_adapt.load_of("diurnal_burst", 42)
+    assert len(minutes) == 287
+    reactive = contest_adapt.replay(minutes, contest_adapt.hpa(), None)
+    plain = contest_adapt.replay(minutes, contest_adapt.mpc_without_forecast, None)
+    assert (round(reactive.violations, 2), reactive.cost) == (13.94, 787)
+    assert (round(plain.violations, 2), plain.cost) == (3.48, 782)
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [("smooth", 7.2), ("bursty", 2.2), ("bimodal", 18.9), ("flash_crowd", 19.2), ("slow_ramp_up", 16.9)],
+)
+def test_the_bars_of_figure_1(name: str, drawn: float) -> None:
+    loads = [contest_adapt.load_of(name, seed) for seed in contest_adapt.SEEDS]
+    outcomes = [contest_adapt.replay(minutes, contest_adapt.hpa(), None) for minutes in loads]
+    assert contest_adapt.interval([outcome.violations for outcome in outcomes]).mean == pytest.approx(
+        drawn, abs=0.05
+    )
+
+
+def test_violations_begin_above_nine_tenths() -> None:
+    assert not contest_adapt.is_violated(89, 1)
+    assert contest_adapt.is_violated(91, 1)
+    assert contest_adapt.is_violated(1, 0)
+
+
+def test_the_hpa_of_the_paper_lowers_after_five_minutes() -> None:
+    decide = contest_adapt.hpa()
+    assert [decide(load, 4) for load in (400, 350, 100, 100, 100, 100, 100)] == [4, 4, 4, 4, 4, 4, 1]
+    assert contest_adapt.hpa(70)(400, 4) == 6
+
+
+def test_pods_that_start_are_ordered_again() -> None:
+    """Two pods are ready, four are needed: two are ordered each minute until the first are ready."""
+    assert contest_adapt.replay([400, 400, 400, 400], contest_adapt.hpa(), None).cost == 2 + 2 + 4 + 6
+
+
+def test_an_interval_is_that_of_student() -> None:
+    assert str(contest_adapt.interval([1, 2, 3, 4, 5])) == "3.0 ± 2.0"  # 2.776 * 1.581 / 2.236
+
+
+def test_the_planner_of_the_notebook_removes_six_tenths_of_a_surplus() -> None:
+    assert contest_worldcup.plan([0, 10_001, 8_000, 8_000]) == [100, 101, 89, 84]
+
+
+def test_the_hpa_of_the_notebook_waits_five_minutes() -> None:
+    assert contest_worldcup.plan_hpa([0, 8_400, 700, 700, 700, 700, 700, 700]) == [100, *[120] * 6, 10]
+
+
+def test_the_figures_of_the_notebook() -> None:
+    found = contest_worldcup.measure("two minutes", [200, 400], [3, 3])
+    assert found[1:] == (100 * 0.25 / 400, 100 * 0.5 / 400, 100 / 400, 100 / 400)
+
+
+def test_table_8_as_arithmetic() -> None:
+    etas = [round(contest_worldcup.speedup(row), 2) for row in TABLE_8]
+    assert etas == [1.0, 1.51, 1.84, 1.17, 1.29]
+    assert sum(row.figures[2] + row.figures[3] > 100 for row in TABLE_8) == 3
+    assert PUBLISHED.over == 593.755
+
+
+def test_the_fast_scaler_at_a_cost() -> None:
+    """A constant load of 100 with 10 a pod needs 10 pods; 20 pods are those of a target of about 5."""
+    scenario = contest_scenarios.scenario(of_points([(0, 100.0)], 3600), 10, 20, 1)
+    target = contest_scenarios.find_target(scenario, 20 * 3600, {})
+    assert contest_scenarios.play(scenario, f"fast:target={target}m").mean("podSeconds") == 20 * 3600
+
+
+def test_the_part_around_the_highest_value() -> None:
+    load = of_points([(0, 1.0), (200_000, 9.0), (200_010, 2.0)], 400_000)
+    part = contest.peak_of(load)
+    assert (part.seconds, part.highest) == (contest.LONGEST, 9)
+    assert contest.peak_of(of_points([(0, float("nan")), (10, 1.0)], 20)).seconds == 20
+
+
+def test_a_table_has_its_place_in_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "a\n<!-- begin of x -->\nold\n<!-- end of x -->\nb\n<!-- begin of y -->\n<!-- end of y -->\n"
+    )
+    contest.replace_table(page, "x", "| new |")
+    text = page.read_text()
+    assert text.startswith("a\n<!-- begin of x -->\n\n| new |\n\n<!-- end of x -->\nb\n")
+    assert text.endswith("<!-- begin of y -->\n<!-- end of y -->\n")
