@@ -108,13 +108,16 @@ class _Worker:
     def __init__(self, card: bytes) -> None:
         self._card = card
         figures = ReplayFigures(1.0, 1.0)
-        self._verdict = Verdict(0, 60, "day", "", None, (CandidateFigures("day", figures, figures),))
+        self._verdict = Verdict(0, 60, "season", "", None, (CandidateFigures("season", figures, figures),))
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         hour, limits = job.now // HOUR, Limits(1, 10, 1, 5, 0.9, 0.15)
         account = Account([Hour(hour - each, pods=600.0, least=10.0) for each in range(24, 0, -1)])
-        said = tuple(8 + math.sin(place) for place in range(HOUR // STEP))
-        plans = tuple(Plan(hour + each, STEP, "day", limits, said, 0.1, -0.1, account) for each in (0, 1))
+        said = tuple(math.log(9 + math.sin(place)) for place in range(HOUR // STEP))
+        weights = (0.01, 0.02, 0.01)
+        plans = tuple(
+            Plan(hour + each, STEP, "season", limits, said, weights, 0.1, -0.1, account) for each in (0, 1)
+        )
         # as from a line of the process: every answer has objects of its own
         made = ForecastAnswer(self._verdict, limits, plans, msgspec.Raw(self._card))
         return msgspec.json.decode(msgspec.json.encode(made), type=ForecastAnswer)

@@ -14,8 +14,9 @@ stays within half of what is left to 1 and to 0: bounds that were good for yeste
 they are not to become so wide that they cover everything. Where that is not enough the coverage breaks, and
 the minimum is withheld (`adapter.bounds.forecast.minimum`).
 
-Errors are differences of square roots. Demand is made of arrivals, whose variance grows with their number,
-and the root makes it even: one margin fits the night and the peak.
+Errors are differences of log1p, the logarithm of the demand plus one pod. The noise of a load grows with it,
+and the logarithm makes it even: one margin fits the night and the peak, and is good still when the level has
+doubled. The pod is there because a demand of nearly nothing has nearly no logarithm.
 
 The lower bound is a quantile as it is: under it is less than LOW of the demand of the last days.
 
@@ -28,6 +29,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from adapter.bounds.forecast.plan import HIGHEST
 from adapter.forecast.grid import DemandGrid, Values
 
 RATE: Final = 0.005
@@ -68,9 +70,7 @@ def build_margins(grid: DemandGrid, forecast: Values, lead: int, coverage: float
     grid begins with an hour.
     """
     per_hour = 3600 // grid.step
-    with np.errstate(invalid="ignore"):
-        roots = np.sqrt(forecast)
-        errors = np.sqrt(grid.values) - roots[: len(grid.values)]
+    errors = np.log1p(grid.values) - np.log1p(forecast[: len(grid.values)])
     level, first = coverage, grid.start // 3600
     margins: list[float] = []
     lows: list[float] = []
@@ -97,8 +97,8 @@ def build_bounds(
     hours = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
     listed = np.array([*(margins.lows if lower else margins.values), np.nan])
     margin = listed[np.where((hours >= 0) & (hours < len(margins.values)), hours, -1)]
-    root: Values = np.maximum(np.sqrt(forecast) + margin, 0)
-    return root * root
+    bounds: Values = np.expm1(np.clip(np.log1p(forecast) + margin, 0, HIGHEST))
+    return bounds
 
 
 def _moved(errors: Values, margins: list[float], first_ask: int, per_hour: int, coverage: float) -> float:

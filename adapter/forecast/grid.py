@@ -1,15 +1,4 @@
-"""Demand on a grid of equal steps, and the candidates: what it may be one lead time from now.
-
-A candidate says something about a step from the demand up to `lead` steps before it alone, and NaN where it
-says nothing. None of them is trusted: `adapter.forecast.judge` replays the decisions that each of them would
-have led to.
-
-- ``day``: as yesterday at the same local time.
-- ``week``: as a week ago at the same local time.
-- ``weeks``: the median of the same local time in the last weeks.
-- ``trend``: the change over the last lead time goes on for one more, if it is a rise.
-
-Days in `exceptions`, such as holidays, are no example for others, and nothing is said about them.
+"""Demand on a grid of equal steps, and which steps had the same local time some days earlier.
 
 What repeats each day repeats in local time: after a night on which the clock was set, eight o'clock is 23 or
 25 hours after the eight o'clock before. `positions_before` finds, for each step, the step that had the same
@@ -18,10 +7,9 @@ time that was shown twice the later one.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
-from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -30,9 +18,6 @@ from numpy.typing import NDArray
 from adapter.model import local_time
 
 DAY = 86_400
-
-WEEKS: Final = 4
-"""How many weeks `weeks` looks back."""
 
 Values = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -101,38 +86,19 @@ def positions_before(local: Positions, step: int, days: int) -> Positions:
     return np.where(wanted >= 0, positions[np.maximum(wanted, 0)], -1)
 
 
-Candidate = Callable[[DemandGrid, int, frozenset[date]], Values]
+def same_time_median(
+    grid: DemandGrid, local: Positions, days: Iterable[int], exceptions: frozenset[date]
+) -> Values:
+    """Return for each step the median demand at the same local time so many days before, NaN for none.
 
-
-def _seasonal(grid: DemandGrid, lead: int, exceptions: frozenset[date], *, days: tuple[int, ...]) -> Values:
-    """Return the forecast of each step, made `lead` steps before it, at most a day."""
-    if not 0 < lead * grid.step < DAY:
-        raise ValueError(f"a lead of {lead * grid.step} s: expected more than 0 s and less than a day")
-    local = local_steps(grid)
+    Days in `exceptions` are no examples, and nothing is known about them.
+    """
     dates = [(day - date(1970, 1, 1)).days for day in exceptions]
     excepted = np.isin(local * grid.step // DAY, dates)
     values = np.where(excepted, np.nan, grid.values)
     before = np.stack([positions_before(local, grid.step, ago) for ago in days])
     samples = np.where(before >= 0, values[np.maximum(before, 0)], np.nan)
-    known = ~np.isnan(samples).all(axis=0)
-    forecast = np.full(len(values), np.nan)
-    forecast[known] = np.nanmedian(samples[:, known], axis=0)
-    forecast[excepted] = np.nan
-    return forecast
-
-
-def _trend(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values:  # noqa: ARG001 - of all candidates
-    values = grid.values
-    forecast = np.full_like(values, np.nan)
-    last, before = values[lead : len(values) - lead], values[: len(values) - 2 * lead]
-    rise = last - before
-    forecast[2 * lead :] = np.where(rise > 0, last + rise, np.nan)
-    return forecast
-
-
-CANDIDATES: Mapping[str, Candidate] = {
-    "day": partial(_seasonal, days=(1,)),
-    "week": partial(_seasonal, days=(7,)),
-    "weeks": partial(_seasonal, days=tuple(7 * week for week in range(1, WEEKS + 1))),
-    "trend": _trend,
-}
+    known = ~np.isnan(samples).all(axis=0) & ~excepted
+    medians = np.full(len(values), np.nan)
+    medians[known] = np.nanmedian(samples[:, known], axis=0)
+    return medians

@@ -28,7 +28,8 @@ from adapter.bounds.forecast.verdict import (
 )
 from adapter.forecast import variants
 from adapter.forecast.alternative import Alternatives
-from adapter.forecast.grid import CANDIDATES, DAY, DemandGrid, Values, of_segments
+from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
 from adapter.forecast.replay import STEP, Check, JudgedDays, go_on
 from adapter.forecast.variants import Variant, VariantSpan
 from adapter.model.autoscaling import fastpath_autoscaler

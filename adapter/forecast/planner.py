@@ -16,7 +16,7 @@ import numpy as np
 from adapter.bounds.forecast.minimum import Account, Limits
 from adapter.bounds.forecast.plan import HOUR, Plan, PlannedMinimum
 from adapter.bounds.forecast.verdict import AHEAD, POINT, CardPoint, ForecastCard, Verdict
-from adapter.forecast import conformal, judge, variants
+from adapter.forecast import candidates, conformal, judge, variants
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.judge import Case
 from adapter.forecast.replay import STEP
@@ -44,17 +44,17 @@ def plans(
     first, count = demand.start // STEP, len(demand.values)
     ahead = hours.stop * _STEPS + limits.lead - first - count
     forecast = variants.build_forecast(demand, name, limits.lead, settings, max(0, ahead))
-    margins = conformal.build_margins(demand, forecast, limits.lead, limits.coverage)
+    margins = conformal.build_margins(demand, forecast.values, limits.lead, limits.coverage)
     hourly = []
     for hour in hours:
         margin, low = (None if math.isnan(value) else value for value in margins.at(hour))
-        forecasts: tuple[float | None, ...] = ()
-        if name != "trend":
-            place = hour * _STEPS + limits.lead - first
-            forecasts = tuple(
-                None if math.isnan(value) else value for value in forecast[place : place + _STEPS].tolist()
-            )
-        hourly.append(Plan(hour, STEP, name, limits, forecasts, margin, low, account))
+        place = hour * _STEPS + limits.lead - first
+        offsets = tuple(
+            None if math.isnan(value) else value
+            for value in forecast.offsets[place : place + _STEPS].tolist()
+        )
+        weights = tuple(forecast.weights[place].tolist())
+        hourly.append(Plan(hour, STEP, name, limits, offsets, weights, margin, low, account))
     return hourly
 
 
@@ -114,7 +114,8 @@ def build_card(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard
     if candidate is not None:
         lead = judge.build_limits(case).lead
         ahead = AHEAD // demand.step
-        forecast = variants.build_forecast(demand, shown, lead, settings, ahead)
+        one_lead = variants.build_forecast(demand, shown, lead, settings, ahead)
+        forecast = candidates.continued(one_lead, demand.values, lead + 1)
         margins = conformal.build_margins(demand, forecast, lead, candidate.wanted)
         # The last margin holds for the hours ahead.
         margins = margins._replace(

@@ -14,7 +14,8 @@ import numpy as np
 from adapter.bounds.forecast.minimum import Account, CountModel, Limits, MinimumFollower
 from adapter.bounds.forecast.verdict import SWITCH_MARGIN
 from adapter.forecast import conformal
-from adapter.forecast.grid import CANDIDATES, DemandGrid, Values
+from adapter.forecast.candidates import CANDIDATES, Forecast
+from adapter.forecast.grid import DemandGrid, Values
 from adapter.model.autoscaling.forecast import ForecastSettings
 
 COVERAGES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
@@ -58,7 +59,7 @@ def prepare(
     recent: VariantSpan,
 ) -> Variant:
     """Return a candidate with the cheapest coverage of those that promise most."""
-    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead)
+    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead).values
     model = partial(estimate, grid, limits=limits, start_up=start_up, spans=(judged, recent))
     none = model([0] * len(grid.values))
     fitting: list[tuple[float, float]] = []
@@ -77,7 +78,7 @@ def prepare(
 
 def build(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSettings) -> Variant:
     """Return a candidate with the coverage of the limits."""
-    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead)
+    forecast = build_forecast(grid, name, limits.lead, settings, limits.lead).values
     margins = conformal.build_margins(grid, forecast, limits.lead, limits.coverage)
     bounds = conformal.build_bounds(grid, forecast, limits.lead, margins)
     follower = MinimumFollower(limits, 3600 // grid.step)
@@ -95,7 +96,9 @@ def build(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSetting
     return Variant(name, limits, bounds, minimums, withheld, follower.account)
 
 
-def build_forecast(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:
+def build_forecast(
+    grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int
+) -> Forecast:
     """Return what a candidate says about each step of the grid and the `ahead` after it."""
     # When a step begins, the last known demand is that of the step before.
     return CANDIDATES[name](grid.extended(ahead), lead + 1, settings.holidays)

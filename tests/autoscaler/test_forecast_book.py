@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from typing import Any
 
 import msgspec
@@ -71,9 +72,8 @@ class Bench(ForecastBench):
             return ForecastAnswer(verdict, card=card, values=9)
         hour = job.now // HOUR
         hours = (hour, hour + 1) if job.with_this_hour else (hour + 1,)
-        plans = tuple(
-            Plan(each, STEP, "day", self.limits, (float(FLOOR),) * 60, 0.0, account=CHEAP) for each in hours
-        )
+        said = (math.log1p(FLOOR - 0.5),) * 60
+        plans = tuple(Plan(each, STEP, "day", self.limits, said, margin=0.0, account=CHEAP) for each in hours)
         return ForecastAnswer(verdict, self.limits, plans, card, values=9)
 
     async def run_for(self, minutes: int) -> list[int]:

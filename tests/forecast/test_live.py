@@ -63,7 +63,7 @@ async def test_a_live_scaler_publishes_the_floors_of_the_replay() -> None:
     values = days_of_jumps(9) + days_of_jumps(1, seed=2)
     bench, found = await live(values, 8 * 60)
     days = replayed(values)
-    assert days[0].verdict.chosen == "day"
+    assert days[0].verdict.chosen == "season"
     assert bench.worker.answers[0].verdict == days[0].verdict
     assert compared(days, found) > 200
     conditions = [each for each in bench.state.memory.status.conditions or () if each.type == "ForecastReady"]

@@ -9,7 +9,8 @@ import pytest
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.forecast import planner, variants
-from adapter.forecast.grid import CANDIDATES, DAY, DemandGrid
+from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import DAY, DemandGrid
 from adapter.model.autoscaling.forecast import ForecastSettings
 
 STEP = 60

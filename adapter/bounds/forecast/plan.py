@@ -3,11 +3,15 @@
 A plan is made in the hour before, from the demand up to the beginning of that. So there is an hour to make it
 in, and a scaler that follows plans has the minimums that a replay of the same demand computes. What a plan
 cannot know is the demand of the last minutes: the scaler adds that, step by step.
+
+Forecasts and margins are on the scale of log1p, the logarithm of the demand plus one pod. A margin is then a
+share of the demand where there are many pods, and a number of pods where there are few.
 """
 
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,58 +19,61 @@ from adapter.bounds.forecast.minimum import Account, Day, Limits, MinimumFollowe
 
 HOUR = 3600
 
+SPANS: Final = (1, 5, 30)
+"""A forecast depends on the mean demand of so many last steps."""
+
+HIGHEST: Final = 50.0
+"""The highest forecast, on the scale of log1p: more pods than there are."""
+
 
 class Plan(msgspec.Struct, frozen=True):
     """The plan of one hour, counted since 1970; `step` is in seconds.
 
-    `forecast` has, for each step of the hour, the demand of the step `limits.lead` later, None if unknown;
-    without a plan of a season it is empty, and the rise of the last steps goes on. `margin` is added to the
-    square root of that for the upper bound, and `low` for the lower one; None for none. `account` is that of
-    the beginning of the hour before, for a scaler that has none of its own.
+    The forecast of a step is made `limits.lead` before it. It is `offsets`, one for each step of the hour in
+    which it is made, None if unknown, plus `weights` times the means of the last demands, one for each of
+    SPANS. `margin` is added for the upper bound, and `low` for the lower one; None for none. `account` is
+    that of the beginning of the hour before, for a scaler that has none of its own.
     """
 
     hour: int
     step: int
     candidate: str
     limits: Limits
-    forecast: tuple[float | None, ...] = ()
+    offsets: tuple[float | None, ...] = ()
+    weights: tuple[float, ...] = (0.0,) * len(SPANS)
     margin: float | None = None
     low: float | None = None
     account: Account | None = None
-
-    @property
-    def follows_trend(self) -> bool:
-        return not self.forecast
 
     def bounds(self, index: int, demands: Sequence[float]) -> tuple[float, float]:
         """Return the upper and the lower bound of the step `limits.lead` after step `index`, NaN for none.
 
         `demands` are those of the steps before it, the last one last.
         """
-        if self.follows_trend:
-            demand: float | None = self._continued(demands)
-        else:
-            place = index - self.hour * HOUR // self.step
-            demand = self.forecast[place] if 0 <= place < len(self.forecast) else None
-        known = math.nan if demand is None else demand
-        return moved(known, self.margin), moved(known, self.low)
-
-    def _continued(self, demands: Sequence[float]) -> float:
-        """Return the demand to which a rise leads that goes on as it was, NaN without a rise."""
-        span = self.limits.lead + 1
-        if len(demands) <= span:
-            return math.nan
-        last = demands[-1]
-        rise = last - demands[-1 - span]
-        return last + rise if rise > 0 else math.nan
+        place = index - self.hour * HOUR // self.step
+        offset = self.offsets[place] if 0 <= place < len(self.offsets) else None
+        if offset is None or math.isnan(demands[-1]):
+            return math.nan, math.nan
+        recent = zip(self.weights, SPANS, strict=True)
+        scaled = offset + sum(weight * math.log1p(mean(demands[-span:])) for weight, span in recent)
+        return moved(scaled, self.margin), moved(scaled, self.low)
 
 
-def moved(demand: float, margin: float | None) -> float:
-    """Return a demand with a margin added to its square root, NaN if one of them is unknown."""
-    if margin is None or math.isnan(demand):
+def mean(demands: Sequence[float]) -> float:
+    """Return the mean of the demands that are known, at least one."""
+    known = [demand for demand in demands if not math.isnan(demand)]
+    return sum(known) / len(known)
+
+
+def moved(scaled: float, margin: float | None) -> float:
+    """Return the demand of a forecast with a margin, NaN without one."""
+    if margin is None:
         return math.nan
-    root = max(math.sqrt(demand) + margin, 0.0)
-    return root * root
+    return math.expm1(_clipped(_clipped(scaled) + margin))
+
+
+def _clipped(scaled: float) -> float:
+    return min(max(scaled, 0.0), HIGHEST)
 
 
 class PlannedMinimum:
@@ -79,7 +86,7 @@ class PlannedMinimum:
         self._step = step
         self._former = account
         self._plans: dict[int, Plan] = {}
-        self._demands: deque[float] = deque(maxlen=1)
+        self._demands: deque[float] = deque(maxlen=max(SPANS))
         self._index: int | None = None
         self._follower: MinimumFollower | None = None
         self.minimum = 0
@@ -112,7 +119,6 @@ class PlannedMinimum:
 
     def take(self, plan: Plan) -> None:
         self._plans[plan.hour] = plan
-        self._demands = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
         if self._follower is None:
             self._follower = MinimumFollower(plan.limits, HOUR // self._step, self._former or plan.account)
 

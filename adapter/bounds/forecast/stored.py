@@ -19,7 +19,7 @@ import msgspec
 from adapter.bounds.forecast import minimum
 from adapter.bounds.forecast.job import STEP, HistoryQuery, to_plain
 from adapter.bounds.forecast.minimum import HOURS, RECENT, Account, Limits
-from adapter.bounds.forecast.plan import HOUR, Plan
+from adapter.bounds.forecast.plan import HOUR, SPANS, Plan
 from adapter.bounds.forecast.verdict import Verdict
 from adapter.model import local_time
 from adapter.model.timestamps import SECOND, write_instant
@@ -48,7 +48,8 @@ class StoredHour(msgspec.Struct, frozen=True, array_like=True):
     hour: int
     margin: float | None = None
     low: float | None = None
-    forecast: tuple[float | None, ...] = ()
+    offsets: tuple[float | None, ...] = ()
+    weights: tuple[float, ...] = (0.0,) * len(SPANS)
 
 
 class StoredVerdict(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class StoredVerdict(msgspec.Struct, frozen=True):
         """Yield the plans that are not over at `now`, in seconds since 1970."""
         for hour in self.hours:
             if self.limits is not None and hour.hour >= now // HOUR:
-                bounds = hour.forecast, hour.margin, hour.low
+                bounds = hour.offsets, hour.weights, hour.margin, hour.low
                 yield Plan(hour.hour, STEP, self.verdict.chosen, self.limits, *bounds)
 
     def is_about(self, fingerprint: str, now: int) -> bool:
@@ -78,7 +79,7 @@ class StoredVerdict(msgspec.Struct, frozen=True):
 
 
 def stored_hours(plans: Sequence[Plan]) -> tuple[StoredHour, ...]:
-    return tuple(StoredHour(plan.hour, plan.margin, plan.low, plan.forecast) for plan in plans)
+    return tuple(StoredHour(plan.hour, plan.margin, plan.low, plan.offsets, plan.weights) for plan in plans)
 
 
 def build_fingerprint(basis: object, queries: Sequence[HistoryQuery]) -> str:
@@ -151,12 +152,11 @@ def _faults(stored: StoredVerdict) -> Iterator[str]:
     if (limits is not None) != acts or (limits is not None and not _are_possible(limits)):
         yield "its limits are impossible"
     numbers = [hour.hour for hour in stored.hours]
-    demands = [value for hour in stored.hours for value in hour.forecast if value is not None]
-    lengths = {len(hour.forecast) for hour in stored.hours}
+    lengths = {len(hour.offsets) for hour in stored.hours}
     if len(numbers) > 2 or sorted(set(numbers)) != numbers or not lengths <= {0, HOUR // STEP}:
         yield "its plans are not those of an hour and the next one"
-    if min(demands, default=0) < 0:
-        yield "it expects negative demand"
+    if any(len(hour.weights) != len(SPANS) for hour in stored.hours):
+        yield "its plans have other weights"
     if account.withheld not in _WITHHELD or not 0 <= account.low <= RECENT or not _are_hours(account):
         yield "its account is impossible"
 

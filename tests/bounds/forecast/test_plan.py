@@ -13,31 +13,50 @@ STEP = 60
 LIMITS = Limits(least=1, most=40, lead=2, hold=1, coverage=0.9, max_extra=1000.0)
 
 
-def plan(hour: int = 0, said: float | None = 4.0, margin: float | None = 1.0, **changes: object) -> Plan:
-    made = Plan(hour, STEP, "day", LIMITS, (said,) * 60, margin, None if margin is None else -margin)
+DOUBLE = math.log(2)
+"""A margin that doubles the demand and a pod, or halves it."""
+
+
+def plan(hour: int = 0, said: float | None = 4.0, margin: float | None = DOUBLE, **changes: object) -> Plan:
+    offset = None if said is None else math.log1p(said)
+    low = None if margin is None else -margin
+    made = Plan(hour, STEP, "season", LIMITS, (offset,) * 60, margin=margin, low=low)
     return msgspec.structs.replace(made, **changes)
 
 
-def test_a_margin_moves_the_square_root() -> None:
-    assert plan().bounds(7, ()) == (9.0, 1.0)
-    assert plan(margin=3.0).bounds(7, ()) == (25.0, 0.0)  # never below zero
+def bounds(made: Plan, *demands: float) -> object:
+    return pytest.approx(made.bounds(7, demands), nan_ok=True)
+
+
+def test_a_margin_is_a_share_of_the_demand_and_a_pod() -> None:
+    assert bounds(plan(), 3.0) == (9.0, 1.5)
+    assert bounds(plan(margin=2 * DOUBLE), 3.0) == (19.0, 0.25)
+    assert bounds(plan(margin=3 * DOUBLE), 3.0) == (39.0, 0.0)  # never below zero
 
 
 @pytest.mark.parametrize("unknown", [plan(margin=None), plan(said=None), plan(hour=1)])
 def test_an_unknown_forecast_has_no_bounds(unknown: Plan) -> None:
-    assert all(math.isnan(each) for each in unknown.bounds(7, ()))
-    assert all(math.isnan(each) for each in plan().bounds(60, ()))
+    assert all(math.isnan(each) for each in unknown.bounds(7, (3.0,)))
+    assert all(math.isnan(each) for each in plan().bounds(60, (3.0,)))
 
 
-def test_a_rise_goes_on() -> None:
-    trend = plan(candidate="trend", forecast=())
-    assert trend.bounds(7, (1.0, 2.0, 3.0, 2.5)) == (
-        9.0,
-        1.0,
-    )  # 1.5 more in three steps
-    assert math.isnan(trend.bounds(7, (3.0, 2.0, 3.0, 2.5))[0])
-    assert math.isnan(trend.bounds(7, (2.0, 3.0, 4.0))[0])  # too few
-    assert math.isnan(trend.bounds(7, (NAN, 2.0, 3.0, 4.0))[0])
+def test_means_of_the_last_demands_have_weights() -> None:
+    """Of one, of five and of thirty steps; of what is known of them."""
+    last = plan(said=0.0, weights=(1.0, 0.0, 0.0), margin=0.0, low=0.0)
+    assert bounds(last, 9.0, 9.0, 4.0) == (4.0, 4.0)
+    five = plan(said=0.0, weights=(0.0, 1.0, 0.0), margin=0.0, low=0.0)
+    assert bounds(five, 90.0, *[6.0] * 4, 1.0) == (5.0, 5.0)
+    assert bounds(five, 90.0, 6.0, NAN, NAN, NAN, 2.0) == (4.0, 4.0)
+    assert bounds(five, 2.0) == (2.0, 2.0)
+    both = plan(said=3.0, weights=(1.0, 0.0, -1.0), margin=0.0, low=0.0)
+    assert bounds(both, *[0.0] * 29, 30.0) == (4 * 31 / 2 - 1,) * 2
+    assert bounds(both, 3.0, NAN) == (NAN, NAN)
+
+
+def test_weights_that_know_no_end_do() -> None:
+    steep = plan(weights=(1000.0, 0.0, 0.0))
+    assert math.isfinite(steep.bounds(7, (1e9,))[0])
+    assert bounds(plan(weights=(-1000.0, 0.0, 0.0)), 1e9) == (1.0, 0.0)
 
 
 def test_a_plan_is_the_same_after_its_way_from_another_process() -> None:
@@ -54,7 +73,7 @@ def test_without_a_plan_there_is_no_minimum() -> None:
 def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> None:
     planned = PlannedMinimum(STEP)
     planned.take(plan(0))
-    planned.take(plan(1, said=16.0))
+    planned.take(plan(1, said=12.0))
     assert [planned.step(index, 3.0) for index in range(57, 60)] == [9, 9, 9]
     assert planned.plan == plan(0)
     assert [planned.step(index, 3.0) for index in range(60, 62)] == [25, 25]
@@ -64,14 +83,14 @@ def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> 
     assert planned.plan is None
 
 
-def test_an_unknown_demand_withholds_and_is_no_rise_afterwards() -> None:
+def test_an_unknown_demand_withholds_and_counts_for_nothing_afterwards() -> None:
     planned = PlannedMinimum(STEP)
-    planned.take(plan(candidate="trend", forecast=(), margin=0.0))
-    assert [planned.step(index, float(index)) for index in range(5)] == [0, 0, 0, 6, 7]
-    assert planned.step(5, NAN) == 0
+    planned.take(plan(said=0.0, weights=(0.0, 1.0, 0.0), margin=0.0))
+    assert [planned.step(index, float(index + 3)) for index in range(3)] == [3, 4, 4]
+    assert planned.step(3, NAN) == 0
     assert planned.withheld == UNKNOWN
     # two steps are left out
-    assert [planned.step(index, float(index)) for index in range(8, 13)] == [0, 0, 0, 14, 15]
+    assert planned.step(6, 7.0) == 6  # 5 and 7 are known of the last five
     assert planned.withheld == ""
 
 

@@ -45,7 +45,7 @@ STORED = StoredVerdict(
     AT * HOUR + 70,
     Verdict(AT * HOUR, 120, "day", "", NONE, (GOOD, BAD)),
     LIMITS,
-    (StoredHour(AT + 2, 0.5, -0.25, SAID), StoredHour(AT + 3, None, None, ())),
+    (StoredHour(AT + 2, 0.5, -0.25, SAID, (0.5, 0.25, -0.125)), StoredHour(AT + 3, None, None, ())),
     Account([Hour(AT + 1, 3.0, 600.0, 55, 60, 9.0), Hour(AT + 2, 0.5, 150.0, 14, 15)], ABSENT, 17),
 )
 
@@ -88,10 +88,10 @@ def test_fields_of_another_version_are_no_fault() -> None:
 
 
 def test_plans_that_are_over_do_not_come_back() -> None:
-    expected = Plan(AT + 2, STEP, "day", LIMITS, SAID, 0.5, -0.25)
+    expected = Plan(AT + 2, STEP, "day", LIMITS, SAID, (0.5, 0.25, -0.125), 0.5, -0.25)
     first, second = STORED.plans(NOW)
     assert first == expected
-    assert (second.hour, second.follows_trend) == (AT + 3, True)
+    assert (second.hour, second.offsets) == (AT + 3, ())
     assert [plan.hour for plan in STORED.plans((AT + 3) * HOUR)] == [AT + 3]
     assert list(STORED.plans((AT + 4) * HOUR)) == []
     assert stored_hours([first, second]) == STORED.hours
@@ -216,7 +216,7 @@ FIGURES, FUTURE = "its figures are missing", "of before 2023-12-09T02:15:00Z: th
         (replaced("hours", 1, 0, value=AT + 2), PLANS),
         (changed(lambda document: document["hours"].append([AT + 4])), PLANS),
         (replaced("hours", 0, 3, value=[1.0] * 61), PLANS),
-        (replaced("hours", 0, 3, 5, value=-0.5), "it expects negative demand"),
+        (replaced("hours", 0, 4, value=[1.0, 2.0]), "its plans have other weights"),
         (replaced("account", "withheld", value="NoReason"), ACCOUNT),
         (replaced("account", "low", value=21), ACCOUNT),
         (replaced("account", "low", value=-1), ACCOUNT),
