@@ -18,14 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from adapter.bounds.forecast.verdict import JUDGED_DAYS
 from adapter.forecast import judge, planner
 from adapter.forecast.judge import Case
 from adapter.forecast.planner import DayOfMinimums
-from adapter.forecast.replay import SplitFigures
+from adapter.forecast.replay import STEP
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
 from adapter.simulate.load import Load, of_points
 from adapter.simulate.policies import read_policy
 from benchmarks import simulated, traces
@@ -41,13 +42,18 @@ POLICY = "fast"
 
 
 class Row(NamedTuple):
-    """One trace at one start-up time: shortage and pods in per cent of the need, and what was decided."""
+    """One trace at one start-up time: shortage and pods in per cent of the need, and what was decided.
+
+    `change` is what buys the same pods without a forecast.
+    """
 
     trace: int
     start_up: int
     shortage: float = 0.0
     shortage_with: float = 0.0
     extra: float = 0.0
+    shortage_of_same_pods: float | None = None
+    change: str = ""
     verdicts: str = ""
     seconds: float = 0.0
 
@@ -81,19 +87,18 @@ def run(job: tuple[int, int, Path]) -> Row:
     minimums = planner.join_minimums(days, case.start)
     loads = {name: each.part(first, each.seconds) for name, each in scenario.loads.items()}
     judged = dataclasses.replace(scenario, loads=loads, epoch=(EPOCH + first) * SECOND)
-    figures, need = [], 0.0
-    for each in (None, minimums):
-        split = SplitFigures(0, judge.build_limits(case))
-        played = simulation.simulate(dataclasses.replace(judged, forecast=each), case.policy, observer=split)
-        figures.append(split.whole)
-        need = played.runs[0].need
-    none, acted = figures
+    week = case._replace(scenario=judged)
+    none, acted = judge.compare(week, minimums)
+    need = STEP * float(np.nansum(judge.build_demand(week).values))
+    other = acted.alternative
     return Row(
         place,
         start_up,
-        100 * none.shortage / need,
-        100 * acted.shortage / need,
-        100 * acted.extra_over(none),
+        100 * none.whole.shortage / need,
+        100 * acted.whole.shortage / need,
+        100 * acted.whole.extra_over(none.whole),
+        None if other is None else 100 * other.shortage / need,
+        "" if other is None else other.change,
         describe(days),
         time.process_time() - began,
     )
@@ -115,19 +120,22 @@ def describe(days: list[DayOfMinimums]) -> str:
 
 def render(rows: list[Row]) -> str:
     lines = [
-        "| trace | pods start in | shortage without | with | of it | more pods | acted |",
-        "|---|---|---|---|---|---|---|",
+        "| trace | pods start in | shortage without | with | of it | more pods | same pods | acted |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        cells = ["-"] * 4
-        if not row.verdicts.startswith("no verdict"):
-            left = row.shortage_with / row.shortage if row.shortage else 1.0
-            cells = [
-                f"{row.shortage:.2f} %",
-                f"{row.shortage_with:.2f} %",
-                f"{100 * left:.0f} %",
-                f"{row.extra:+.1f} %",
-            ]
+        if row.verdicts.startswith("no verdict"):
+            continue
+        left, same = row.shortage_with / row.shortage if row.shortage else 1.0, "-"
+        if row.shortage_of_same_pods is not None:
+            same = f"{100 * row.shortage_of_same_pods / row.shortage:.0f} % by {row.change}"
+        cells = [
+            f"{row.shortage:.2f} %",
+            f"{row.shortage_with:.2f} %",
+            f"{100 * left:.0f} %",
+            f"{row.extra:+.1f} %",
+            same,
+        ]
         name = f"{TRACES[row.trace].name} ({TRACES[row.trace].resolution})"
         lines.append(f"| {name} | {row.start_up} s | {' | '.join(cells)} | {row.verdicts} |")
     return "\n".join(lines)
