@@ -24,6 +24,7 @@ from adapter.bounds.forecast.verdict import JUDGED_DAYS, Verdict
 from adapter.bounds.schedule import documents
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast import judge, planner, replay
+from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
 from adapter.forecast.judge import Case
@@ -95,7 +96,7 @@ def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = re
 def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) -> ForecastAnswer:
     at = job.now // HOUR * HOUR
     verdict = job.verdict
-    if job.judges or (verdict is not None and _has_moved(job, verdict)):
+    if job.judges or (verdict is not None and (_is_foreign(verdict) or _has_moved(job, verdict))):
         verdict = None
     begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
     # Before anything is read: a job that is too large must not cost the queries first.
@@ -153,6 +154,11 @@ def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
         job.autoscaler, loads, job.start_ups, job.request, phases=1, schedules=schedules, epoch=epoch
     )
     return Case(scenario, policies.read_policy(job.policy), job.settings)
+
+
+def _is_foreign(verdict: Verdict) -> bool:
+    """Tell whether a verdict is of a version with other candidates."""
+    return bool(verdict.chosen) and verdict.chosen not in CANDIDATES
 
 
 def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:

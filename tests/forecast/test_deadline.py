@@ -9,6 +9,7 @@ from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, ForecastJob, History
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.forecast import judge, worker
+from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.histories import Histories
 from adapter.forecast.replay import Check
 from adapter.forecast.worker import TooMuchWorkError
@@ -33,7 +34,7 @@ JOB = ForecastJob(
 )
 PLAN = replace(
     JOB,
-    verdict=Verdict(NOW, 60, "day", "", None, (CandidateFigures("day", FIGURES, FIGURES, 0.9),)),
+    verdict=Verdict(NOW, 60, "season", "", None, (CandidateFigures("season", FIGURES, FIGURES, 0.9),)),
     limits=Limits(2, 60, 1, 5, 0.9, 0.15),
     judges=False,
 )
@@ -121,6 +122,14 @@ def test_one_autoscaler_has_so_many_values_until_its_next_verdict(
         f"{metrics} metrics have {values:,} values of history by the next verdict: expected at most "
         "1,000,000 for one autoscaler; ask for fewer days, or for fewer metrics"
     )
+
+
+def test_a_verdict_on_a_candidate_of_another_version_is_made_again() -> None:
+    before = Verdict(NOW, 60, "trend", "", None, (CandidateFigures("trend", FIGURES, FIGURES, 0.9),))
+    history = HandHistory(START, days_of_jumps(8))
+    answer = worker.answer(replace(PLAN, verdict=before), Histories(), history.read)
+    assert answer.verdict is not None
+    assert [each.name for each in answer.verdict.candidates] == [*CANDIDATES]
 
 
 def test_the_schedules_of_the_autoscaler_hold_in_the_replay() -> None:

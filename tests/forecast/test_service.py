@@ -47,7 +47,9 @@ GAP = range(5 * 1440, 5 * 1440 + 90)
 
 NOW = START + DAYS * DAY - 4 * HOUR
 FIGURES = ReplayFigures(0.0, 1.0)
-VERDICT = Verdict(NOW - NOW % HOUR, 60, "day", "", None, (CandidateFigures("day", FIGURES, FIGURES, 0.9),))
+VERDICT = Verdict(
+    NOW - NOW % HOUR, 60, "season", "", None, (CandidateFigures("season", FIGURES, FIGURES, 0.9),)
+)
 LIMITS = Limits(2, 60, 1, 5, 0.9, 0.15)
 
 
@@ -150,6 +152,7 @@ async def test_a_worker_that_is_killed_is_started_again(start: Start) -> None:
     service = await start()
     before = await service.run(job())
     process = service.pid
+    assert process, before.problem
     os.kill(process, signal.SIGSTOP)
     asking = asyncio.create_task(service.run(job()))
     await asyncio.sleep(0)  # it is asked, and cannot answer
