@@ -29,6 +29,10 @@ def test_the_lead_of_a_raise_is_that_of_its_last_pod(before: int, after: int, le
     assert SCATTERED.of_raise(before, after) == lead
 
 
+def test_without_known_starts_there_is_no_lead() -> None:
+    assert Lead().of_raise(1, 9) == 0
+
+
 def test_a_lead_has_a_limit() -> None:
     assert always(700).of_raise(0, 1) == MOST_LEAD
     assert Lead(StartUps.of([599]), delay=2).of_raise(0, 1) == MOST_LEAD

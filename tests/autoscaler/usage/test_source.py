@@ -139,6 +139,16 @@ async def test_a_step_is_in_the_faster_reading_within_seconds() -> None:
     assert all_of_them.condition() == (True, "Agrees")
 
 
+async def test_own_usage_waits_until_its_noise_is_known() -> None:
+    async with servers(more=", window: 30s") as all_of_them:
+        reading = await all_of_them.run(240)
+        why = all_of_them.source.why
+
+    assert all_of_them.source.verdict.ratio is not None
+    assert reading.faster is None
+    assert why == "how much the own usage of pods varies by chance is not known yet"
+
+
 async def test_before_the_comparison_the_containers_usage_counts_alone() -> None:
     async with servers() as all_of_them:
         reading = await all_of_them.run(20)

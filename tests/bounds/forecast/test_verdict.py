@@ -110,6 +110,15 @@ def test_a_candidate_has_to_beat_what_the_same_pods_buy_without_it(
     assert made.chosen == ("" if refused else "day")
 
 
+def test_what_the_same_pods_buy_is_said_where_there_is_something_to_compare() -> None:
+    plain = candidate("day", 0.5, 0.1)
+    compared = msgspec.structs.replace(plain, alternative=Alternative("target 9", 620.0, 250.0))
+    assert verdicts.describe_alternative(compared, WITHOUT) == "the same pods by target 9: 62 % left"
+    assert verdicts.describe_alternative(plain, WITHOUT) == ""
+    nothing = CandidateFigures(NONE, ReplayFigures(0.0, 10_000.0), ReplayFigures(0.0, 4_000.0))
+    assert verdicts.describe_alternative(compared, nothing) == ""
+
+
 def test_of_those_with_nearly_the_greatest_gain_the_cheapest_acts() -> None:
     made = decide(candidate("day", 0.9, 0.12), candidate("week", 0.87, 0.05), candidate("trend", 0.8, 0.01))
     assert made.chosen == "week"
