@@ -27,8 +27,8 @@ from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 
-MOST_REPLAYS = 4
-"""So many values of a change are replayed for a candidate at most."""
+MOST_REPLAYS = 2
+"""So many values of a change are replayed for a candidate at most, as replays are most of the work."""
 
 CLOSE = 0.002
 """How near the pods of a replay come to those of the candidate, as a share of them, before that is enough."""
@@ -173,7 +173,7 @@ class Curve:
             points = sorted(self._points, key=lambda point: point.figures.whole.pods)
             at = bisect.bisect_right(points, pods, key=lambda point: point.figures.whole.pods)
             near = min(abs(point.figures.whole.pods - pods) for point in points)
-            if at == 0 or (at < len(points) and near <= CLOSE * pods):
+            if at == 0 or (at < len(points) and (near <= CLOSE * pods or len(points) > MOST_REPLAYS)):
                 return
             rounded = math.ceil if at == len(points) else round
             value = self._change.exact(self._next(points, at, pods), rounded)
