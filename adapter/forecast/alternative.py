@@ -102,14 +102,12 @@ class HigherMinimum:
         self.most: float = limits.most
 
     def guess(self, extra: float) -> float:
-        counts = self._seconds_at.items()
-        pods = sum(count * seconds for count, seconds in counts)
-        numbers = range(round(self.least), round(self.most) + 1)
-        raised = (sum(max(count, number) * seconds for count, seconds in counts) for number in numbers)
-        return next(
-            (number for number, more in zip(numbers, raised, strict=True) if more >= (1 + extra) * pods),
-            self.most,
-        )
+        def pods(least: int) -> int:
+            return sum(max(count, least) * seconds for count, seconds in self._seconds_at.items())
+
+        # By halves, for maxReplicas has no limit.
+        numbers = range(round(self.least), round(self.most))
+        return self.least + bisect.bisect_left(numbers, (1 + extra) * pods(0), key=pods)
 
     def exact(self, value: float, rounded: Rounding) -> float:
         return rounded(value)
@@ -124,11 +122,10 @@ class HigherMinimum:
 class LongerWindow:
     """Seconds of `behavior.scaleDown.stabilizationWindowSeconds`; `hold` are those of the spec."""
 
-    most: float = LONGEST_WINDOW
-
     def __init__(self, days: JudgedDays, hold: int) -> None:
         self._days = days
         self.least: float = hold
+        self.most: float = max(hold, LONGEST_WINDOW)
 
     def guess(self, extra: float) -> float:  # noqa: ARG002 - of all changes
         return self.most
@@ -157,10 +154,13 @@ class Curve:
 
     def __init__(self, change: SpecChange, none: CandidateFigures) -> None:
         self._change = change
+        self._none = none.whole
         self._points = [ReplayedValue(change.least, none)]
 
     def at(self, candidate: CandidateFigures) -> Alternative | None:
         """Return what the pods of a candidate buy, None if the change buys nothing for so few."""
+        if not 0 < self._none.pods < candidate.whole.pods:
+            return None
         self._enclose(candidate.whole.pods)
         whole, value = self._interpolate(candidate.whole.pods, lambda figures: figures.whole)
         recent, _ = self._interpolate(candidate.recent.pods, lambda figures: figures.recent)
@@ -173,7 +173,7 @@ class Curve:
             points = sorted(self._points, key=lambda point: point.figures.whole.pods)
             at = bisect.bisect_right(points, pods, key=lambda point: point.figures.whole.pods)
             near = min(abs(point.figures.whole.pods - pods) for point in points)
-            if at == 0 or (at < len(points) and (near <= CLOSE * pods or len(points) > MOST_REPLAYS)):
+            if at < len(points) and (near <= CLOSE * pods or len(points) > MOST_REPLAYS):
                 return
             rounded = math.ceil if at == len(points) else round
             value = self._change.exact(self._next(points, at, pods), rounded)

@@ -120,7 +120,7 @@ def read(options: ForecastOptions) -> Given:
 
 
 def make_card(case: "Case") -> ForecastCard:
-    """Return the card of a case. It takes seconds: a week is replayed five times."""
+    """Return the card of a case. It takes seconds: a week is replayed up to nine times."""
     from adapter.forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
 
     demand = judge.build_demand(case)
