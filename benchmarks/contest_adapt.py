@@ -20,7 +20,7 @@ from adapter.simulate.deciders import Decider
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
-from benchmarks import contest_scenarios
+from benchmarks import simulated
 
 SEEDS = (42, 123, 456, 789, 1337)
 CAPACITY = 100.0
@@ -229,7 +229,7 @@ def fast(minutes: Sequence[float], seed: int, target: float) -> Outcome:
 
 def _scenario(minutes: Sequence[float], seed: int) -> Scenario:
     load: Load = loads.of_points([(60.0 * at, value) for at, value in enumerate(minutes)], 60 * len(minutes))
-    autoscaler = contest_scenarios.autoscaler(1000 * round(CAPACITY), _LEAST, _MOST)
+    autoscaler = simulated.autoscaler(1000 * round(CAPACITY), _LEAST, _MOST)
     return Scenario(autoscaler, {"load": load}, START_UPS, phases=1, seed=seed)
 
 

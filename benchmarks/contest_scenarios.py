@@ -5,18 +5,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerBehavior,
     HPAScalingRules,
-    decode_scalar,
 )
 from adapter.model.quantity import Quantity
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
+from benchmarks import simulated
 from fastpath_tools.simulate.results import ELASTICITY, PolicyFigures
 
 BASELINE = "native"
@@ -38,32 +35,11 @@ _CLOSE = 0.005
 """How near in pod seconds two policies have the same cost."""
 
 
-def autoscaler(target: int, least: int, most: int) -> FastPathAutoscaler:
-    """Return an autoscaler with a Pods metric `load`; the target is in thousandths."""
-    metric = {
-        "type": "Pods",
-        "pods": {
-            "metric": {"name": "load"},
-            "target": {"type": "AverageValue", "averageValue": f"{target}m"},
-        },
-    }
-    document = {
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": least,
-            "maxReplicas": most,
-            "metrics": [metric],
-        },
-    }
-    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-
-
 def scenario(load: Load, target: float, start_up: int, phases: int, least: int = 1) -> Scenario:
     """Return the scenario of a load whose pods serve `target`, with no limit that it reaches."""
     milli = max(1, round(1000 * target))
     most = max(least, math.ceil(4000 * load.highest / milli))
-    return Scenario(autoscaler(milli, least, most), {"load": load}, [start_up], phases=phases)
+    return Scenario(simulated.autoscaler(milli, least, most), {"load": load}, [start_up], phases=phases)
 
 
 def play(scenario: Scenario, policy: str, *, quick: bool = False) -> PolicyFigures:

@@ -58,9 +58,8 @@ def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, floa
     return scenario_for(load, start_up), load.highest / load.mean
 
 
-def scenario_for(load: Load, start_up: int) -> Scenario:
-    """Return the scenario of a load: ten pods at its mean, and no limit that it reaches."""
-    target = max(1, round(1000 * load.mean / PODS_AT_MEAN))
+def autoscaler(target: int, least: int, most: int) -> FastPathAutoscaler:
+    """Return an autoscaler with a Pods metric `load`; the target is in thousandths."""
     metric = {
         "type": "Pods",
         "pods": {
@@ -72,13 +71,19 @@ def scenario_for(load: Load, start_up: int) -> Scenario:
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 1,
-            "maxReplicas": math.ceil(2000 * load.highest / target),
+            "minReplicas": least,
+            "maxReplicas": most,
             "metrics": [metric],
         },
     }
-    autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-    return Scenario(autoscaler, {"load": load}, [start_up], phases=PHASES)
+    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+
+
+def scenario_for(load: Load, start_up: int) -> Scenario:
+    """Return the scenario of a load: ten pods at its mean, and no limit that it reaches."""
+    target = max(1, round(1000 * load.mean / PODS_AT_MEAN))
+    most = math.ceil(2000 * load.highest / target)
+    return Scenario(autoscaler(target, 1, most), {"load": load}, [start_up], phases=PHASES)
 
 
 def run(job: tuple[int, int, Path]) -> Row:
