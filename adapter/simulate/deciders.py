@@ -39,20 +39,20 @@ _AUTOSCALER = ("simulated/autoscaler",)
 def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
     """Return the first instant after `now` at which the history alone may change a decision, in nanoseconds.
 
-    That is when a recommendation leaves a window, or a change leaves the period of a policy.
+    That is when a recommendation leaves a window, or a change leaves the period of a policy. What was
+    recommended now does not leave it: the decisions until then recommend the same.
     """
     if spec.throughputs:
         return now + 1  # the credit of pending capacity changes all the time
-    recommendations = history.recommendations
+    high, low = history.recommendations.high, history.recommendations.low
     periods: set[int] = set()
     if spec.up is None or spec.down is None:
         windows = {spec.settings.downscale_stabilization + 1}  # an entry of exactly that age still counts
     else:
         windows = {spec.up.window, spec.down.window}
         periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
-    ends = [
-        entry.at + window for entry in (*recommendations.high, *recommendations.low) for window in windows
-    ]
+    last = -1 if high and high[-1].at == now else None
+    ends = [entry.at + window for entry in (*high[:last], *low[:last]) for window in windows]
     ends += [event.at + period for event in (*history.ups, *history.downs) for period in periods]
     if (end := lost_values.next_end(history.reporting, now)) is not None:
         ends.append(end)

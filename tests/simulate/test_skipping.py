@@ -65,7 +65,7 @@ def policies(draw: st.DrawFn) -> str:
 def behaviors(draw: st.DrawFn) -> Mapping[str, Any] | None:
     if draw(st.booleans()):
         return None
-    windows = st.sampled_from([0, 13, 60, 300])
+    windows = st.sampled_from([0, 5, 13, 60, 300])
     policies = [
         {
             "type": "Percent",
@@ -141,6 +141,25 @@ def test_skipping_changes_nothing(
     (one,), (other,) = quick.runs, slow.runs
     for name in type(one).__slots__:
         assert abs(getattr(one, name) - getattr(other, name)) <= 1e-6 * abs(getattr(other, name)), name
+
+
+def test_a_count_that_is_held_after_a_minimum_outlives_no_window() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 5}}
+    minimum = support.schedule(
+        {"from": clock(NOON), "to": clock(NOON + 100), "minReplicas": 9}, zone="Etc/UTC"
+    ).schedule
+    scenario = Scenario(
+        autoscaler(behavior=behavior),
+        {"load": load.of_points([(0, 50.0)], 300)},
+        (20,),
+        phases=1,
+        schedules=[minimum],
+        epoch=EPOCH,
+    )
+    quick, slow = (simulate(scenario, read_policy("fast"), skips=skips) for skips in (True, False))
+    assert quick.changes == slow.changes
+    assert [change.after for change in quick.changes if change.second > 100]
+    assert quick.decisions < slow.decisions / 10
 
 
 def test_the_second_after_a_written_count_is_visited() -> None:
