@@ -1,9 +1,9 @@
 """What forecasts would have done with public traces: `python -m benchmarks.forecasts --folder DIR`.
 
-With --write it makes the table of docs/forecast-traces.md. Of each trace three weeks count, the last of them
-around its highest value. A verdict is made each day from the two weeks before it, and the minimums of the
-last week are those of a live scaler: `planner.roll` goes through the trace as it does. Targets and bounds are
-those of `benchmarks.simulated`.
+With --write it makes the tables of docs/forecast-traces.md, of the traces and of `benchmarks.daily_loads`. Of
+each trace three weeks count, the last of them around its highest value. A verdict is made each day from the
+two weeks before it, and the minimums of the last week are those of a live scaler: `planner.roll` goes through
+the load as it does. Targets and bounds are those of `benchmarks.simulated`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
 from adapter.simulate.policies import read_policy
-from benchmarks import simulated, traces
+from benchmarks import daily_loads, simulated, traces
 from benchmarks.simulated import START_UPS
 from benchmarks.traces import TRACES
 
@@ -41,13 +41,16 @@ EPOCH = 1_699_999_200
 POLICY = "fast"
 
 
-class Row(NamedTuple):
-    """One trace at one start-up time: shortage and pods in per cent of the need, and what was decided.
+NAMES = [f"{trace.name} ({trace.resolution})" for trace in TRACES] + list(daily_loads.DAILY_LOADS)
 
-    `change` is what buys the same pods without a forecast.
+
+class Row(NamedTuple):
+    """One load at one start-up time: shortage and pods in per cent of the need, and what was decided.
+
+    `place` is that of its name. `change` is what buys the same pods without a forecast.
     """
 
-    trace: int
+    place: int
     start_up: int
     shortage: float = 0.0
     shortage_with: float = 0.0
@@ -59,7 +62,9 @@ class Row(NamedTuple):
 
 
 def weeks_of(place: int, folder: Path) -> Load:
-    """Return three weeks of a trace, with its highest value in the middle of the last."""
+    """Return three weeks of a load, of a trace with its highest value in the middle of the last."""
+    if place >= len(TRACES):
+        return of_points(daily_loads.points_of(NAMES[place]), WEEKS * 7 * DAY)
     trace = TRACES[place]
     points = trace.read(traces.fetch(trace, folder), trace.interval)
     length = points[-1][0] + trace.interval
@@ -120,7 +125,7 @@ def describe(days: list[DayOfMinimums]) -> str:
 
 def render(rows: list[Row]) -> str:
     lines = [
-        "| trace | pods start in | shortage without | with | of it | more pods | same pods | acted |",
+        "| load | pods start in | shortage without | with | of it | more pods | same pods | acted |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -136,8 +141,7 @@ def render(rows: list[Row]) -> str:
             f"{row.extra:+.1f} %",
             same,
         ]
-        name = f"{TRACES[row.trace].name} ({TRACES[row.trace].resolution})"
-        lines.append(f"| {name} | {row.start_up} s | {' | '.join(cells)} | {row.verdicts} |")
+        lines.append(f"| {NAMES[row.place]} | {row.start_up} s | {' | '.join(cells)} | {row.verdicts} |")
     return "\n".join(lines)
 
 
@@ -147,17 +151,19 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the table to the page")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
-        "--trace", type=int, action="append", help="the place of a trace in the list, again for more"
+        "--load", type=int, action="append", help="the place of a load in the list, again for more"
     )
     given = parser.parse_args()
-    places = given.trace or range(len(TRACES))
+    places = given.load or range(len(NAMES))
     jobs = [(place, start_up, given.folder) for place in places for start_up in START_UPS]
     rows = []
     with ProcessPoolExecutor(given.processes) as pool:
         for row in pool.map(run, jobs):
-            print(TRACES[row.trace].name, *row[1:], flush=True)
+            print(NAMES[row.place], *row[1:], flush=True)
             rows.append(row)
-    table = render(rows)
+    table = "\n\n".join(
+        render([row for row in rows if (row.place < len(TRACES)) == is_trace]) for is_trace in (True, False)
+    )
     cpu = sum(row.seconds for row in rows)
     day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
     machine = f"{simulated.processor()}, Python {platform.python_version()}"

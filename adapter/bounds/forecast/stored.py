@@ -24,7 +24,7 @@ from adapter.bounds.forecast.verdict import Verdict
 from adapter.model import local_time
 from adapter.model.timestamps import SECOND, write_instant
 
-JUDGE: Final = 2
+JUDGE: Final = 3
 """The rules of verdicts by number: raise it with a change after which a verdict of before must not act."""
 
 MOST_TEXT: Final = 16_384

@@ -29,8 +29,8 @@ MOST_WITHHELD = 0.2
 """The greatest share of the judged time in which the rules of `minimum` may withhold a minimum."""
 
 
-BEATS = 0.8
-"""Which share of the shortage of its alternative a candidate may leave."""
+BEATS = 0.5
+"""Which share of the shortage of its alternative a candidate may leave. Loads that repeat leave less."""
 
 
 class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):

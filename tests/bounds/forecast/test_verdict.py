@@ -82,21 +82,21 @@ def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused
 @pytest.mark.parametrize(
     ("left", "recent", "refused"),
     [
-        (625.0, 250.0, ""),
+        (1000.0, 400.0, ""),
         (
-            624.0,
-            250.0,
+            998.0,
+            400.0,
             (
-                "it leaves 50 % of the shortage, and target 9 leaves 62 % with the same pods: "
-                "at most 80 % of that are accepted"
+                "it leaves 50 % of the shortage, and target 9 leaves 100 % with the same pods: "
+                "at most 50 % of that are accepted"
             ),
         ),
         (
-            900.0,
-            200.0,
+            1000.0,
+            300.0,
             (
-                "it leaves 50 % of the shortage in the last 3 days, and target 9 leaves 50 % with the "
-                "same pods: at most 80 % of that are accepted"
+                "it leaves 50 % of the shortage in the last 3 days, and target 9 leaves 75 % with the "
+                "same pods: at most 50 % of that are accepted"
             ),
         ),
     ],
