@@ -1,16 +1,13 @@
 """The candidates: what the demand may be one lead time from now.
 
 A candidate says something about a step from the demand up to `lead` steps before it alone, and NaN where it
-says nothing. None of them is trusted: `adapter.forecast.judge` replays the decisions that each of them would
-have led to.
+says nothing. None is trusted: `adapter.forecast.judge` replays the decisions that it would have led to.
 
-- ``season``: what this time of the day and of the week had before, and the demand of the last half hour.
-- ``recent``: the demand of the last half hour alone.
-
-Each is a linear regression on logarithms of the demand plus one pod. On that scale the level of today times
-the shape of the days before is a sum, and the regression finds how much of each there is: noise around a
-daily curve is averaged away, a level that drifts is followed, and where nothing repeats the season has no
-weight. What goes in:
+The only one, ``season``, adds what this time of the day and week had before to the demand of
+the last half hour. It is a linear regression on logarithms of the demand plus one pod. On that scale the
+level of today times the shape of the days before is a sum, and the regression finds how much of each there
+is: noise around a daily curve is averaged away, a level that drifts is followed, and where nothing repeats
+the season has no weight. What goes in:
 
 - the median of the same local time in the last days, as it is, as a mean of the steps until now, and without
   its noise, by a median over some minutes, which keeps edges where they are;
@@ -23,12 +20,11 @@ of what that guess misses. A few large errors, of an event or of a morning that 
 all others in the squares, so errors are clipped. A step counts by its demand: an error of a tenth is more
 pods at noon than at night.
 
-Days in `exceptions`, such as holidays, are no example for others, and ``season`` says nothing about them.
+Days in `exceptions`, such as holidays, are no example for others, and nothing is said about them.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -82,18 +78,15 @@ class Forecast(NamedTuple):
 Candidate = Callable[[DemandGrid, int, frozenset[date]], Forecast]
 
 
-def _forecast(grid: DemandGrid, lead: int, exceptions: frozenset[date], *, seasonal: bool) -> Forecast:
+def season(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Forecast:
     """Return the forecast of each step, made `lead` steps before it, at most a day."""
     if not 0 < lead * grid.step < DAY:
         raise ValueError(f"a lead of {lead * grid.step} s: expected more than 0 s and less than a day")
-    fixed, guess = [np.ones(len(grid.values))], [0.0]
-    if seasonal:
-        fixed += _season(grid, lead, exceptions)
-        guess += _SEASONAL_GUESS
+    fixed = [np.ones(len(grid.values)), *_season(grid, lead, exceptions)]
     recent = [_shifted(np.log1p(_mean(grid.values, span)), lead) for span in SPANS]
     split = len(fixed)
     columns = np.stack(fixed + recent, axis=1)
-    weights = _weights(grid, columns, np.array(guess + _RECENT_GUESS), lead)
+    weights = _weights(grid, columns, np.array([0.0, *_SEASONAL_GUESS, *_RECENT_GUESS]), lead)
     offsets = _dot(columns[:, :split], weights[:, :split])
     scaled = offsets + _dot(columns[:, split:], weights[:, split:])
     return Forecast(np.expm1(np.clip(scaled, 0, HIGHEST)), offsets, weights[:, split:])
@@ -186,7 +179,4 @@ def continued(forecast: Forecast, values: Values, lead: int) -> Values:
     return curve
 
 
-CANDIDATES: Mapping[str, Candidate] = {
-    "season": partial(_forecast, seasonal=True),
-    "recent": partial(_forecast, seasonal=False),
-}
+CANDIDATES: Mapping[str, Candidate] = {"season": season}

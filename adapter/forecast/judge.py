@@ -98,9 +98,7 @@ def build_demand(case: Case) -> DemandGrid:
     return DemandGrid(case.start, STEP, values, case.settings.zone)
 
 
-def judge(
-    case: Case, demand: DemandGrid, incumbent: str = "", check: Check = go_on
-) -> tuple[Verdict, Variant | None]:
+def judge(case: Case, demand: DemandGrid, check: Check = go_on) -> tuple[Verdict, Variant | None]:
     """Return the verdict at the end of the demand, and the variant that may act, None for none.
 
     What `check` raises ends it.
@@ -131,7 +129,7 @@ def judge(
         )
         is_refused = any(verdicts.refusals(figures, none, case.settings))
         listed.append(figures if is_refused else alternatives.beat(figures))
-    verdict = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
+    verdict = verdicts.decide(demand.end, case.lead, none, listed, case.settings)
     return verdict, prepared.get(verdict.chosen)
 
 

@@ -74,13 +74,12 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfMinimums]:
     """
     demand = judge.build_demand(case)
     planned = PlannedMinimum(STEP)
-    values, incumbent = demand.values.tolist(), ""
+    values = demand.values.tolist()
     begin = case.start + max(DAY, -(-first // DAY) * DAY)
     for at in range(begin, demand.end, DAY):
         # What the verdict looks at, and all plans until the next one.
         history = demand.part(max(demand.start, at - case.settings.history), at)
-        verdict, variant = judge.judge(case, history, incumbent)
-        incumbent = verdict.chosen
+        verdict, variant = judge.judge(case, history)
         hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
         if variant is not None:
             known = demand.part(history.start, min(at + DAY, demand.end))

@@ -113,11 +113,9 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) ->
     grid = DemandGrid(begin, STEP, demand, job.settings.zone)
     limits, account = job.limits, None
     if verdict is None:
-        before = job.verdict
-        incumbent = "" if before is None else before.chosen
         judged = max(begin, at - JUDGED_DAYS * DAY)
         last = {metric: row[(judged - begin) // STEP :] for metric, row in rows.items()}
-        verdict, variant = judge.judge(_case(job, judged, last), grid, incumbent, check)
+        verdict, variant = judge.judge(_case(job, judged, last), grid, check)
         if variant is not None:
             limits, account = variant.limits, variant.account
     check(0)

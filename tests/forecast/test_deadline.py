@@ -80,7 +80,7 @@ def test_a_verdict_is_given_up_in_the_middle_of_a_replay() -> None:
             raise TooMuchWorkError
 
     with pytest.raises(TooMuchWorkError):
-        judge.judge(case, judge.build_demand(case), "", check)
+        judge.judge(case, judge.build_demand(case), check)
     assert next(calls) == 6
 
 

@@ -17,7 +17,7 @@ NONE = "none"
 """The candidate without a forecast."""
 
 SWITCH_MARGIN = 0.05
-"""Gains that differ by less are alike: the one that acts stays, else the cheapest acts."""
+"""Gains that differ by less are alike: the cheapest acts."""
 
 JUDGED_DAYS, RECENT_DAYS = 7, 3
 """The days that are replayed, and the last of them, which count by themselves too."""
@@ -109,9 +109,8 @@ def decide(
     none: CandidateFigures,
     candidates: Sequence[CandidateFigures],
     settings: ForecastSettings,
-    incumbent: str = "",
 ) -> Verdict:
-    """Return the verdict on replayed candidates. `incumbent` is the one that acts now, "" for none."""
+    """Return the verdict on replayed candidates."""
     judged = [
         msgspec.structs.replace(candidate, refused="; ".join(refusals(candidate, none, settings)))
         for candidate in candidates
@@ -121,8 +120,7 @@ def decide(
     ]
     most = max((gain for gain, _ in gains), default=0.0)
     near = [candidate for gain, candidate in gains if gain >= most - SWITCH_MARGIN]
-    acting = [candidate for candidate in near if candidate.name == incumbent]
-    best = min(acting or near, key=lambda candidate: candidate.whole.pods, default=None)
+    best = min(near, key=lambda candidate: candidate.whole.pods, default=None)
     return Verdict(at, lead, "" if best is None else best.name, "", none, tuple(judged))
 
 

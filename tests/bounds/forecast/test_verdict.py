@@ -41,8 +41,8 @@ def candidate(
     )
 
 
-def decide(*candidates: CandidateFigures, incumbent: str = "") -> Verdict:
-    return verdicts.decide(99, 60, WITHOUT, candidates, SETTINGS, incumbent)
+def decide(*candidates: CandidateFigures) -> Verdict:
+    return verdicts.decide(99, 60, WITHOUT, candidates, SETTINGS)
 
 
 def test_shares_of_nothing_are_nothing() -> None:
@@ -126,20 +126,10 @@ def test_of_those_with_nearly_the_greatest_gain_the_cheapest_acts() -> None:
     assert made.find("month") is None
 
 
-def test_the_one_that_acts_stays_unless_another_is_better_by_the_margin() -> None:
-    day, week = candidate("day", 0.9, 0.12), candidate("week", 0.87, 0.05)
-    assert decide(day, week, incumbent="day").chosen == "day"
-    assert decide(day, candidate("week", 0.96, 0.14), incumbent="day").chosen == "week"
-    assert decide(candidate("day", 0.9, 0.2), week, incumbent="day").chosen == "week"
-
-
-@given(
-    gains=st.lists(st.tuples(st.floats(-1, 1), st.floats(-0.1, 0.5)), max_size=5),
-    incumbent=st.sampled_from(["", "0", "1"]),
-)
-def test_nothing_acts_that_the_settings_forbid(gains: list[tuple[float, float]], incumbent: str) -> None:
+@given(gains=st.lists(st.tuples(st.floats(-1, 1), st.floats(-0.1, 0.5)), max_size=5))
+def test_nothing_acts_that_the_settings_forbid(gains: list[tuple[float, float]]) -> None:
     listed = [candidate(str(place), *each) for place, each in enumerate(gains)]
-    made = decide(*listed, incumbent=incumbent)
+    made = decide(*listed)
     assert bool(made.chosen) == any(not each.refused for each in made.candidates)
     if made.acting is not None:
         assert made.acting.whole.gain_over(WITHOUT.whole) >= SETTINGS.min_gain
