@@ -1,6 +1,7 @@
 """Where autoscalers are read from: objects of the cluster, files (--autoscalers), and boosted HPAs.
 
-Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
+Each source keeps the registry up to date while it runs, and puts its autoscalers of a slice when a term
+begins.
 What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
 `provider.rule_source`: a file with an error keeps its last valid autoscalers; only a deleted file removes
 them.
@@ -28,6 +29,7 @@ from adapter.kubernetes.cache.autoscalers import AutoscalerCache, HPACache, Watc
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
 from adapter.model.clock import Clock
@@ -163,8 +165,10 @@ class AutoscalerSource(abc.ABC):
     def _keys(self) -> Iterable[Key]:
         """Return the keys of the autoscalers that `find` returns."""
 
-    async def put_all(self) -> None:
-        for _ in in_steps(tuple(self._keys()), self._put, self._problems.defects):
+    async def put_all(self, number: int) -> None:
+        """Put the autoscalers of a slice."""
+        keys = [key for key in self._keys() if slices.slice_of(key.namespace) == number]
+        for _ in in_steps(keys, self._put, self._problems.defects):
             await asyncio.sleep(0)
 
     def _put(self, key: Key) -> None:
@@ -289,15 +293,15 @@ class BoostedHPAs:
         self._clock = clock
         self._problems = problems
         self._period = period
-        self._published: dict[str, Floor] = {}
-        self._adopted = False
+        self._published: dict[int, dict[str, Floor]] = {}
+        """The floors of the previous owner that were not handed over yet, of slices that took them over."""
 
-    async def adopt_floors(self, floors: FloorWriter) -> None:
-        """Take over what the previous leader has published, then put all boosted HPAs."""
+    async def adopt_floors(self, number: int, floors: FloorWriter) -> None:
+        """Take over what the previous owner of a slice has published, then put its boosted HPAs."""
         pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         while True:
             try:
-                self._published = dict(await floors.start())
+                published = dict(await floors.start())
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
@@ -309,23 +313,27 @@ class BoostedHPAs:
             else:
                 break
         self._problems.resolve("floors")
-        self._adopted = True
-        asking = [(hpa.namespace, hpa.name) for hpa in self._hpas if hpa.asked is not None or hpa.faults]
+        self._published[number] = published
+        asking = [
+            (hpa.namespace, hpa.name)
+            for hpa in self._hpas
+            if (hpa.asked is not None or hpa.faults) and slices.slice_of(hpa.namespace) == number
+        ]
 
         def follow(name: tuple[str, str]) -> None:
             self.changed(self._hpas.find(*name), *name)
 
         for _ in in_steps(asking, follow, self._problems.defects):
             await asyncio.sleep(0)
-        self._drop_orphans(floors)
+        self._drop_orphans(published, floors)
 
-    def _drop_orphans(self, floors: FloorWriter) -> None:
+    def _drop_orphans(self, published: dict[str, Floor], floors: FloorWriter) -> None:
         """Remove floors that are over, and those of HPAs that no longer ask for boosting.
 
         A floor that was made from a newer version of its HPA than is cached stays: the cache is behind.
         """
         now = round(self._clock.wall() * SECOND)
-        for uid, floor in list(self._published.items()):
+        for uid, floor in list(published.items()):
             with self._problems.defects.contain("unexpected error about a published floor", uid):
                 hpa = self._hpas.find(floor.namespace, floor.name)
                 is_orphan = (
@@ -334,12 +342,12 @@ class BoostedHPAs:
                     and not is_newer(floor.seen, hpa.resource_version)
                 )
                 if is_over(floor, now) or is_orphan:
-                    del self._published[uid]
+                    del published[uid]
                     floors.want(uid, None)
 
-    def end(self) -> None:
-        """Note that the term is over: the next one has to take over the floors again."""
-        self._adopted, self._published = False, {}
+    def end(self, number: int) -> None:
+        """Note that a slice is given up: its next owner has to take over the floors again."""
+        self._published.pop(number, None)
 
     def changed(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
         """Follow a change of an HPA; `hpa` is None if it is gone."""
@@ -354,7 +362,8 @@ class BoostedHPAs:
             return
         boosted = request.boosted
         controller = self._registry.note(boosted.autoscaler)
-        if controller is None or not self._adopted:
+        adopted = self._published.get(slices.slice_of(namespace))
+        if controller is None or adopted is None:
             return
         boost = Boost(
             mode=boosted.annotations.mode,
@@ -366,5 +375,5 @@ class BoostedHPAs:
             period=self._period,
         )
         # Only once: from now on the loop has the floor.
-        published = self._published.pop(boosted.autoscaler.metadata.uid, None)
+        published = adopted.pop(boosted.autoscaler.metadata.uid, None)
         controller.put(boosted.autoscaler, boost, published)

@@ -29,9 +29,9 @@ class DebugResponse(NamedTuple):
 
 
 def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
-    """Return the state of an autoscaler; `leader` is the Pod that leads, for a process that does not."""
+    """Return the state of an autoscaler; `leader` is the Pod that decides it if this process does not."""
     if controller is None:
-        message = "this process is not the leader" + (f"; query Pod {leader}" if leader else "")
+        message = "another scaler owns its slice" + (f"; query Pod {leader}" if leader else "")
         return _failure(503, "ServiceUnavailable", message, {"leader": leader})
     state = controller.find(Key(namespace, name)) or controller.find(Key(namespace, name, is_native=True))
     if state is None:

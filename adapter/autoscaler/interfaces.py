@@ -1,5 +1,6 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
@@ -32,6 +33,16 @@ class Key(NamedTuple):
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
         meta = autoscaler.metadata
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
+
+
+class Listener(Protocol):
+    def note_namespace(self, namespace: str) -> None:
+        """Note a namespace with autoscalers or schedules."""
+        ...
+
+    def answered(self, keys: Iterable[Key]) -> None:
+        """Note that inputs of these autoscalers have changed."""
+        ...
 
 
 class Schedules(Protocol):

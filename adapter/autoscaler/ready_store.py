@@ -1,4 +1,4 @@
-"""Stores the ready-time ledgers of a shard for the next leader. An entry is one ledger of JSON."""
+"""Stores the ready-time ledgers of a slice for its next owner. An entry is one ledger of JSON."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from adapter.autoscaler import term_store
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
 from adapter.kubernetes.write.writer import Writer
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.ready_times import MOST_PODS, ReadyLedger, decode_ledger, encode_ledger
 from adapter.telemetry.problems import ProblemLog
 
@@ -29,8 +28,8 @@ LEAST_PODS = 3
 
 
 class ReadyTimesStore(TermStore[Controller]):
-    def __init__(self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog) -> None:
-        super().__init__(writer, namespace, shard, problems, KIND)
+    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
+        super().__init__(writer, namespace, number, problems, KIND)
         self._most = MOST_PODS
 
     async def inherit(self, controller: Controller, texts: Mapping[str, str]) -> None:

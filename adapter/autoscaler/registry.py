@@ -1,10 +1,11 @@
-"""Which autoscalers there are: all of them, and those that this process decides while it leads.
+"""Which autoscalers there are: all of them, and those of the slices that this process owns.
 
-The `AutoscalerRegistry` lives as long as the process. Autoscalers of other shards are registered as well, but
-not decided. A `Controller` lives for one term of leadership: it
-holds the state of each autoscaler that is decided, and its `loop` says when that is.
+The `AutoscalerRegistry` lives as long as the process. Autoscalers of all slices are registered. A
+`Controller` decides those of one slice while this process owns it: it holds the state of each autoscaler, and
+its `loop` says when it is decided.
 """
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from adapter.autoscaler.decide import boost as boosting
@@ -21,9 +22,9 @@ from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
 from adapter.boost.publisher import FloorWriter
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyLedger
 from adapter.telemetry.metrics import Monitoring
@@ -41,7 +42,7 @@ _METRICS_DELAYED = Event(
 
 
 class Controller:
-    """The autoscalers that this process decides."""
+    """The autoscalers of a slice that this process owns."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Controller:
             state = AutoscalerState(autoscaler, self.context, lambda: self.loop.touch(key), now, events)
             state.inherited = self.inherited.pop(autoscaler.metadata.uid, None)
             self._states[key] = state
-            self._monitoring.scaler_autoscalers.set(len(self._states))
+            self._monitoring.scaler_autoscalers.inc()
             self.loop.begin(key, self._random() * min(1.0, state.period))
             if published is not None:
                 state.published = published
@@ -144,7 +145,7 @@ class Controller:
         self.actuator.forget(state.object)
         self._reporter.forget(key)
         self.context.forecasts.changed(key)
-        self._monitoring.scaler_autoscalers.set(len(self._states))
+        self._monitoring.scaler_autoscalers.dec()
 
     def find(self, key: Key) -> AutoscalerState | None:
         return self._states.get(key)
@@ -158,22 +159,37 @@ class Controller:
             with self._defects.contain(UNEXPECTED, key):
                 state.close()
                 self._reporter.hide(key)
+        self._monitoring.scaler_autoscalers.dec(len(self._states))
         self._states.clear()
-        self._monitoring.scaler_autoscalers.set(0)
 
 
 class AutoscalerRegistry:
-    """All autoscalers. `answers` says that this process serves metrics, of the autoscalers of all shards."""
+    """All autoscalers, and the controllers of the slices that this process owns."""
 
-    def __init__(
-        self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions, shard: Shard, *, answers: bool
-    ) -> None:
-        self.controller: Controller | None = None
-        """The controller of this term; None while this process does not lead."""
+    def __init__(self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions) -> None:
         self._rivals = rivals
         self._scrapes = scrapes
-        self._shard = shard
-        self._answers = answers
+        self._controllers: dict[int, Controller] = {}
+        self._noted = [asyncio.Event() for _ in range(slices.COUNT)]
+
+    def begin(self, number: int, controller: Controller) -> None:
+        """Have changes of a slice go to a controller."""
+        self._controllers[number] = controller
+
+    def end(self, number: int) -> None:
+        self._controllers.pop(number, None)
+
+    def controller_of(self, namespace: str) -> Controller | None:
+        """Return the controller of the slice of a namespace, None if this process does not own it."""
+        return self._controllers.get(slices.slice_of(namespace))
+
+    def note_namespace(self, namespace: str) -> None:
+        """Note a namespace with autoscalers or schedules: its slice is not empty."""
+        self._noted[slices.slice_of(namespace)].set()
+
+    async def wait_for_any(self, number: int) -> None:
+        """Wait until a slice has a namespace with autoscalers or schedules."""
+        await self._noted[number].wait()
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         controller = self.note(autoscaler)
@@ -185,18 +201,17 @@ class AutoscalerRegistry:
         key = Key.of(autoscaler)
         if not key.is_native:
             self._rivals.put(autoscaler)
-        is_owned = self._shard.owns(key.namespace, key.name)
-        if is_owned or self._answers:
-            # Scrape even without leading: this process serves the values, and may lead later.
-            self._scrapes.put(autoscaler)
-        return self.controller if is_owned else None
+        # Scrape what others decide too: this process may serve the values, and may own the slice later.
+        self._scrapes.put(autoscaler)
+        self.note_namespace(key.namespace)
+        return self.controller_of(key.namespace)
 
     def remove(self, key: Key) -> None:
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)
         self._scrapes.remove(key)
-        if self.controller is not None:
-            self.controller.remove(key)
+        if (controller := self.controller_of(key.namespace)) is not None:
+            controller.remove(key)
 
     def rivals_changed(self, target: TargetKey) -> None:
         owners = self._rivals.owners(target)
@@ -205,16 +220,17 @@ class AutoscalerRegistry:
             self.answered([Key(namespace, name, kind == HPA_KIND) for kind, namespace, name in owners])
 
     def answered(self, keys: Iterable[Key]) -> None:
-        """Note that metrics of these autoscalers were fetched, or could not be."""
-        if self.controller is not None:
-            self.controller.loop.touch_all(keys)
+        """Note that inputs of these autoscalers have changed, or that metrics could not be fetched."""
+        for key in keys:
+            if (controller := self.controller_of(key.namespace)) is not None:
+                controller.loop.touch(key)
 
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
-        if self.controller is not None:
-            self.controller.report_delay(key)
+        if (controller := self.controller_of(key.namespace)) is not None:
+            controller.report_delay(key)
 
     def scraped(self, owner: Hashable) -> None:
         """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""
-        if self.controller is not None and isinstance(owner, Key):
-            self.controller.loop.touch(owner)
+        if isinstance(owner, Key):
+            self.answered([owner])

@@ -1,4 +1,4 @@
-"""What the leader of a shard stores for the next one: an entry for each autoscaler, in a ConfigMap.
+"""What the owner of a slice stores for the next one: an entry for each autoscaler, in a ConfigMap.
 
 A leader reads the ConfigMap in the beginning of its term, and writes what has changed once a period and when
 the term ends in order. So what a period changed at most is lost with a leader that dies. Until it has read
@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from adapter import errors
 from adapter.boost.config_map import OwnConfigMap
 from adapter.kubernetes.write.writer import WriteKind, Writer
-from adapter.model.autoscaling.shards import Shard
+from adapter.model.autoscaling import slices
 from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
@@ -51,12 +51,12 @@ class TermEntry(NamedTuple):
 
 
 class TermStore(ABC, Generic[Owner]):
-    """The stored entries of a shard, for one term. The owner has what is stored."""
+    """The stored entries of a slice, for one term. The owner has what is stored."""
 
     def __init__(
-        self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog, kind: StoredKind
+        self, writer: Writer, namespace: str, number: int, problems: ProblemLog, kind: StoredKind
     ) -> None:
-        name = shard.lease_name(kind.name)
+        name = slices.name_of(kind.name, number)
         self.kind = kind
         self._config_map = OwnConfigMap(writer, namespace, name, kind.label, WriteKind.STATUS, adopts=False)
         self._problems = problems

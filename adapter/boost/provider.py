@@ -11,7 +11,7 @@ shown the raised count in its status. A floor also carries its end as a time, an
 floor outlives the leader that published it by more than ten minutes, even if the clock of that leader was
 ahead.
 
-**What happens at failover.** The floors are in a ConfigMap for each shard. All replicas of the metrics API
+**What happens at failover.** The floors are in a ConfigMap for each slice. All replicas of the metrics API
 read it, so the floor stays while no leader runs. The next leader takes the floors over before it decides for
 any boosted HPA, and writes the ConfigMap once, which shuts out writes of the previous leader that are still
 under way.

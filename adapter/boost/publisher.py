@@ -1,15 +1,13 @@
-"""Publishes the floors of one shard, and deletes the ConfigMaps of shards that no longer exist.
+"""Publishes the floors of one slice, and deletes the ConfigMaps of a version without slices.
 
-A loop drains all pending changes into one write of the ConfigMap of the shard. A floor counts as published
+A loop drains all pending changes into one write of the ConfigMap of the slice. A floor counts as published
 once the API server has accepted a ConfigMap that contains it. What this term has published is right: it is
 restored if another client changed it, which is checked every `CHECK` seconds. Entries that this term did not
 write are kept.
 
-After a change of ``--shard`` from x/3 to x/2 the ConfigMaps of the three stay. Their floors are served until
-they end, ten minutes at most, because a new deployment of the scaler must not scale workloads down. After
-that the leader of the first shard deletes them. This is safe even if shards of another total still run: a
-ConfigMap is deleted in the version that held nothing any more, and a leader whose ConfigMap is gone creates
-it again for its next floor.
+The floors that a version without slices has left are served until they end, ten minutes at most, because an
+update of the scaler must not scale workloads down. After that the owner of the first slice deletes their
+ConfigMap, in the version that held nothing any more.
 """
 
 import asyncio
@@ -24,7 +22,6 @@ from adapter.boost.config_map import OwnConfigMap
 from adapter.boost.view import FloorView
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
@@ -42,7 +39,7 @@ CHECK = 5.0
 """Seconds between two looks at the stored ConfigMap while floors are published."""
 
 CLEAN = 60.0
-"""Seconds between two checks for ConfigMaps of former shards."""
+"""Seconds between two checks for ConfigMaps that no slice has."""
 
 WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
 
@@ -68,10 +65,10 @@ class _FloorEntry:
 
 
 class FloorWriter:
-    """Publishes the floors of a shard as the leader of one term. `run` writes once `start` has returned."""
+    """Publishes the floors of a slice as its owner. `run` writes once `start` has returned."""
 
-    def __init__(self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog) -> None:
-        self._config_map = OwnConfigMap(writer, namespace, config_map_name(shard))
+    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
+        self._config_map = OwnConfigMap(writer, namespace, config_map_name(number))
         self._problems = problems
         self._published: dict[str, _FloorEntry] = {}
         self._pending: dict[str, _FloorEntry] = {}
@@ -231,7 +228,7 @@ class FloorWriter:
             texts.pop(uid, None)
             if entry.text is not None:
                 texts[uid] = entry.text
-        # Checked here and not when a floor is submitted: only now it is known what else the shard stores. A
+        # Checked here and not when a floor is submitted: only now it is known what else the slice stores. A
         # floor that does not fit fails alone, and with it its raise.
         sizes: Counter[str] = Counter()
         for uid, text in texts.items():
@@ -271,7 +268,7 @@ def _superseded(uid: str) -> errors.KubernetesError:
 def _too_large(name: str, namespace: str) -> errors.KubernetesError:
     message = (
         f"the ConfigMap {name} would hold more than {LIMIT:,} bytes, or more than {SHARE:,} of the namespace "
-        f"{namespace}: use more shards (--shard)"
+        f"{namespace}"
     )
     return errors.KubernetesError(0, "TooLarge", message)
 
@@ -281,11 +278,10 @@ def _too_large(name: str, namespace: str) -> errors.KubernetesError:
 
 @dataclass(slots=True, eq=False)
 class FloorCleaner:
-    """Deletes leftovers in the namespace of `view`, as the leader of one term of the first shard."""
+    """Deletes leftovers in the namespace of `view`, as the owner of the first slice."""
 
     writer: Writer
     view: FloorView
-    shard: Shard
     clock: Clock
     problems: ProblemLog
 
@@ -303,12 +299,12 @@ class FloorCleaner:
         try:
             floors = await self.view.current()
             wall, now = int(self.clock.wall() * SECOND), self.clock.monotonic()
-            for name, version in floors.leftovers(self.shard.total, wall, now):
+            for name, version in floors.leftovers(wall, now):
                 failure = await self._delete(name, version) or failure
         except (errors.NotSyncedError, errors.NotLeadingError):
             return  # the next check decides, or the term is over
         if failure:
-            message = "floors of a former --shard total cannot be deleted; they are not served"
+            message = "floors of an earlier version cannot be deleted; they are not served"
             self.problems.report(CLEANUP_PROBLEM, message, failure)
         else:
             self.problems.resolve(CLEANUP_PROBLEM)

@@ -53,7 +53,7 @@ class KnownFloor(NamedTuple):
 
 
 class PublishedFloors:
-    """The floors of all shards as one list found them. `sent` and `now` are monotonic seconds."""
+    """The floors of all slices as one list found them. `sent` and `now` are monotonic seconds."""
 
     def __init__(self, sent: float, config_maps: Mapping[str, tuple[str, Mapping[str, KnownFloor]]]) -> None:
         self.sent = sent
@@ -67,22 +67,20 @@ class PublishedFloors:
     def find(self, namespace: str, name: str, now: float) -> Iterator[tuple[str, Floor]]:
         """Iterate over the floors of the HPAs that have, or had, this name, each with the uid of its HPA.
 
-        There may be several: of two shards after a change of ``--shard``, or of an HPA that was created
-        again.
+        There may be several: of a version without slices, or of an HPA that was created again.
         """
         for known in self._by_hpa.get((namespace, name), ()):
             yield known.uid, _aged(known, now)
 
-    def leftovers(self, total: int, wall: int, now: float) -> list[tuple[str, str]]:
-        """Return names and versions of the ConfigMaps of shards of another total that hold nothing any more.
+    def leftovers(self, wall: int, now: float) -> list[tuple[str, str]]:
+        """Return names and versions of the ConfigMaps that no slice has, and that hold nothing any more.
 
         `wall` is the time in nanoseconds.
         """
         return [
             (name, version)
             for name, (version, known) in self.config_maps.items()
-            if (shard := floors.shard_of(name)) is not None
-            and shard.total != total
+            if floors.slice_of_name(name) is None
             and all(floors.is_over(_aged(entry, now), wall) for entry in known.values())
         ]
 
@@ -154,7 +152,7 @@ class FloorView:
                     stored.extend,
                     resource_version="",  # consistent: not from a cache of the API server that may be behind
                 )
-            maps = {shard.name: (shard.version, await self._decode(shard)) for shard in stored}
+            maps = {found.name: (found.version, await self._decode(found)) for found in stored}
         except TimeoutError:
             return self._failed(f"no answer within {LIST_SECONDS:g} s")
         except (errors.KubernetesError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""The composition of the scaler: caches, election, and what each term of leadership runs.
+"""The composition of the scaler: caches, the slices that it owns, and what it runs for each of them.
 
-A part of the composition root. The caches live as long as the process, so that a new leader starts with warm
-caches. All that writes lives for one term and is fenced by its lease.
+A part of the composition root. The caches live as long as the process, so that the next owner of a slice
+starts with warm caches. All that writes for a slice lives for as long as it is owned, and is fenced.
 """
 
 import asyncio
@@ -40,23 +40,25 @@ from adapter.errors import InputError
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.leases import LeaseView
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import Fence, KubernetesLeases, LeaseFence, Unfenced
+from adapter.kubernetes.leader_election import Election
+from adapter.kubernetes.lease import Fence, Unfenced
 from adapter.kubernetes.metrics_api import MetricsAPI
+from adapter.kubernetes.slice_keeper import SliceKeeper
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.status import StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model import timestamps
-from adapter.model.autoscaling import shards
+from adapter.model.autoscaling import slices
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.simulate.metric_queries import RuleHistories
 
 _DRAIN_TIMEOUT = 0.5
-"""Seconds to write what is still queued (ready times, statuses, events) when a term ends in order; the next
-leader waits."""
+"""Seconds to write what is still queued (ready times, statuses, events) when a slice is given up in order:
+its next owner waits."""
 
 
 LISTED_SECONDS = 60.0
@@ -86,7 +88,9 @@ class Scaler:
         self._runtime = runtime
         self._provider = provider
         self._random = random
-        self._shard = shards.parse_shard(options.shard)
+        if options.shard != "1/1":
+            why = "scalers share the autoscalers by themselves: run more replicas of one Deployment"
+            runtime.problems.report("flags", "--shard has no effect", why)
         self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
@@ -111,7 +115,7 @@ class Scaler:
         )
         runtime.relister.subscribe(self._scrapes.rules_changed.set)
         runtime.relister.subscribe(self._endpoints.wake.set)
-        self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
+        self._registry = AutoscalerRegistry(self.rivals, self._scrapes)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
         runtime.scraped.follow_readiness(self.pods.became_ready)
@@ -121,6 +125,7 @@ class Scaler:
         self._schedules: ScheduleBook | None = None
         if self._files is None:
             self._schedules = ScheduleBook(watching, problems, namespaces)
+            self._schedules.listener = self._registry
             self.floors = FloorView(client, clock, self._namespace, problems)
             self.rivals.hpas.followers.append(self._boosted_hpas.changed)
             self._source: AutoscalerSource = AutoscalerObjectSource(
@@ -128,27 +133,39 @@ class Scaler:
             )
         else:
             self._source = AutoscalerFileSource(self._registry, problems, self._files, read, namespaces)
-        queries = RuleHistories(runtime.relister, runtime.resources.current)
-        worker = ForecastService(runtime.prometheus, problems)
-        self._forecasts = ForecastBook(worker, queries.build_queries, runtime.monitoring)
-        self._elector = self._open_election() if options.leader_elect else None
+        self._histories = RuleHistories(runtime.relister, runtime.resources.current)
+        self._forecaster = ForecastService(runtime.prometheus, problems)
+        self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
+        self._leases: LeaseView | None = None
+        self._keeper: SliceKeeper | None = None
+        if options.leader_elect:
+            self._leases, self._keeper = self._open_slices()
 
-    def _open_election(self) -> Elector:
+    def _open_slices(self) -> tuple[LeaseView, SliceKeeper]:
         options, runtime = self._options, self._runtime
         namespace = options.leader_elect_resource_namespace or self._namespace
-        name = self._shard.lease_name(options.leader_elect_resource_name)
         election = Election(
             credentials.new_identity(),
-            name,
+            options.leader_elect_resource_name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,
             options.leader_elect_retry_period,
         )
-        store = KubernetesLeases(runtime.client, namespace, name)
-        return Elector(store, election, runtime.clock, self._random, runtime.monitoring, runtime.problems)
+        view = LeaseView(runtime.watching, namespace, election.lease_name)
+        keeper = SliceKeeper(
+            runtime.client,
+            namespace,
+            election,
+            view,
+            runtime.clock,
+            self._random,
+            runtime.monitoring,
+            runtime.problems,
+        )
+        return view, keeper
 
     def tasks(self) -> tuple[dict[str, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]:
-        """Return the tasks of the caches by name, and the election, which may be cancelled at any time."""
+        """Return the tasks of the caches by name, and the scaling, which may be cancelled at any time."""
         caches: dict[str, Coroutine[Any, Any, None]] = {
             "scaler: pods": self.pods.run(),
             "scaler: targets": self.targets.run(),
@@ -161,7 +178,9 @@ class Scaler:
             caches["scaler: floors"] = self.floors.run()
         if self._schedules is not None:
             caches["scaler: schedules"] = self._schedules.cache.run()
-        return caches, self._elector.run(self._lead) if self._elector is not None else self._lead(Unfenced())
+        if self._leases is not None:
+            caches["scaler: leases"] = self._leases.cache.run()
+        return caches, self._run()
 
     def find_unsynced(self) -> str | None:
         """Return which caches have no first list yet, None if all have one."""
@@ -182,84 +201,103 @@ class Scaler:
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
-        leader = leader_election.pod_of(self._elector.holder) if self._elector is not None else ""
-        shown = debug.show(self._registry.controller, namespace, name, leader)
+        owner = "" if self._keeper is None else self._keeper.owner_of(slices.slice_of(namespace))
+        controller, leader = self._registry.controller_of(namespace), leader_election.pod_of(owner)
+        shown = debug.show(controller, namespace, name, leader)
         return shown.status, debug.encode(shown.document)
 
-    async def _lead(self, fence: Fence | LeaseFence) -> None:
-        """Decide and write for one term."""
+    async def _run(self) -> None:
+        """Decide and write for the slices that this process owns, without election for all."""
+        problems, monitoring = self._runtime.problems, self._runtime.monitoring
+        try:
+            async with Poller(
+                self._runtime.clock,
+                per_second=self._options.prometheus_max_queries_per_second,
+                answered=self._registry.answered,
+                delays=DelayReporter(monitoring, problems, self._registry.delayed),
+                defects=problems.defects,
+            ) as poller:
+
+                async def work(number: int, fence: Fence) -> None:
+                    await self._scale(number, fence, poller)
+
+                if self._keeper is not None:
+                    await self._keeper.run(work)
+                    return
+                async with asyncio.TaskGroup() as group:
+                    for number in range(slices.COUNT):
+                        group.create_task(work(number, Unfenced()), name=f"slice {number}")
+        finally:
+            await self._forecaster.close()
+            monitoring.forecast_values.set(0)
+
+    async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
+        """Decide and write for one slice."""
         runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
         problems = runtime.problems
-        limiter = WriteRateLimiter(self._options.kube_api_write_qps, clock, monitoring)
-        writer = Writer(runtime.client, fence, limiter, clock, monitoring)
+        writer = Writer(runtime.client, fence, self._limiter, clock, monitoring)
+        async with asyncio.TaskGroup() as group:
+            if self.floors is not None and number == 0:
+                cleaner = FloorCleaner(writer, self.floors, clock, problems)
+                group.create_task(cleaner.run(), name="floors of before slices")
+            await self._registry.wait_for_any(number)
+            group.create_task(self._scale_any(number, writer, poller), name=f"autoscalers of slice {number}")
+
+    async def _scale_any(self, number: int, writer: Writer, poller: Poller) -> None:
+        runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
+        problems = runtime.problems
         statuses = StatusWriter(writer, clock, monitoring, problems, self._status_failed)
         events = EventRecorder(writer, clock, self._random, monitoring, problems)
         actuator: Actuator = (
             FileActuator(writer) if self._files is not None else ClusterActuator(writer, statuses, events)
         )
-        async with Poller(
-            clock,
-            per_second=self._options.prometheus_max_queries_per_second,
-            answered=self._registry.answered,
-            delays=DelayReporter(monitoring, problems, self._registry.delayed),
-            defects=problems.defects,
-        ) as poller:
-            floors = ready_times = verdicts = None
-            if self.floors is not None:
-                floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
-                ready_times = ReadyTimesStore(writer, self.floors.namespace, self._shard, problems)
-                verdicts = VerdictStore(writer, self.floors.namespace, self._shard, problems)
-            controller = self._build_controller(actuator, poller, floors)
-            self._set_controller(controller)
-            try:
-                await self._source.put_all()
-                work = {
-                    "decisions": controller.loop.run(),
-                    "forecasts": self._forecasts.run(controller, verdicts),
+        forecasts = ForecastBook(self._forecaster, self._histories.build_queries, monitoring)
+        floors = ready_times = verdicts = None
+        if self.floors is not None:
+            floors = FloorWriter(writer, self.floors.namespace, number, problems)
+            ready_times = ReadyTimesStore(writer, self.floors.namespace, number, problems)
+            verdicts = VerdictStore(writer, self.floors.namespace, number, problems)
+        controller = self._build_controller(actuator, poller, floors, forecasts)
+        self._registry.begin(number, controller)
+        try:
+            await self._source.put_all(number)
+            work = {"decisions": controller.loop.run(), "forecasts": forecasts.run(controller, verdicts)}
+            if self._files is None:
+                work |= {"statuses": statuses.run(), "events": events.run()}
+            if floors is not None:
+                work |= {
+                    "floors": floors.run(),
+                    "floors of before": self._boosted_hpas.adopt_floors(number, floors),
                 }
-                if self._files is None:
-                    work |= {"statuses": statuses.run(), "events": events.run()}
-                if floors is not None:
-                    work |= {
-                        "floors": floors.run(),
-                        "floors of before": self._boosted_hpas.adopt_floors(floors),
-                    }
-                if ready_times is not None:
-                    work["ready times"] = ready_times.run(controller)
-                if self._schedules is not None:
-                    work["statuses of schedules"] = ScheduleReporter(
-                        self._schedules.cache,
-                        writer,
-                        self._shard,
-                        problems,
-                        self._schedules.turns,
-                        clock,
-                        self.rivals.hpas.find,
-                        self._source.find,
-                    ).run(controller)
-                if self.floors is not None and self._shard.number == 1:
-                    cleaner = FloorCleaner(writer, self.floors, self._shard, clock, problems)
-                    work["floors of other shards"] = cleaner.run()
-                async with asyncio.TaskGroup() as group:
-                    for name, coroutine in work.items():
-                        group.create_task(coroutine, name=name)
-            finally:
-                self._set_controller(None)
-                self._boosted_hpas.end()
-                if ready_times is not None:
-                    await ready_times.drain(controller, _DRAIN_TIMEOUT)
-                controller.close()
-                if self._files is None:
-                    await statuses.drain(_DRAIN_TIMEOUT)
-                    await events.drain(_DRAIN_TIMEOUT)
+            if ready_times is not None:
+                work["ready times"] = ready_times.run(controller)
+            if self._schedules is not None:
+                work["statuses of schedules"] = ScheduleReporter(
+                    self._schedules.cache,
+                    writer,
+                    number,
+                    problems,
+                    self._schedules.turns,
+                    clock,
+                    self.rivals.hpas.find,
+                    self._source.find,
+                ).run(controller)
+            async with asyncio.TaskGroup() as group:
+                for name, coroutine in work.items():
+                    group.create_task(coroutine, name=f"slice {number}: {name}")
+        finally:
+            self._registry.end(number)
+            self._boosted_hpas.end(number)
+            if ready_times is not None:
+                await ready_times.drain(controller, _DRAIN_TIMEOUT)
+            controller.close()
+            if self._files is None:
+                await statuses.drain(_DRAIN_TIMEOUT)
+                await events.drain(_DRAIN_TIMEOUT)
 
-    def _set_controller(self, controller: Controller | None) -> None:
-        """Have changes go to the controller of a term, None between terms."""
-        self._registry.controller = controller
-        if self._schedules is not None:
-            self._schedules.loop = None if controller is None else controller.loop
-
-    def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
+    def _build_controller(
+        self, actuator: Actuator, poller: Poller, floors: FloorWriter | None, forecasts: ForecastBook
+    ) -> Controller:
         runtime = self._runtime
         sources = SourceFactory(
             self._provider,
@@ -276,7 +314,7 @@ class Scaler:
             self.rivals,
             sources,
             self._settings,
-            self._forecasts,
+            forecasts,
             self._schedules,
         )
         return Controller(
@@ -292,7 +330,8 @@ class Scaler:
     def _status_failed(self, update: Any, error: Exception) -> None:
         """Record the event that the HPA controller records if a status cannot be updated."""
         autoscaler = self._source.find(Key(update.namespace, update.name))
-        if autoscaler is not None and (controller := self._registry.controller) is not None:
+        controller = self._registry.controller_of(update.namespace)
+        if autoscaler is not None and controller is not None:
             controller.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
 
 

@@ -40,8 +40,8 @@ def _resource_lock(kind: str) -> str:
 
 
 def _lease_name(name: str) -> str:
-    """Check the name of a Lease, which a shard's number is appended to."""
-    good = len(name) <= 240 and _LEASE_NAME.fullmatch(name)
+    """Check what the names of Leases begin with."""
+    good = len(name) <= 180 and _LEASE_NAME.fullmatch(name)
     return "" if good else "expected the name of a Lease: lower case letters, digits, - and ."
 
 
@@ -144,7 +144,8 @@ class ScalerOptions(CommandOptions):
     )
     leader_elect_resource_name: str = _text(
         "fastpath-scaler",
-        "Name of the Lease; the name of a shard's Lease ends with -i-of-n.",
+        "What the names of the Leases begin with: those of slices go on with -slice-00 to -slice-63, those "
+        "of scalers with -member- and the Pod.",
         metavar="name",
         check=_lease_name,
     )
@@ -153,8 +154,8 @@ class ScalerOptions(CommandOptions):
     )
     shard: str = _text(
         "1/1",
-        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before you start "
-        "any of another.",
+        "Deprecated and without effect: scalers share the autoscalers by themselves. Run more replicas of "
+        "one Deployment.",
         metavar="i/n",
         check=checks.shard,
     )

@@ -64,9 +64,14 @@ class ForecastService:
         self._most_values = most_values
         self._module = module
         self._process: _Process | None = None
+        self._turn = asyncio.Lock()
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
-        """Return the answer to a job. One that fails is an answer too."""
+        """Return the answer to a job, one after the other. One that fails is an answer too."""
+        async with self._turn:
+            return await self._run(job)
+
+    async def _run(self, job: ForecastJob) -> ForecastAnswer:
         if importlib.util.find_spec("numpy") is None:
             return ForecastAnswer(reason=jobs.NOT_INSTALLED, problem=_MISSING)
         try:

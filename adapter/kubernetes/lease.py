@@ -15,7 +15,7 @@ term can write in it.
 import asyncio
 import datetime as dt
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -26,8 +26,15 @@ from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
-_LEASES = APIResource(
-    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset(), preferred=True
+LEASES = APIResource(
+    "coordination.k8s.io",
+    "v1",
+    "leases",
+    "lease",
+    "Lease",
+    True,
+    frozenset({"list", "watch"}),
+    preferred=True,
 )
 _WATCH_SECONDS = 300.0
 _SILENCE = _WATCH_SECONDS + 30.0
@@ -52,13 +59,19 @@ class Lease(NamedTuple):
 
 
 class KubernetesLeases:
-    """The Lease NAMESPACE/NAME of a cluster. Errors are `errors.KubernetesError`, 409 for a lost race."""
+    """The Lease NAMESPACE/NAME of a cluster. Errors are `errors.KubernetesError`, 409 for a lost race.
 
-    def __init__(self, client: KubernetesClient, namespace: str, name: str) -> None:
+    One that is created has the `labels`.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, namespace: str, name: str, labels: Mapping[str, str] | None = None
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._path = path_of(_LEASES, namespace)
+        self._labels = labels or {}
+        self._path = path_of(LEASES, namespace)
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist; takes at most `seconds`."""
@@ -81,7 +94,7 @@ class KubernetesLeases:
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {"name": self._name, "namespace": self._namespace, "labels": self._labels},
             "spec": record,
         }
         content = msgspec.json.encode(document)
@@ -102,7 +115,7 @@ class KubernetesLeases:
         Return when the watch ends.
         """
         async with self._client.watch_objects(
-            ListWatch(PARTIAL_METADATA, _LEASES, self._namespace, fields=f"metadata.name={self._name}"),
+            ListWatch(PARTIAL_METADATA, LEASES, self._namespace, fields=f"metadata.name={self._name}"),
             resource_version=version,
             duration=_WATCH_SECONDS,
             silence=_SILENCE,
@@ -116,12 +129,17 @@ def micro_time(wall: float) -> str:
     return dt.datetime.fromtimestamp(wall, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
+    """Return the record of a spec, whose fields may be null; one of msgspec's errors if it is none."""
+    given = {name: value for name, value in (spec or {}).items() if value is not None}
+    return msgspec.convert(given, LeaseRecord)
+
+
 def _decode(content: bytes, what: str) -> Lease:
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         version = document["metadata"]["resourceVersion"]
-        spec = {name: value for name, value in (document.get("spec") or {}).items() if value is not None}
-        return Lease(msgspec.convert(spec, LeaseRecord), version, document)
+        return Lease(read_record(document.get("spec")), version, document)
     except (*UNREADABLE, KeyError, TypeError, AttributeError) as error:
         raise errors.KubernetesError(
             0, "Decode", f"cannot {what}: the response is not a Lease object"
@@ -205,6 +223,22 @@ class LeaseFence:
         else:
             why = "the lease was not renewed in time"
         raise errors.NotLeadingError(why)
+
+
+class SliceFence:
+    """The fence of a slice: open while that of its owner is, until the slice is given up."""
+
+    def __init__(self, owner: Fence) -> None:
+        self._owner = owner
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def check(self) -> float:
+        if self.closed:
+            raise errors.NotLeadingError("the slice belongs to another scaler")
+        return self._owner.check()
 
 
 class Unfenced:

@@ -27,9 +27,10 @@ class ScalerMetrics:
 
     leader = gauge(
         "leader_election_master_status",
-        "1 while this process holds the lease, else 0. The name is Kubernetes'.",
+        "1 while this process holds its lease and so is one of the scalers, else 0. The name is Kubernetes'.",
         "name",
     )
+    slices = gauge("fastpath_scaler_slices", "Slices that this process owns, of 64 in all.")
     lease_renewals = counter(
         "fastpath_lease_renewals_total",
         "Attempts to acquire or renew the lease, by outcome: success, conflict (another process changed it "

@@ -67,7 +67,7 @@ def boost_hop(facts: Facts) -> Hop | None:
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
     meta = facts.hpa.metadata
-    if (vacant := vacancy(meta.namespace, meta.name, boost.leaders)) and boost.leaders.unread:
+    if (vacant := vacancy(meta.namespace, boost.leaders)) and boost.leaders.unread:
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {vacant}")
     if vacant:
         text = f"no scaler runs for it: {vacant}"
@@ -124,16 +124,15 @@ def _fails(facts: Facts, metric: MetricFacts) -> bool:
     return bool(answer.error)
 
 
-def vacancy(namespace: str, name: str, leaders: Leaders) -> str:
-    """Return why no scaler decides an autoscaler, "" if a Lease of its shard has a holder.
+def vacancy(namespace: str, leaders: Leaders) -> str:
+    """Return why no scaler decides an autoscaler, "" if the Lease of its slice has a holder.
 
-    Leases of another number of shards may have stayed behind. With Leases that cannot be listed it is only
-    why none is seen.
+    With Leases that cannot be listed it is only why none is seen.
     """
-    own = [_unheld(leader) for leader in leaders.found if leader.shard.owns(namespace, name)]
+    own = [_unheld(leader) for leader in leaders.found if leader.owns(namespace)]
     if "" in own:
         return ""
-    why = own[0] if own else "its shard has no Lease" if leaders.found else "no scaler has a Lease"
+    why = own[0] if own else "its slice has no Lease" if leaders.found else "no scaler has a Lease"
     where = "" if own else f" {leaders.where}"
     others = f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
     return f"{why}{where}{others}"

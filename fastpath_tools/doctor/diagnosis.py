@@ -141,7 +141,7 @@ def examine_fast(
     if isinstance(leaders, Unread):
         vacant, unread = "", leaders.why
     else:
-        vacant, unread = autoscaler_hops.vacancy(meta.namespace, meta.name, leaders), leaders.unread
+        vacant, unread = autoscaler_hops.vacancy(meta.namespace, leaders), leaders.unread
     if vacant and not unread:
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)

@@ -134,12 +134,15 @@ class ScalerServiceOptions(KubeconfigOptions):
         metavar="name",
     )
     lease_name: str = _lease(
-        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", metavar="name"
+        FlagType.TEXT,
+        "fastpath-scaler",
+        "What the names of the Leases of scalers begin with.",
+        metavar="name",
     )
     shard: str = _lease(
         FlagType.TEXT,
         "1/1",
-        "Shard of the scaler, the i-th of n; each shard has its own Lease.",
+        "Deprecated and without effect: the namespace of the autoscaler says who decides it.",
         metavar="i/n",
         check=checks.shard,
     )

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter.config.scrape_keys import ScrapeConfig
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.quantity import Quantity
 from adapter.model.ready_times import ReadyTimes
 from adapter.scrape.endpoints import FoundEndpoints
@@ -180,13 +180,19 @@ class Period(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """One Lease of Fastpath's scaler. `renewed` is how long ago; `holder` is "" without one."""
+    """The owner of a slice by its Lease, or by one of a version without slices, whose `number` is None.
+
+    `renewed` is how long ago the `holder` was seen; `holder` is "" without one.
+    """
 
     lease: str
     holder: str
     renewed: float | None
     duration: float
-    shard: Shard = WHOLE
+    number: int | None = None
+
+    def owns(self, namespace: str) -> bool:
+        return self.number is None or self.number == slices.slice_of(namespace)
 
 
 _NAMED = 5

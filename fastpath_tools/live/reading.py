@@ -20,13 +20,18 @@ from adapter.kubernetes.cache.endpoint_slices import WatchedSlice
 from adapter.kubernetes.cache.pod_codec import WatchedPod, WirePod
 from adapter.kubernetes.cache.pods import PODS
 from adapter.kubernetes.client import KubernetesClient, ListWatch
-from adapter.model.autoscaling import shards
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedDocument, PodDocument
+from fastpath_tools.live.api_objects import (
+    ItemList,
+    LeaseDocument,
+    LeaseDocumentSpec,
+    NamedDocument,
+    PodDocument,
+)
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _PODS = 200
@@ -129,28 +134,23 @@ class LeaseReader:
             leases = (await fetch(self._client, path, ItemList[LeaseDocument])).items
         except KubernetesError as error:
             return Unread(why(error))
-        return tuple(
-            Leader(
-                f"{lease.metadata.namespace}/{lease.metadata.name}",
-                lease.spec.holder_identity or "",
-                self._age(lease.spec.renew_time),
-                float(lease.spec.lease_duration_seconds or 0),
-                shard,
-            )
+        members = {
+            lease.spec.holder_identity or "": lease
             for lease in leases
-            if (shard := _shard_of(lease.metadata.name, self._name)) is not None
-        )
+            if lease.metadata.name.startswith(f"{self._name}-member-")
+        }
+        return tuple(
+            self._leader(lease, number, members.get(lease.spec.holder_identity or ""))
+            for lease in leases
+            if (number := slices.number_of(self._name, lease.metadata.name)) is not None
+        ) + tuple(self._leader(lease, None, lease) for lease in leases if lease.metadata.name == self._name)
 
-
-def _shard_of(lease: str, name: str) -> Shard | None:
-    """Return the shard whose Lease this is, None for a Lease of another program."""
-    if lease == name:
-        return WHOLE
-    try:
-        shard = shards.parse_shard(lease.removeprefix(f"{name}-").replace("-of-", "/"))
-    except ValueError:
-        return None
-    return shard if shard.lease_name(name) == lease else None
+    def _leader(self, lease: LeaseDocument, number: int | None, held: LeaseDocument | None) -> Leader:
+        """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
+        name = f"{lease.metadata.namespace}/{lease.metadata.name}"
+        spec = LeaseDocumentSpec() if held is None else held.spec
+        duration = float(spec.lease_duration_seconds or 0)
+        return Leader(name, spec.holder_identity or "", self._age(spec.renew_time), duration, number)
 
 
 async def find_endpoints(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:

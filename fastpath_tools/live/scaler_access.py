@@ -1,7 +1,7 @@
 """What a running scaler shows of one autoscaler, read from the process that decides about it.
 
-With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod
-that holds it with `kubectl port-forward`.
+With --server it reads from that address. Without it, it reads the Lease of the slice, and forwards the port
+of the Pod that holds it with `kubectl port-forward`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from adapter import net
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import leader_election
 from adapter.kubernetes.lease import KubernetesLeases
-from adapter.model.autoscaling import shards
+from adapter.model.autoscaling import slices
 from fastpath_tools.live import cluster_options, reading
 from fastpath_tools.live.cluster_options import PORT, KubeconfigOptions, ScalerServiceOptions
 from fastpath_tools.live.facts import Leaders, Unread
@@ -61,7 +61,7 @@ class LeaderReader:
         """Return what is shown of one autoscaler."""
         if isinstance(leaders, Unread):
             return leaders
-        own = [one for one in leaders.found if one.holder and one.shard.owns(namespace, name)]
+        own = [one for one in leaders.found if one.holder and one.owns(namespace)]
         if not own:
             return Unread("no scaler leads")
         leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
@@ -137,7 +137,7 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 
 
 async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
-    name = shards.parse_shard(options.shard).lease_name(options.lease_name)
+    name = slices.name_of(options.lease_name, slices.slice_of(options.key[0]))
     async with cluster_options.connect(options) as client:
         lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
     if lease is None:

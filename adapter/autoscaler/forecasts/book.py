@@ -120,8 +120,6 @@ class ForecastWorker(Protocol):
         """Return the answer to a job; one that fails is an answer too."""
         ...
 
-    async def close(self) -> None: ...
-
 
 class ForecastBook:
     """The forecasts of the autoscalers that ask for one, while `run` runs."""
@@ -175,8 +173,6 @@ class ForecastBook:
                 self._drop(key)
             self._pauses = Pauses()
             self._index = None
-            self._monitoring.forecast_values.set(0)
-            await self._worker.close()
 
     async def _look_when_due(self, controller: Controller) -> None:
         while True:

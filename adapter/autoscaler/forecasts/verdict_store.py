@@ -1,4 +1,4 @@
-"""Stores the verdicts of a shard for the next leader, so that it need not judge all autoscalers again.
+"""Stores the verdicts of a slice for its next owner, so that it need not judge all autoscalers again.
 
 An entry is a `StoredVerdict`. Where not all have room, those come first whose forecast gives a floor, then
 those that would in mode Floor, then those without a candidate that may act. Among each of these the
@@ -14,7 +14,6 @@ from adapter.autoscaler.term_store import StoredKind, TermEntry, TermStore
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
 from adapter.kubernetes.write.writer import Writer
 from adapter.model.autoscaling.forecast import FLOOR
-from adapter.model.autoscaling.shards import Shard
 from adapter.telemetry.problems import ProblemLog
 
 KIND = StoredKind(
@@ -36,8 +35,8 @@ Forecasts = Collection[AutoscalerForecast]
 
 
 class VerdictStore(TermStore[Forecasts]):
-    def __init__(self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog) -> None:
-        super().__init__(writer, namespace, shard, problems, KIND)
+    def __init__(self, writer: Writer, namespace: str, number: int, problems: ProblemLog) -> None:
+        super().__init__(writer, namespace, number, problems, KIND)
         self.has_begun = False
         self._unclaimed: dict[str, str] = {}
 

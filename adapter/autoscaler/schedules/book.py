@@ -15,8 +15,7 @@ import bisect
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import DecisionLoop
+from adapter.autoscaler.interfaces import Key, Listener
 from adapter.bounds.lead import Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget
@@ -102,8 +101,8 @@ class ScheduleBook:
 
     def __init__(self, watching: ReflectorContext, problems: ProblemLog, namespaces: Sequence[str]) -> None:
         self.cache = ScheduleCache(watching, self._changed, namespaces)
-        self.loop: DecisionLoop | None = None
-        """The loop of this term; None while this process does not lead."""
+        self.listener: Listener | None = None
+        """Is told what changes."""
         self._problems = problems
         self._known: dict[str, _ScheduleEntry] = {}
         self._targets: dict[Key, _Target] = {}
@@ -154,8 +153,8 @@ class ScheduleBook:
         finally:
             self._renewals.pop(part, None)
         entry = self._known.get(part.schedule.name)
-        if entry is not None and entry.spans is part and not is_known and self.loop is not None:
-            self.loop.touch_all(entry.targets)
+        if entry is not None and entry.spans is part and not is_known and self.listener is not None:
+            self.listener.answered(entry.targets)
 
     def _changed(self, namespace: str, name: str) -> None:
         """Follow a change of a schedule. One that cannot be used stays as it was."""
@@ -181,8 +180,9 @@ class ScheduleBook:
             for key in entry.targets:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
             touched |= dict.fromkeys(entry.targets)
-        if self.loop is not None:
-            self.loop.touch_all(touched)
+        if self.listener is not None:
+            self.listener.note_namespace(namespace)
+            self.listener.answered(touched)
 
     def _forget(self, subject: str, entry: _ScheduleEntry) -> None:
         job = self._renewals.pop(entry.spans, None)

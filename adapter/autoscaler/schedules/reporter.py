@@ -1,4 +1,4 @@
-"""Writes the statuses of the schedules of a shard for one term, each when it has changed.
+"""Writes the statuses of the schedules of a slice for one term, each when it has changed.
 
 What the windows tell is kept until their next boundary, and is computed in the turns of namespaces that the
 book of schedules has. In each pass the schedules of the namespaces take turns as well, and a namespace has a
@@ -23,9 +23,9 @@ from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
 from adapter.kubernetes.cache.schedules import SCHEDULES, ScheduleCache, WatchedSchedule
 from adapter.kubernetes.write.writer import WriteKind, Writer
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPathAutoscaler
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
@@ -87,7 +87,7 @@ class ScheduleReporter:
 
     cache: ScheduleCache
     writer: Writer
-    shard: Shard
+    number: int
     problems: ProblemLog
     turns: FairTurns
     clock: Clock
@@ -130,7 +130,7 @@ class ScheduleReporter:
         former, self._known = self._known, {}
         for watched in self.cache:
             key = watched.namespace, watched.name
-            if self.shard.owns(*key):
+            if slices.slice_of(watched.namespace) == self.number:
                 with self.problems.defects.contain(_UNEXPECTED, "/".join(key)):
                     self._known[key] = self._follow_one(watched, former.get(key), now)
                     former.pop(key, None)

@@ -9,6 +9,7 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, T
 from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
 from adapter.telemetry.problems import Defects
 
@@ -110,11 +111,12 @@ class ObjectCache(ReflectedCache, Generic[T]):
         namespaces: Sequence[str],
         *,
         optional: bool = False,
+        selector: LabelSelector = EVERYTHING,
     ) -> None:
         """Have a reflector for each namespace fill the cache."""
         self.reflectors = [
             Reflector(
-                ListWatch(codec, resource, namespace, optional=optional),
+                ListWatch(codec, resource, namespace, selector, optional=optional),
                 self,
                 self._context,
                 f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)",

@@ -1,7 +1,7 @@
 """The `Floor`: what Fastpath publishes, and remembers, of one boosted HorizontalPodAutoscaler.
 
-The leader of each shard stores its floors in a ConfigMap, one entry of JSON per HPA under its uid. Every
-replica reads the ConfigMaps of all shards and serves the floors as the metric ``fastpath_replicas`` (see
+The owner of each slice stores its floors in a ConfigMap, one entry of JSON per HPA under its uid. Every
+replica reads the ConfigMaps of all slices and serves the floors as the metric ``fastpath_replicas`` (see
 `adapter.boost`).
 """
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar, encode_scalar
-from adapter.model.autoscaling.shards import Shard, parse_shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 LABEL = "fastpath.io/floors"
-"""The label, with the value ``true``, by which readers find the ConfigMaps of all shards."""
+"""The label, with the value ``true``, by which readers find the ConfigMaps of all slices."""
 
 LONGEST = 600 * SECOND
 """The longest time that a floor holds."""
@@ -144,16 +144,11 @@ def decode_floors(data: Mapping[str, str] | None) -> dict[str, Floor]:
     return {uid: decode_floor(text) for uid, text in (data or {}).items()}
 
 
-def config_map_name(shard: Shard) -> str:
-    return _NAME if shard.total == 1 else f"{_NAME}-{shard.number}-of-{shard.total}"
+def config_map_name(number: int) -> str:
+    """Return the name of the ConfigMap of a slice."""
+    return slices.name_of(_NAME, number)
 
 
-def shard_of(name: str) -> Shard | None:
-    """Return the shard of a ConfigMap, None for a name that no shard has."""
-    if name == _NAME:
-        return Shard()
-    try:
-        shard = parse_shard(name.removeprefix(f"{_NAME}-").replace("-of-", "/"))
-    except ValueError:
-        return None
-    return shard if config_map_name(shard) == name else None
+def slice_of_name(name: str) -> int | None:
+    """Return the slice that a ConfigMap belongs to, None for one of a version without slices."""
+    return slices.number_of(_NAME, name)

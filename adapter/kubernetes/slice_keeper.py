@@ -1,0 +1,266 @@
+"""The slices that this scaler owns: it joins the others, takes its fair share, and gives up what is above it.
+
+A member holds a Lease of its own and renews it (`leader_election`). The Lease of a slice is written when the
+owner changes, and holds for as long as that of its owner. So a scaler costs the API server as many writes as
+one leader, however many slices it owns.
+
+Two members never own a slice at once:
+
+- A slice is taken in the version in which it was seen free, so of two that take it one gets a conflict.
+- It is free if its Lease has no holder, or one that is no member. A member whose Lease has not changed for
+  its duration stays one until another scaler has cleared that Lease, in the version that has not changed. By
+  then its fence is closed, and it cannot renew what was cleared.
+- A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
+  that it sees, or learns that another one has.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from adapter import errors
+from adapter.kubernetes import leader_election
+from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.leader_election import Election, Elector, Move, Sighting
+from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, SliceFence
+from adapter.model.autoscaling import slices
+from adapter.model.clock import Clock
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+
+FAULT = "slices"
+
+_AT_ONCE = 16
+"""The number of Leases of slices that are written at once."""
+
+_RETRY = 0.5
+"""Seconds until a write that failed is repeated."""
+
+_BEHIND = 0.1
+"""Seconds until a slice is looked at again whose Lease is newer than the view."""
+
+_LEAVING = "?"
+"""In a plan, the owner of a slice that is neither free nor kept."""
+
+Work = Callable[[int, Fence], Awaitable[None]]
+"""What the owner of a slice does, cancelled when the slice is given up. It must leave no write in flight."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
+
+    surplus: asyncio.Event = field(default_factory=asyncio.Event)
+    is_owned: bool = False
+
+
+class SliceKeeper:
+    """Owns slices of the scalers with a common name while `run` runs, and `view` is kept."""
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        namespace: str,
+        election: Election,
+        view: LeaseView,
+        clock: Clock,
+        random: Callable[[], float],
+        monitoring: Monitoring,
+        problems: ProblemLog,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._election = election
+        self._view = view
+        self._clock = clock
+        self._problems = problems
+        member = f"{election.lease_name}-member-{leader_election.pod_of(election.identity)}"
+        self._elector = Elector(self._leases(member), election, clock, random, monitoring, problems)
+        self._held: dict[int, _Held] = {}
+        self._left: dict[int, str] = {}
+        """The versions in which slices were held that were released; the view may still show them."""
+        self._clearing: set[str] = set()
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._wake = asyncio.Event()
+        view.changed = self._wake.set
+        monitoring.slices.set_function(lambda: sum(held.is_owned for held in self._held.values()))
+
+    def owner_of(self, number: int) -> str:
+        """Return the identity of the owner of a slice as far as is known, "" for none."""
+        held, seen = self._held.get(number), self._view.find_slice(number)
+        if held is not None and held.is_owned:
+            return self._election.identity
+        members = {member.record.holder for member in self._view.members()}
+        return seen.record.holder if seen is not None and seen.record.holder in members else ""
+
+    async def run(self, work: Work) -> None:
+        """Own slices until cancelled; then end their work and release them."""
+
+        async def serve(fence: LeaseFence) -> None:
+            async with asyncio.TaskGroup() as group:
+                await self._serve(group, work, fence)
+
+        await self._wait_for_leader()
+        await self._elector.run(serve)
+
+    async def _wait_for_leader(self) -> None:
+        """Wait for the leader of a version without slices, whose Lease has the common name."""
+        leases, seen, election = self._leases(self._election.lease_name), None, self._election
+        while True:
+            wait = election.retry_period
+            try:
+                lease, now = await leases.fetch(election.attempt), self._clock.monotonic()
+                seen = leader_election.sight(seen, lease, now)
+                verdict = leader_election.judge(seen, election.identity, now)
+                if verdict.move is not Move.WAIT:
+                    if lease is not None and lease.record.holder:
+                        await self._clear(leases, lease)
+                    return
+                wait = min(wait, verdict.wait)
+            except errors.KubernetesError as error:
+                if error.status == 403:
+                    return  # it never was this scaler's Lease
+                self._report(error)
+            await asyncio.sleep(wait)
+
+    # -- a membership ----------------------------------------------------------------------------------------
+
+    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
+        """Take and give up slices until cancelled. The end of the membership frees those that are held."""
+        self._left.clear()
+        while True:
+            self._wake.clear()
+            wait: float | None = _RETRY
+            if self._view.cache.synced:
+                members = {member.record.holder: member for member in self._view.members()}
+                wait = self._clear_late(group, members)
+                for number in self._plan(members):
+                    held = self._held[number] = _Held()
+                    group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+
+    def _plan(self, members: Collection[str]) -> list[int]:
+        """Mark the slices to be given up, and return those to be taken."""
+        me = self._election.identity
+        owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
+        todo = slices.plan(me, {*members, me}, owners)
+        for number in todo.release:
+            if (held := self._held.get(number)) is not None:
+                held.surplus.set()
+        again = [number for number, owner in enumerate(owners) if owner == me and number not in self._held]
+        return [*todo.take, *again]
+
+    def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
+        """Return whose slice this is, "" for a free one."""
+        if (held := self._held.get(number)) is not None:
+            return _LEAVING if held.surplus.is_set() else self._election.identity
+        seen = self._view.find_slice(number)
+        if seen is None:
+            return ""
+        if self._left.get(number) == seen.version:
+            return _LEAVING
+        self._left.pop(number, None)
+        return seen.record.holder if seen.record.holder in members else ""
+
+    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
+        """Take a slice, do its work until it is given up, and release it."""
+        leases = self._leases(slices.name_of(self._election.lease_name, number))
+        try:
+            async with self._room:
+                lease = await self._take(number, leases)
+            if lease is None:
+                await asyncio.sleep(_BEHIND)
+                return
+            held.is_owned = True
+            await self._work(number, held, work, SliceFence(fence))
+            self._left[number] = lease.version
+            async with self._room:
+                await self._clear(leases, lease)
+        except errors.KubernetesError as error:
+            self._report(error)
+            await asyncio.sleep(_RETRY)
+        else:
+            self._problems.resolve(FAULT)
+        finally:
+            del self._held[number]
+            self._wake.set()
+
+    async def _work(self, number: int, held: _Held, work: Work, fence: SliceFence) -> None:
+        """Work until the slice is given up. An error of the work ends the membership, and the process."""
+        working = asyncio.ensure_future(work(number, fence))
+        leaving = asyncio.create_task(held.surplus.wait(), name="surplus")
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.wait({working, leaving})
+            fence.close()
+            held.is_owned = False
+        if not working.cancelled():
+            working.result()
+
+    async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
+        """Take a slice in the version that the view shows; None if it has another one by now."""
+        election, seen = self._election, self._view.find_slice(number)
+        lease = await leases.fetch(election.attempt)
+        if (None if seen is None else seen.version) != (None if lease is None else lease.version):
+            return None
+        sighting = None if lease is None else Sighting(lease.record, 0.0, lease)
+        record = leader_election.next_record(sighting, election, self._clock.wall())
+        try:
+            if lease is None:
+                return await leases.create(record, election.attempt)
+            return await leases.replace(lease, record, election.attempt)
+        except errors.KubernetesError as error:
+            if error.status in {404, 409}:
+                return None
+            raise
+
+    # -- Leases ----------------------------------------------------------------------------------------------
+
+    def _clear_late(self, group: asyncio.TaskGroup, members: Mapping[str, Member]) -> float | None:
+        """Clear the Leases of members that are late; return the seconds to the next look, None for none."""
+        now, wait = self._clock.monotonic(), None
+        for member in members.values():
+            left = member.expires - now
+            if member.record.holder == self._election.identity:
+                continue
+            if left <= 0:
+                left = _RETRY
+                if member.lease not in self._clearing:
+                    self._clearing.add(member.lease)
+                    group.create_task(self._clear_member(member), name=f"clear {member.lease}")
+            wait = left if wait is None else min(wait, left)
+        return wait
+
+    async def _clear_member(self, member: Member) -> None:
+        leases = self._leases(member.lease)
+        try:
+            lease = await leases.fetch(self._election.attempt)
+            if lease is not None and lease.record == member.record:
+                await self._clear(leases, lease)
+        except errors.KubernetesError as error:
+            self._report(error)
+        finally:
+            self._clearing.discard(member.lease)
+            self._wake.set()
+
+    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> None:
+        """Remove the holder of a Lease; another version by then is as good."""
+        record = leader_election.released(lease.record, self._clock.wall())
+        try:
+            await leases.replace(lease, record, self._election.attempt)
+        except errors.KubernetesError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    def _leases(self, name: str) -> KubernetesLeases:
+        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._election.lease_name})
+
+    def _report(self, error: errors.KubernetesError) -> None:
+        self._problems.report(FAULT, "a Lease could not be read or written", str(error))
