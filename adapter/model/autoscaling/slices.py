@@ -53,13 +53,15 @@ class SlicePlan(NamedTuple):
 def plan(me: str, members: Collection[str], owners: Sequence[str]) -> SlicePlan:
     """Return what a member does so that all own the same number of slices, within one.
 
-    `owners` are those of all slices, "" for a free one. All members with the same view take different slices.
-    Of those that own most one more slice stays with the first, so that the least number of slices moves.
+    `owners` are those of all slices, "" for a free one. A slice whose owner is no member is left alone. All
+    members with the same view take different slices. Where the slices do not divide evenly, those that own
+    most keep one more, so that the least number of slices moves.
     """
     owned: dict[str, list[int]] = {member: [] for member in members}
-    free: list[int] = []
+    free = [number for number, owner in enumerate(owners) if not owner]
     for number, owner in enumerate(owners):
-        owned.get(owner, free).append(number)
+        if owner in owned:
+            owned[owner].append(number)
     share, more = divmod(COUNT, len(owned))
     ordered = sorted(owned, key=lambda member: (-len(owned[member]), member))
     shares = {member: share + (place < more) for place, member in enumerate(ordered)}
