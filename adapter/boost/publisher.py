@@ -39,7 +39,7 @@ CHECK = 5.0
 """Seconds between two looks at the stored ConfigMap while floors are published."""
 
 CLEAN = 60.0
-"""Seconds between two checks for ConfigMaps that no slice has."""
+"""Seconds between two checks for ConfigMaps of versions without slices."""
 
 WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
 

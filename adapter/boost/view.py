@@ -73,14 +73,14 @@ class PublishedFloors:
             yield known.uid, _aged(known, now)
 
     def leftovers(self, wall: int, now: float) -> list[tuple[str, str]]:
-        """Return names and versions of the ConfigMaps that no slice has, and that hold nothing any more.
+        """Return names and versions of ConfigMaps of versions without slices that hold nothing any more.
 
         `wall` is the time in nanoseconds.
         """
         return [
             (name, version)
             for name, (version, known) in self.config_maps.items()
-            if floors.slice_of_name(name) is None
+            if floors.is_former(name)
             and all(floors.is_over(_aged(entry, now), wall) for entry in known.values())
         ]
 

@@ -1,6 +1,4 @@
-"""What shards of another total have left behind: served until it has ended, then deleted, and never more than
-that.
-"""
+"""What versions without slices have left behind: served until it has ended, then deleted, and never more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,18 +11,16 @@ from adapter.boost import publisher
 from adapter.boost.publisher import CLEANUP_PROBLEM, FloorCleaner
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
 from tests.support.floorterms import FloorProcess, config_map, watching
 from tests.support.writing import Gate
 
 pytestmark = pytest.mark.looptime
-TWO, THREE = Shard(1, 2), Shard(1, 3)
 
 
-class LeftByThreeShards:
-    """A store with what shards of three have left, and a process of the first shard of two that sees it."""
+class Leftovers:
+    """A store with what former versions have left, and a process that owns the first slice and sees it."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -33,7 +29,7 @@ class LeftByThreeShards:
         clock, monitoring = self.process.clock, self.process.monitoring
         client: Any = self.process.line  # all it calls
         writer = Writer(client, self.gate, WriteRateLimiter(1000.0, clock, monitoring), clock, monitoring)
-        self.cleaner = FloorCleaner(writer, self.process.view, TWO, clock, self.process.faults)
+        self.cleaner = FloorCleaner(writer, self.process.view, clock, self.process.faults)
 
     def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> Floor:
         until = FineInstant(round((self.process.clock.wall() + seconds) * SECOND))
@@ -50,8 +46,8 @@ class LeftByThreeShards:
 
 
 @asynccontextmanager
-async def placed() -> AsyncIterator[LeftByThreeShards]:
-    made = LeftByThreeShards()
+async def placed() -> AsyncIterator[Leftovers]:
+    made = Leftovers()
     async with watching(made.process):
         await asyncio.sleep(0.1)
         yield made
@@ -64,21 +60,16 @@ async def test_only_ended_config_maps_are_deleted() -> None:
         place.put("fastpath-floors-2-of-3", place.entry(5, -1), place.entry(7, 300))
         demoted = Demotion(FineInstant(round((place.process.clock.wall() + 300) * SECOND)))
         place.put("fastpath-floors-3-of-3", place.entry(demoted=demoted))
-        place.put("fastpath-floors-1-of-2", place.entry(5, -1))
-        place.put("fastpath-floors-2-of-2")
+        place.put("fastpath-floors-slice-00", place.entry(5, -1))
+        place.put("fastpath-floors-slice-63")
         place.put("fastpath-floors-of-mine")
         task = asyncio.create_task(place.cleaner.run())
 
         await asyncio.sleep(publisher.CLEAN + 1)
-        ours = ["fastpath-floors-1-of-2", "fastpath-floors-2-of-2"]
-        assert place.names == [
-            *ours,
-            "fastpath-floors-2-of-3",
-            "fastpath-floors-3-of-3",
-            "fastpath-floors-of-mine",
-        ]
+        others = ["fastpath-floors-of-mine", "fastpath-floors-slice-00", "fastpath-floors-slice-63"]
+        assert place.names == ["fastpath-floors-2-of-3", "fastpath-floors-3-of-3", *others]
         await asyncio.sleep(300)
-        assert place.names == [*ours, "fastpath-floors-of-mine"]
+        assert place.names == others
         assert place.process.line.writes == ["DELETE"] * 4
         assert place.process.faults.active() == {}
         task.cancel()
@@ -102,35 +93,16 @@ async def test_a_config_map_written_since_stays() -> None:
     async with placed() as place:
         place.put("fastpath-floors-1-of-3", place.entry(5, -1))
         await asyncio.sleep(0.1)
-        place.process.line.delay = lambda: 1.0  # on the way there a shard of three publishes
+        place.process.line.delay = lambda: 1.0  # on the way there a former version publishes
         cleaning = asyncio.create_task(place.cleaner.clean())
-        await asyncio.sleep(2.5)  # the list is in, and the DELETE under way
+        while not place.process.line.writes:
+            await asyncio.sleep(0.1)
         text = encode_floor(place.entry(9, 300))
         place.store.edit("fastpath-floors-1-of-3", lambda document: document["data"].update({"uid-0": text}))
         await cleaning
 
         assert place.names == ["fastpath-floors-1-of-3"]
         assert place.process.faults.active() == {}
-
-
-async def test_a_leader_whose_config_map_was_deleted_publishes_in_a_new_one() -> None:
-    """Though shards of two totals should not run at a time."""
-    async with placed() as place:
-        other = place.process.open_term(Gate(), THREE)
-        running = asyncio.create_task(other.run())
-        await other.start()
-        await other.publish(place.entry(5, 30))
-        other.want("uid", None)
-        await asyncio.sleep(1)
-        assert place.store.texts("fastpath-floors-1-of-3") == {}
-        await place.cleaner.clean()
-        assert place.names == []
-
-        await other.publish(place.entry(7, 30))
-        assert place.names == ["fastpath-floors-1-of-3"]
-        assert await place.process.answer("uid") == 7
-        running.cancel()
-        await asyncio.wait([running])
 
 
 async def test_without_the_right_it_is_said_once_and_what_to_do() -> None:
@@ -142,6 +114,11 @@ async def test_without_the_right_it_is_said_once_and_what_to_do() -> None:
             await place.cleaner.clean()
         (text,) = place.process.faults.active().values()
         assert text.endswith("or run: kubectl delete configmap fastpath-floors-1-of-3 -n fastpath")
+
+        place.process.line.answer = 500
+        await place.cleaner.clean()
+        (text,) = place.process.faults.active().values()
+        assert text.endswith("refused by the test")
 
         place.process.line.answer = 0
         await place.cleaner.clean()

@@ -17,7 +17,6 @@ from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client, transport
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, decode_floors, encode_floor
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store, lagging
@@ -37,7 +36,7 @@ from tests.support.writing import Gate, desk_on
 
 pytestmark = pytest.mark.looptime
 
-NAME = "fastpath-floors"
+NAME = "fastpath-floors-slice-00"
 
 
 def published(store: Store, name: str = NAME) -> dict[str, int]:
@@ -58,10 +57,10 @@ async def test_the_first_floor_makes_the_config_map(process: FloorProcess) -> No
     assert process.writes("success") == 1
 
 
-async def test_each_shard_has_its_own(process: FloorProcess) -> None:
-    async with leading(process, shard=Shard(2, 3)) as writer:
+async def test_each_slice_has_its_own(process: FloorProcess) -> None:
+    async with leading(process, number=7) as writer:
         await writer.publish(entry("a", 8))
-    assert list(process.store.objects) == ["fastpath-floors-2-of-3"]
+    assert list(process.store.objects) == ["fastpath-floors-slice-07"]
 
 
 async def test_it_is_published_when_the_server_has_accepted_it(process: FloorProcess) -> None:
@@ -195,7 +194,7 @@ async def test_a_start_that_cannot_read_may_be_tried_again(process: FloorProcess
     writer = process.open_term(Gate())
     with pytest.raises(
         KubernetesError,
-        match=r"the ConfigMap fastpath/fastpath-floors holds an entry that is not a floor .*; delete",
+        match=f"the ConfigMap {NAMESPACE}/{NAME} holds an entry that is not a floor .*; delete",
     ):
         await writer.start()
     process.line.cut = True
@@ -500,7 +499,7 @@ async def test_more_than_a_config_map_holds_is_refused(
         assert results[:2] == [None, None]
         assert isinstance(results[2], KubernetesError)
         assert (results[2].status, results[2].reason) == (0, "TooLarge")
-        assert "more shards" in str(results[2])
+        assert str(results[2]).startswith(f"the ConfigMap {NAMESPACE}/{NAME} would hold more than")
         assert published(process.store) == {"a": 5, "b": 5}
         await writer.publish(entry("a", 6))
         writer.want("b", None)
@@ -519,7 +518,7 @@ async def test_a_namespace_with_many_raises_leaves_room_for_others(
             *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
         )
         assert [isinstance(each, KubernetesError) for each in results] == [False, False, True]
-        assert "of the namespace shop: use more shards" in str(results[2])
+        assert str(results[2]).endswith("of the namespace shop")
         await writer.publish(msgspec.structs.replace(entry("v", 5), namespace="victim"))
     assert published(process.store) == {"a": 5, "b": 5, "v": 5}
 
@@ -717,7 +716,7 @@ async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         cluster.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": NAMESPACE}})
         view = FloorView(desk.writer.client, desk.clock, NAMESPACE, desk.faults)
-        writer = FloorWriter(desk.writer, NAMESPACE, Shard(), desk.faults)
+        writer = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
         tasks = [asyncio.create_task(view.run()), asyncio.create_task(writer.run())]
         try:
             assert await writer.start() == {}
@@ -750,7 +749,7 @@ async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
             assert desk.sample("fastpath_write_queue_length", type="floor") == 0
         finally:
             await end(*tasks)
-        next_term = FloorWriter(desk.writer, NAMESPACE, Shard(), desk.faults)
+        next_term = FloorWriter(desk.writer, NAMESPACE, 0, desk.faults)
         with pytest.raises(KubernetesError):
             await next_term.start()
         cluster.allow("update", "configmaps")

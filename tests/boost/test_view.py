@@ -22,7 +22,7 @@ from tests.support.waiting import other_work
 pytestmark = pytest.mark.looptime
 
 
-def publish(*entries: Floor, name: str = "fastpath-floors") -> Callable[[JSON], None]:
+def publish(*entries: Floor, name: str = "fastpath-floors-slice-00") -> Callable[[JSON], None]:
     """Return a change of a ConfigMap to these entries."""
     return lambda document: document.update(data=config_map(*entries, name=name)["data"])
 
@@ -101,9 +101,9 @@ async def test_other_config_maps_are_not_read(process: FloorProcess) -> None:
 async def test_each_read_sees_what_was_published_before_it(running: FloorProcess) -> None:
     await begun(running)
     for replicas in range(6, 16):
-        running.store.edit("fastpath-floors", publish(entry("a", replicas)))
+        running.store.edit("fastpath-floors-slice-00", publish(entry("a", replicas)))
         assert found(await running.view.current()) == {"a": replicas}
-    running.store.delete("fastpath-floors")
+    running.store.delete("fastpath-floors-slice-00")
     assert found(await running.view.current()) == {}
 
 
@@ -122,7 +122,7 @@ async def test_a_list_that_was_sent_before_a_request_does_not_answer_it(running:
     running.line.delay = lambda: 0.1
     first = asyncio.create_task(running.view.current())
     await asyncio.sleep(0.15)  # it has seen the store, and is on its way back
-    running.store.edit("fastpath-floors", publish(entry("b", 8)))
+    running.store.edit("fastpath-floors-slice-00", publish(entry("b", 8)))
     later = [asyncio.create_task(running.view.current()) for _ in range(10)]
     assert found(await first) == {"a": 5}
     assert [found(each) for each in await asyncio.gather(*later)] == [{"b": 8}] * 10
@@ -211,7 +211,7 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
     late = asyncio.create_task(running.view.current())
     await asyncio.sleep(1.0)  # it has seen the store, and is on its way back
     running.line.delay = lambda: 0.0
-    running.store.edit("fastpath-floors", publish(entry("a", 9)))
+    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 9)))
     assert found(await running.view.current()) == {"a": 9}
     assert found(await late) == {"a": 5}
     recent = running.view.recent()
@@ -222,11 +222,11 @@ async def test_a_late_response_does_not_replace_a_later_list(running: FloorProce
 async def test_a_store_that_was_restored_from_a_backup_is_believed(running: FloorProcess) -> None:
     await begun(running)
     before, version = dict(running.store.objects), running.store.version
-    running.store.edit("fastpath-floors", publish(entry("a", 9), entry("b", 9)))
+    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 9), entry("b", 9)))
     assert found(await running.view.current()) == {"a": 9, "b": 9}
     running.store.set_back(before, version)
     assert found(await running.view.current()) == {"a": 5}
-    running.store.edit("fastpath-floors", publish(entry("a", 7)))
+    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 7)))
     assert found(await running.view.current()) == {"a": 7}
 
 
@@ -243,16 +243,16 @@ async def test_a_store_that_was_restored_from_a_backup_is_believed(running: Floo
 )
 async def test_an_entry_that_cannot_be_read_fails_the_read(running: FloorProcess, text: str) -> None:
     await begun(running)
-    running.store.edit("fastpath-floors", lambda document: document["data"].update(c=text))
-    fault = "the entry c of the ConfigMap fastpath/fastpath-floors cannot be read: not a floor: "
+    running.store.edit("fastpath-floors-slice-00", lambda document: document["data"].update(c=text))
+    fault = "the entry c of the ConfigMap fastpath/fastpath-floors-slice-00 cannot be read: not a floor: "
     assert (await refusal(running.view)).startswith(f"the floors cannot be read: {fault}")
     assert running.faults.active()["floor-read", ""].startswith(fault)
-    running.store.edit("fastpath-floors", publish(entry("a", 5)))
+    running.store.edit("fastpath-floors-slice-00", publish(entry("a", 5)))
     assert found(await running.view.current()) == {"a": 5}
     assert running.faults.active() == {}
 
 
-# --- several shards ----------------------------------------------------------------------------------------
+# --- several slices ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,9 @@ async def test_of_two_entries_for_one_autoscaler(
 ) -> None:
     pair = [one, other][:: -1 if turned else 1]
     for number, each in enumerate(pair, 1):
-        process.store.post(config_map(each, entry(f"own-{number}", 2), name=f"fastpath-floors-{number}-of-2"))
+        process.store.post(
+            config_map(each, entry(f"own-{number}", 2), name=f"fastpath-floors-slice-{number:02d}")
+        )
     async with watching(process):
         await asyncio.sleep(0)
         assert await process.answer("a") == wins
@@ -314,9 +316,9 @@ async def test_over_http() -> None:
         other["metadata"]["namespace"] = "other"
         cluster.create(other)
         assert found(await view.current()) == {"a": 5}
-        cluster.patch("configmaps", "fastpath-floors", config_map(entry("b", 8)), NAMESPACE)
+        cluster.patch("configmaps", "fastpath-floors-slice-00", config_map(entry("b", 8)), NAMESPACE)
         assert found(await view.current()) == {"a": 5, "b": 8}
-        cluster.delete("configmaps", "fastpath-floors", NAMESPACE)
+        cluster.delete("configmaps", "fastpath-floors-slice-00", NAMESPACE)
         assert found(await view.current()) == {}
         requests = [request for request in cluster.requests if request.resource == "configmaps"]
         assert {request.verb for request in requests} == {"list"}
@@ -348,7 +350,9 @@ async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_f
         await asyncio.sleep(0)
         assert await process.answer("a") == 5
         await asyncio.sleep(300)
-        store.edit("fastpath-floors", publish(entry("a", 5, lasts=3 * 3600), entry("b", 8, lasts=3 * 3600)))
+        store.edit(
+            "fastpath-floors-slice-00", publish(entry("a", 5, lasts=3 * 3600), entry("b", 8, lasts=3 * 3600))
+        )
         assert await process.answer("b") == 8
         await asyncio.sleep(299)
         assert (await process.answer("a"), await process.answer("b")) == (5, 8)

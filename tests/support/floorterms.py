@@ -9,7 +9,6 @@ from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor, floor_of
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -25,7 +24,7 @@ def entry(uid: str, replicas: int, *, lasts: float = 600.0, since: float = WALL)
     return Floor("shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7")
 
 
-def config_map(*entries: Floor, name: str = "fastpath-floors") -> JSON:
+def config_map(*entries: Floor, name: str = "fastpath-floors-slice-00") -> JSON:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -54,10 +53,10 @@ class FloorProcess:
         assert self._task is not None
         await end(self._task)
 
-    def open_term(self, gate: Gate, shard: Shard = WHOLE) -> FloorWriter:
+    def open_term(self, gate: Gate, number: int = 0) -> FloorWriter:
         budget = WriteRateLimiter(1000.0, self.clock, self.monitoring)
         writer = Writer(self.line, gate, budget, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
-        return FloorWriter(writer, NAMESPACE, shard, self.faults)
+        return FloorWriter(writer, NAMESPACE, number, self.faults)
 
     def writes(self, outcome: str) -> float:
         labels = {"type": "floor", "outcome": outcome}
@@ -100,10 +99,10 @@ async def watching(*processes: FloorProcess) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def leading(
-    process: FloorProcess, gate: Gate | None = None, shard: Shard = WHOLE
+    process: FloorProcess, gate: Gate | None = None, number: int = 0
 ) -> AsyncIterator[FloorWriter]:
     """Run a term from its start to its end."""
-    writer = process.open_term(gate or Gate(), shard)
+    writer = process.open_term(gate or Gate(), number)
     task = asyncio.create_task(writer.run())
     try:
         await writer.start()

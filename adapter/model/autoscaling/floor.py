@@ -5,6 +5,7 @@ replica reads the ConfigMaps of all slices and serves the floors as the metric `
 `adapter.boost`).
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -29,6 +30,7 @@ LONGEST_FORECAST = LONGEST
 """The longest time that the floor of a forecast holds without being published again."""
 
 _NAME = "fastpath-floors"
+_FORMER = re.compile(rf"{_NAME}(-[0-9]+-of-[0-9]+)?")
 
 
 class Demotion(Struct, frozen=True):
@@ -149,6 +151,6 @@ def config_map_name(number: int) -> str:
     return slices.name_of(_NAME, number)
 
 
-def slice_of_name(name: str) -> int | None:
-    """Return the slice that a ConfigMap belongs to, None for one of a version without slices."""
-    return slices.number_of(_NAME, name)
+def is_former(name: str) -> bool:
+    """Tell if a version without slices named a ConfigMap so."""
+    return _FORMER.fullmatch(name) is not None

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Demotion, Floor
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 ENTRY = Floor(
@@ -54,17 +53,15 @@ def test_no_data() -> None:
 
 
 def test_names() -> None:
-    assert floors.config_map_name(Shard()) == "fastpath-floors"
-    assert floors.config_map_name(Shard(2, 3)) == "fastpath-floors-2-of-3"
+    assert floors.config_map_name(0) == "fastpath-floors-slice-00"
+    assert floors.config_map_name(63) == "fastpath-floors-slice-63"
 
 
 @pytest.mark.parametrize(
     "name", ["fastpath-floors", "fastpath-floors-2-of-3", "fastpath-floors-1000-of-1000"]
 )
-def test_the_shard_of_a_name(name: str) -> None:
-    shard = floors.shard_of(name)
-    assert shard is not None
-    assert floors.config_map_name(shard) == name
+def test_names_of_versions_without_slices(name: str) -> None:
+    assert floors.is_former(name)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +70,15 @@ def test_the_shard_of_a_name(name: str) -> None:
         "",
         "fastpath-floors-",
         "2-of-3",
-        "fastpath-floors-4-of-3",
-        "fastpath-floors-02-of-3",
-        "fastpath-floors-1-of-1",
+        "fastpath-floors-of-mine",
+        "fastpath-floors-2-of-3-of-mine",
+        "fastpath-floors-slice-03",
+        "my-fastpath-floors",
+        "fastpath-floors\n",
     ],
 )
-def test_names_of_no_shard(name: str) -> None:
-    assert floors.shard_of(name) is None
+def test_other_names(name: str) -> None:
+    assert not floors.is_former(name)
 
 
 @pytest.mark.parametrize("ahead", [0, 60, 3 * 3600])
