@@ -85,7 +85,8 @@ class SliceKeeper:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
         view.changed = self._wake.set
-        monitoring.slices.set_function(lambda: sum(held.is_owned for held in self._held.values()))
+        owned = monitoring.slices.labels(election.lease_name)
+        owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
 
     def owner_of(self, number: int) -> str:
         """Return the identity of the owner of a slice as far as is known, "" for none."""

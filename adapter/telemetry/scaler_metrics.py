@@ -30,7 +30,11 @@ class ScalerMetrics:
         "1 while this process holds its lease and so is one of the scalers, else 0. The name is Kubernetes'.",
         "name",
     )
-    slices = gauge("fastpath_scaler_slices", "Slices that this process owns, of 64 in all.")
+    slices = gauge(
+        "fastpath_scaler_slices",
+        "Slices that this process owns, of 64 in all. The name is that of the Leases.",
+        "name",
+    )
     lease_renewals = counter(
         "fastpath_lease_renewals_total",
         "Attempts to acquire or renew the lease, by outcome: success, conflict (another process changed it "

@@ -417,6 +417,26 @@ def test_a_budget_may_have_an_empty_value() -> None:
     assert budget({"maxUnavailable": 0}) == {"maxUnavailable": 0}
 
 
+@pytest.mark.parametrize(("replicas", "pods"), [(2, "10"), (8, "20")])
+def test_a_quota_has_room_for_all_scalers_and_an_update(replicas: int, pods: str) -> None:
+    objects = charts.render({"scaler": {"enabled": True, "replicas": replicas}})
+    assert objects.one("ResourceQuota")["spec"]["hard"] == {"pods": pods}
+    assert charts.render().one("ResourceQuota")["spec"]["hard"] == {"pods": "10"}
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(1, []), (4, [1])])
+def test_several_scalers_are_evicted_one_at_a_time(replicas: int, budgets: list[int]) -> None:
+    objects = charts.render({"scaler": {"enabled": True, "replicas": replicas}})
+    found = [each for each in objects.all("PodDisruptionBudget") if "scaler" in each["metadata"]["name"]]
+    assert [each["spec"]["maxUnavailable"] for each in found] == budgets
+    (scaler,) = (each for each in objects.all("Deployment") if "scaler" in each["metadata"]["name"])
+    spread = scaler["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
+    assert all(
+        each["labelSelector"]["matchLabels"] == scaler["spec"]["selector"]["matchLabels"] for each in spread
+    )
+
+
 def test_no_old_replica_sets_are_kept() -> None:
     for values in (join(SCALER, {"revisionHistoryLimit": 0}), join(SCALER, {"revisionHistoryLimit": "0"})):
         for each in charts.render(values).all("Deployment"):

@@ -2,19 +2,19 @@
 
 import functools
 import itertools
-import textwrap
 from pathlib import Path
 
 import pytest
 import yaml
 
+from adapter.autoscaler import ready_store
+from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
 from adapter.config import checks, rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import resources
-from adapter.model.autoscaling import documents, floor
+from adapter.model.autoscaling import documents, floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.rules import compile as compiler
 from adapter.server import tls
 from fastpath_tools.live import cluster_options as deployment
@@ -32,6 +32,8 @@ WORKLOADS = (
     ("", "replicationcontrollers"),
 )
 
+
+LEASE_GROUP = "coordination.k8s.io"
 
 SCALER, SERVER = "fastpath-scaler", "fastpath"
 """The names of the two Deployments, and of their accounts."""
@@ -96,18 +98,24 @@ def _needs(namespace: str) -> list[Want]:
     return wants
 
 
-def _lease(namespace: str, shard: Shard = WHOLE) -> list[Want]:
-    name = shard.lease_name(SERVE.table["leader-elect-resource-name"].default)
-    wants = [
-        Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")
+def _lease(namespace: str) -> list[Want]:
+    """Return what a scaler does with the Leases of slices, its own, and that of a version without slices."""
+    prefix = SERVE.table["leader-elect-resource-name"].default
+    names = [prefix, f"{prefix}-member-{SCALER}-7d9f-x2b4c"]
+    names += [slices.name_of(prefix, number) for number in range(slices.COUNT)]
+    wants = [Want(verb, LEASE_GROUP, "leases", namespace) for verb in ("create", "list", "watch")]
+    return wants + [
+        Want(verb, LEASE_GROUP, "leases", namespace, name) for name in names for verb in ("get", "update")
     ]
-    return [Want("create", "coordination.k8s.io", "leases", namespace), *wants]
 
 
-def _floors(namespace: str, shard: Shard = WHOLE) -> list[Want]:
-    name = floor.config_map_name(shard)
+def _config_maps(namespace: str) -> list[Want]:
     wants = [Want(verb, "", "configmaps", namespace) for verb in ("list", "create")]
-    return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update", "delete")]
+    for number in range(slices.COUNT):
+        names = [slices.name_of(kind.name, number) for kind in (ready_store.KIND, verdict_store.KIND)]
+        for name in (floor.config_map_name(number), *names):
+            wants += [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update")]
+    return [*wants, Want("delete", "", "configmaps", namespace, "fastpath-floors")]
 
 
 def test_the_kinds_are_part_of_the_overlay() -> None:
@@ -152,7 +160,7 @@ def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...])
     assert _writes(rights) == {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
     for group, plural in WORKLOADS:
         assert not rights.allow(Want("update", group, f"{plural}/scale", "shop", "web"))
-    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
+    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(0)))
 
 
 def test_the_pods_that_answer_callers_read_the_floors() -> None:
@@ -189,7 +197,7 @@ def test_rules_of_an_aggregated_role_are_left_to_the_cluster(components: tuple[s
 
 def test_the_scaler_may_do_what_it_does() -> None:
     rights = Rights(overlay(), SCALER, "fastpath")
-    wants = [*_needs("shop"), *_lease("fastpath"), *_floors("fastpath")]
+    wants = [*_needs("shop"), *_lease("fastpath"), *_config_maps("fastpath")]
     wants += [Want(verb, GROUP, f"{PLURAL}/status", "shop", "web") for verb in ("get", "patch")]
     wants += [Want(verb, "", "events", "shop") for verb in ("create", "patch")]
     wants += [Want("get", "apiextensions.k8s.io", "customresourcedefinitions", "", "rollouts.argoproj.io")]
@@ -217,10 +225,10 @@ def test_the_scaler_may_do_no_more() -> None:
     assert _writes(rights) == SCALES | LEASES | FLOORS | events | statuses
     for want in (
         Want("get", "", "secrets", "shop"),
-        Want("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
-        Want("get", "coordination.k8s.io", "leases", "fastpath", "another"),
-        Want("update", "coordination.k8s.io", "leases", "fastpath", "another"),
-        Want("watch", "coordination.k8s.io", "leases", "fastpath"),
+        Want("update", LEASE_GROUP, "leases", "kube-system", "kube-scheduler"),
+        Want("delete", LEASE_GROUP, "leases", "fastpath", "fastpath-scaler-slice-00"),
+        Want("list", LEASE_GROUP, "leases", "shop"),
+        Want("delete", "", "configmaps", "fastpath", floor.config_map_name(0)),
         Want("update", GROUP, PLURAL, "shop", "web"),
         Want("update", GROUP, SCHEDULES, "shop", "office"),
         Want("patch", GROUP, SCHEDULES, "shop", "office"),
@@ -310,7 +318,7 @@ def test_a_scaler_is_spread_and_kept(scaler: Objects) -> None:
     assert deployment["spec"]["replicas"] == 2
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     budget = scaler.one("PodDisruptionBudget", SCALER)["spec"]
-    assert (budget["minAvailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     spread = scaler.pod["topologySpreadConstraints"]
     assert [each["topologyKey"] for each in spread] == [
         "kubernetes.io/hostname",
@@ -339,20 +347,6 @@ def test_the_quota_leaves_room_for_both_while_they_are_updated() -> None:
     assert surge <= int(quota["spec"]["hard"]["pods"])
 
 
-def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
-    page = (rendered.ROOT / "docs" / "reference" / "scaler.md").read_text()
-    (block,) = rendered.blocks(page, "yaml shards")
-    overlay = rendered.relative_path(MANIFESTS / "overlays" / "scaler", tmp_path)
-    document = {"resources": [overlay], "patches": yaml.safe_load(textwrap.dedent(block))}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(document))
-    rights = Rights(rendered.render(tmp_path), SCALER, "fastpath")
-    for number in (1, 2, 3):
-        shard = Shard(number, 3)
-        wants = [want for want in (*_lease("fastpath", shard), *_floors("fastpath", shard)) if want.name]
-        assert [want for want in wants if not rights.allow(want)] == []
-    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
-
-
 # --- in the pods of the metrics APIs -----------------------------------------------------------------------
 
 
@@ -362,7 +356,7 @@ def test_in_process_the_same_pods_serve_and_scale() -> None:
     for kind in ("Deployment", "ServiceAccount", "PodDisruptionBudget"):
         assert [each["metadata"]["name"] for each in objects.all(kind)] == [SERVER]
     rights = Rights(objects, SERVER, "fastpath")
-    wants = [*_needs("shop"), *_lease("fastpath"), *_floors("fastpath")]
+    wants = [*_needs("shop"), *_lease("fastpath"), *_config_maps("fastpath")]
     assert [want for want in wants if not rights.allow(want)] == []
     for kind in ("ClusterRoleBinding", "RoleBinding"):
         assert all(each["subjects"][0]["name"] == SERVER for each in objects.all(kind))
