@@ -123,8 +123,8 @@ class ScalerOptions(CommandOptions):
     )
     leader_elect: bool = _switch(
         "true",
-        "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
-        "same objects.",
+        "Scale only the slices of namespaces that this process owns under Leases. Without it the process "
+        "owns all, and nothing keeps two processes from scaling the same objects.",
     )
     leader_elect_lease_duration: float = _duration(
         "15s",
@@ -150,7 +150,7 @@ class ScalerOptions(CommandOptions):
         check=_lease_name,
     )
     leader_elect_resource_namespace: str = _text(
-        "", "Namespace of the Lease; without it that of the pod.", metavar="namespace"
+        "", "Namespace of the Leases; without it that of the pod.", metavar="namespace"
     )
     shard: str = _text(
         "1/1",

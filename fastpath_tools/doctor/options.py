@@ -20,7 +20,7 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
     lease_name: str = option(
         FlagType.TEXT,
         "fastpath-scaler",
-        "Name of the Lease of Fastpath's scaler; those of its shards begin with it.",
+        "What the names of the Leases of Fastpath's scaler begin with.",
         group="Service",
         metavar="name",
         check=lambda name: "" if name else "expected a name",

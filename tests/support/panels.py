@@ -103,15 +103,15 @@ CLUSTER = Dashboard(
             red=1,
         ),
         stat(
-            "Leaders",
-            "Scalers that hold a Lease: one for each shard. With 0 nothing is scaled by Fastpath.",
-            "sum(<leader> and on (job, instance) <build>)",
+            "Slices without an owner",
+            "Slices whose autoscalers no pod scales. Above 0 for more than the lease time: look at the log "
+            "of the scaler.",
+            "sum(64 - sum by (namespace, name) (<slices>))",
             red=1,
-            red_below=True,
         ),
         stat(
             "Autoscalers",
-            "Autoscalers that the leaders run, in all namespaces.",
+            "Autoscalers that the pods of the scaler run together, in all namespaces.",
             "sum(<scaler_autoscalers>)",
         ),
         Panel(
@@ -201,6 +201,36 @@ CLUSTER = Dashboard(
             "admission webhook says no.",
             [Query("sum by (type, outcome) (rate(<writes>[$__rate_interval]))", "{{type}} {{outcome}}")],
             unit="ops",
+        ),
+        Panel(
+            "Slices of each scaler",
+            "Pods own the same number of slices, within one. A pod that stays below the others cannot write "
+            "Leases.",
+            [Query("<slices>", "{{instance}}")],
+            width=8,
+            stacked=True,
+        ),
+        Panel(
+            "Autoscalers of each scaler",
+            "A line far above the others has a namespace with most of the autoscalers. A namespace is never "
+            "divided among pods.",
+            [Query("<scaler_autoscalers> and on (job, instance) <slices>", "{{instance}}")],
+            width=8,
+        ),
+        Panel(
+            "Late decisions of each scaler, 99 %",
+            "How long after it was due a decision is made. If all lines are high, run more replicas; if one "
+            "is, its pod has too little CPU or too large a namespace.",
+            [
+                Query(
+                    "histogram_quantile(0.99, sum by (le, instance) "
+                    "(rate(<scaler_lag>_bucket[$__rate_interval]))) "
+                    "and on (instance) <slices>",
+                    "{{instance}}",
+                )
+            ],
+            unit="s",
+            width=8,
         ),
     ],
 )
