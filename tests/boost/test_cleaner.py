@@ -92,15 +92,15 @@ async def test_a_floor_by_a_clock_that_was_ahead_is_over_after_ten_minutes() -> 
 async def test_a_config_map_written_since_stays() -> None:
     async with placed() as place:
         place.put("fastpath-floors-1-of-3", place.entry(5, -1))
-        await asyncio.sleep(0.1)
-        place.process.line.delay = lambda: 1.0  # on the way there a former version publishes
-        cleaning = asyncio.create_task(place.cleaner.clean())
-        while not place.process.line.writes:
-            await asyncio.sleep(0.1)
         text = encode_floor(place.entry(9, 300))
-        place.store.edit("fastpath-floors-1-of-3", lambda document: document["data"].update({"uid-0": text}))
-        await cleaning
 
+        def publish() -> float:
+            place.store.edit("fastpath-floors-1-of-3", lambda document: document["data"].update(uid=text))
+            return 0.0
+
+        place.process.line.late = publish  # while the DELETE is under way
+        await place.cleaner.clean()
+        assert place.process.line.writes == ["DELETE"]
         assert place.names == ["fastpath-floors-1-of-3"]
         assert place.process.faults.active() == {}
 

@@ -1,4 +1,4 @@
-"""Slices: where a namespace belongs, and who takes and gives up which of them."""
+"""Slices: which namespaces belong to one, and which of them a member takes and gives up."""
 
 from collections import Counter
 
