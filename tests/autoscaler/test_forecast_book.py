@@ -239,7 +239,6 @@ async def test_the_end_of_a_term_leaves_nothing() -> None:
     await until(lambda: bench.asked != [])
     following.cancel()
     await asyncio.wait([following])
-    assert bench.worker.is_closed
     assert (bench.metric("ready"), bench.book.document_of(bench.key)) == (None, None)
 
 

@@ -15,7 +15,6 @@ from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
 from adapter.autoscaler.term_store import LIMIT
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -27,7 +26,7 @@ from tests.support.writing import Gate
 
 pytestmark = pytest.mark.looptime
 
-NAME = "fastpath-ready-times"
+NAME = "fastpath-ready-times-slice-00"
 PERIOD = KIND.period
 KEY = Key("default", "web")
 
@@ -48,10 +47,10 @@ class ScalerProcess:
     def controller(self) -> Controller:
         return self.bench.controller
 
-    def open_term(self, shard: Shard) -> ReadyTimesStore:
+    def open_term(self, number: int) -> ReadyTimesStore:
         limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
         writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
-        return ReadyTimesStore(writer, NAMESPACE, shard, self.problems)
+        return ReadyTimesStore(writer, NAMESPACE, number, self.problems)
 
     async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:
         """Put an autoscaler, and decide it."""
@@ -75,10 +74,10 @@ class ScalerProcess:
 
 @contextlib.asynccontextmanager
 async def leading(
-    process: ScalerProcess, *, orderly: bool = True, shard: Shard = WHOLE
+    process: ScalerProcess, *, orderly: bool = True, number: int = 0
 ) -> AsyncIterator[ReadyTimesStore]:
     """Run a term; one that does not end in order ends without a last write."""
-    ready_times = process.open_term(shard)
+    ready_times = process.open_term(number)
     task = asyncio.create_task(ready_times.run(process.controller))
     try:
         yield ready_times
@@ -213,13 +212,13 @@ async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Scal
     assert stored(store) == {"uid-1": [7]}
 
 
-async def test_each_shard_has_its_own(store: Store, process: ScalerProcess) -> None:
+async def test_each_slice_has_its_own(store: Store, process: ScalerProcess) -> None:
     await process.put()
     process.start_pods(20)
-    async with leading(process, shard=Shard(2, 3)):
+    async with leading(process, number=7):
         await asyncio.sleep(1)
 
-    assert list(store.objects) == ["fastpath-ready-times-2-of-3"]
+    assert list(store.objects) == ["fastpath-ready-times-slice-07"]
 
 
 # -- faults --------------------------------------------------------------------------------------------------
@@ -232,8 +231,8 @@ async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, pro
     async with leading(process):
         await asyncio.sleep(3 * PERIOD)
         assert process.reported() == (
-            "the ConfigMap fastpath/fastpath-ready-times lacks the label fastpath.io/ready-times=true, so it "
-            "is not used: delete it, or add the label"
+            f"the ConfigMap fastpath/{NAME} lacks the label fastpath.io/ready-times=true, so it is not used: "
+            "delete it, or add the label"
         )
 
     assert store.objects[NAME] == foreign
@@ -259,7 +258,7 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Sc
     second = await process.put("other", "uid-2")
     async with leading(process):
         await asyncio.sleep(1)
-        assert "ConfigMap fastpath/fastpath-ready-times, uid-1: not a ledger: " in process.reported()
+        assert f"ConfigMap fastpath/{NAME}, uid-1: not a ledger: " in process.reported()
         await process.bench.step(15)
         assert first.ready_times is None
         assert second.ready_times is not None

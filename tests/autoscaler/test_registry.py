@@ -1,26 +1,101 @@
-"""The registry: which autoscalers are decided again when others of their target come or go."""
+"""The registry: which controller learns of an autoscaler, and which are decided again."""
 
-from types import SimpleNamespace
+import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.kubernetes.cache.autoscalers import TargetKey
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from adapter.model.autoscaling.shards import Shard
+from tests.autoscaler.test_boost import hpa
 from tests.support.controller import fpa
+
+OWNED, OTHER = slices.slice_of("default"), slices.slice_of("shop")
+
+
+class Calls:
+    """The calls that were made, by name; stands for any collaborator."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.made.append((name, *arguments))
+
+
+class Bench:
+    """A registry of a process that owns the slice of default."""
+
+    def __init__(self, *owners: tuple[str, str, str]) -> None:
+        self.rivals, self.scrapes, self.controller = Calls(), Calls(), Calls()
+        self.controller.loop = self.loop = Calls()  # type: ignore[attr-defined]
+        self.rivals.owners = lambda _: owners  # type: ignore[attr-defined]
+        rivals: Any = self.rivals
+        scrapes: Any = self.scrapes
+        controller: Any = self.controller
+        self.registry = AutoscalerRegistry(rivals, scrapes)
+        self.registry.begin(OWNED, controller)
 
 
 @pytest.mark.parametrize("count", [20, 21])
 def test_the_others_of_a_target_are_decided_again_while_they_are_few(count: int) -> None:
     """A tenant may have thousands for one target: each change would decide all of them."""
     names = [(KIND, "default", f"web-{number}") for number in range(count - 1)]
-    rivals: Any = SimpleNamespace(owners=lambda _: [*names, (HPA_KIND, "default", "web")])
-    touched: list[Key] = []
-    registry = AutoscalerRegistry(rivals, SimpleNamespace(), Shard(), answers=False)  # type: ignore[arg-type]  # not called
-    registry.controller = SimpleNamespace(loop=SimpleNamespace(touch_all=touched.extend))  # type: ignore[assignment]  # all it calls
-    registry.rivals_changed(TargetKey.of("default", fpa().spec.scale_target_ref))
-    keys = [Key(namespace, name) for _, namespace, name in names]
-    assert touched == ([*keys, Key("default", "web", is_native=True)] if count == 20 else [])
+    bench = Bench(*names, (HPA_KIND, "default", "web"))
+    bench.registry.rivals_changed(TargetKey.of("default", fpa().spec.scale_target_ref))
+    keys = [*(Key(namespace, name) for _, namespace, name in names), Key("default", "web", is_native=True)]
+    assert bench.loop.made == ([("touch", key) for key in keys] if count == 20 else [])
+
+
+def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
+    bench = Bench()
+    key, other = Key("default", "web"), Key("shop", "web")
+    bench.registry.answered([other, key])
+    bench.registry.scraped(key)
+    bench.registry.scraped(other)
+    bench.registry.scraped("what a rule scrapes")
+    assert bench.loop.made == [("touch", key)] * 2
+    for each in (key, other):
+        bench.registry.delayed(each)
+        bench.registry.remove(each)
+    assert bench.controller.made == [("report_delay", key), ("remove", key)]
+
+
+def test_what_a_native_autoscaler_is_stays_out_of_the_conflicts() -> None:
+    """The cache of HPAs puts it there."""
+    bench = Bench()
+    bench.registry.put(hpa("Boost"))
+    bench.registry.remove(Key("default", "web", is_native=True))
+    assert bench.rivals.made == []
+
+
+def test_all_are_registered_and_those_of_a_slice_decided_while_it_is_owned() -> None:
+    bench = Bench()
+    own = fpa()
+    other = msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, namespace="shop"))
+    for autoscaler in (own, other):
+        bench.registry.put(autoscaler)
+    assert bench.rivals.made == bench.scrapes.made == [("put", own), ("put", other)]
+    assert bench.controller.made == [("put", own)]
+
+    bench.registry.end(OWNED)
+    bench.registry.end(OWNED)
+    bench.registry.put(own)
+    bench.registry.remove(Key.of(own))
+    assert bench.rivals.made[2:] == [("put", own), ("remove", "default", "web")]
+    assert bench.scrapes.made[2:] == [("put", own), ("remove", Key.of(own))]
+    assert bench.controller.made == [("put", own)]
+
+
+async def test_a_slice_waits_for_its_first_namespace() -> None:
+    bench = Bench()
+    waiting = [asyncio.create_task(bench.registry.wait_for_any(number)) for number in (OWNED, OTHER)]
+    bench.registry.note_namespace("shop")
+    await waiting[1]
+    assert not waiting[0].done()
+    bench.registry.put(fpa())
+    await waiting[0]

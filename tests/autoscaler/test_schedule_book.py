@@ -33,13 +33,17 @@ CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
 
 
 class HandController:
-    """What a book has of a controller, and the time of a test."""
+    """What a book tells, and the time of a test."""
 
     def __init__(self) -> None:
         self.time: int = NOW
         self.touched: list[Key] = []
+        self.namespaces: set[str] = set()
 
-    def touch_all(self, keys: Iterable[Key]) -> None:
+    def note_namespace(self, namespace: str) -> None:
+        self.namespaces.add(namespace)
+
+    def answered(self, keys: Iterable[Key]) -> None:
         self.touched += sorted(keys)
 
 
@@ -181,9 +185,10 @@ async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
 
 
 async def test_changes_wake_the_loop(bench: Bench) -> None:
-    controller = bench.book.loop = bench.controller
+    controller = bench.book.listener = bench.controller
     bench.create(DAY)
     await until(lambda: controller.touched == [OWN, HPA])
+    assert controller.namespaces == {"shop"}
     assert bench.bounds(OWN) is None  # being computed
     await until(lambda: controller.touched == 2 * [OWN, HPA])
     assert bench.active() == ("shop/office day",)

@@ -69,7 +69,9 @@ class HandController:
         """Decide an autoscaler in a step of its own."""
         asyncio.get_running_loop().call_soon(self._decide, key)
 
-    def touch_all(self, keys: Iterable[Key]) -> None:
+    def note_namespace(self, namespace: str) -> None: ...
+
+    def answered(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self.touch(key)
 
@@ -113,9 +115,9 @@ class Bench:
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
         controller: Any = self.controller
-        self.book.loop = controller
+        self.book.listener = controller
         yield
-        self.book.loop = None
+        self.book.listener = None
 
 
 def raw(name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> msgspec.Raw:

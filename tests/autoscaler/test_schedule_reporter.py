@@ -1,5 +1,6 @@
-"""Statuses of schedules: written when they change, by the process of their shard, and again when refused."""
+"""Statuses of schedules: written when they change, by the owner of their slice, and again when refused."""
 
+import itertools
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,8 @@ from adapter.bounds.lead import NO_LEAD, Lead
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
@@ -30,6 +31,13 @@ from tests.support.schedules import document
 
 LUNCH = {"name": "lunch", "from": "12:30", "to": "14:00", "minReplicas": 5}  # NOW is 13:00 in Berlin
 OWN = [{"kind": "FastPathAutoscaler", "name": "web"}]
+SLICE = slices.slice_of("shop")
+BAD, GOOD, LATE, NOISY, QUIET = (
+    next(name for number in itertools.count() if slices.slice_of(name := f"{word}-{number}") == SLICE)
+    for word in ("bad", "good", "late", "noisy", "quiet")
+)
+"""Namespaces in the slice of shop."""
+
 PATH = "/apis/fastpath.io/v1alpha1/namespaces/shop/fastpathschedules/office/status"
 
 
@@ -68,7 +76,7 @@ class HandWriter:
 class Bench:
     """A reporter on all that."""
 
-    def __init__(self, shard: Shard = Shard(), clock: Clock | None = None) -> None:  # noqa: B008 - immutable
+    def __init__(self, number: int = SLICE, clock: Clock | None = None) -> None:
         self.cache, self.writer = HandCache(), HandWriter()
         self.clock = FakeClock()
         turns_by = clock or self.clock
@@ -79,7 +87,7 @@ class Bench:
         self.reporter = ScheduleReporter(
             self.cache,  # type: ignore[arg-type]
             self.writer,  # type: ignore[arg-type]
-            shard,
+            number,
             self.problems,
             FairTurns(turns_by),
             self.clock,
@@ -193,16 +201,14 @@ async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
         assert bench.problems.active() == {}
 
 
-async def test_nothing_is_written_for_other_shards_or_before_the_first_list() -> None:
-    owners = []
-    for number in (1, 2):
-        bench = Bench(Shard(number, 2))
-        bench.cache.put(LUNCH)
-        bench.cache.synced = False
-        assert await bench.write() == []
-        bench.cache.synced = True
-        owners.append(len(await bench.write()))
-    assert sorted(owners) == [0, 1]
+@pytest.mark.parametrize("number", [SLICE, SLICE + 1])
+async def test_nothing_is_written_for_other_slices_or_before_the_first_list(number: int) -> None:
+    bench = Bench(number)
+    bench.cache.put(LUNCH)
+    bench.cache.synced = False
+    assert await bench.write() == []
+    bench.cache.synced = True
+    assert len(await bench.write()) == (number == SLICE)
 
 
 def many(namespace: str, count: int, *windows: dict[str, Any]) -> list[WatchedSchedule]:
@@ -219,11 +225,11 @@ def many(namespace: str, count: int, *windows: dict[str, Any]) -> list[WatchedSc
 
 
 async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench) -> None:
-    bench.cache.found = [*many("noisy", MOST_WRITES + 5, LUNCH), *many("quiet", 2, LUNCH)]
+    bench.cache.found = [*many(NOISY, MOST_WRITES + 5, LUNCH), *many(QUIET, 2, LUNCH)]
     sent = await bench.pass_by()
-    assert sent[:4] == ["noisy", "quiet", "noisy", "quiet"]
-    assert sent.count("noisy") == MOST_WRITES
-    assert await bench.pass_by() == ["noisy"] * 5
+    assert sent[:4] == [NOISY, QUIET, NOISY, QUIET]
+    assert sent.count(NOISY) == MOST_WRITES
+    assert await bench.pass_by() == [NOISY] * 5
 
 
 async def test_statuses_of_many_windows_are_computed_in_steps() -> None:
@@ -233,12 +239,12 @@ async def test_statuses_of_many_windows_are_computed_in_steps() -> None:
         for number in range(60)
     ]
     bench = Bench(clock=ShiftedClock())
-    bench.cache.found = [*many("noisy", 10, *windows), *many("quiet", 1, LUNCH)]
+    bench.cache.found = [*many(NOISY, 10, *windows), *many(QUIET, 1, LUNCH)]
     sent: list[str] = []
     with steps.measured() as taken:
         while len(sent) < 11:
             sent += await bench.pass_by()
-    assert sent.index("quiet") < 2
+    assert sent.index(QUIET) < 2
     assert taken.longest < 0.1
     with steps.measured() as taken:
         for _ in range(10):
@@ -279,15 +285,15 @@ async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
     works = getattr(ScheduleReporter, broken)
 
     def breaks(reporter: ScheduleReporter, about: Any, *rest: Any) -> Any:
-        if "bad" in {about, getattr(getattr(about, "watched", about), "namespace", "")}:
+        if BAD in {about, getattr(getattr(about, "watched", about), "namespace", "")}:
             raise ZeroDivisionError
         return works(reporter, about, *rest)
 
     monkeypatch.setattr(ScheduleReporter, broken, breaks)
-    bench.cache.found = [*many("bad", 2, LUNCH), *many("good", 2, LUNCH)]
-    assert await bench.pass_by() == ["good"] * 2
-    bench.cache.found += many("late", 1, LUNCH)
-    assert await bench.pass_by() == ["late"]
+    bench.cache.found = [*many(BAD, 2, LUNCH), *many(GOOD, 2, LUNCH)]
+    assert await bench.pass_by() == [GOOD] * 2
+    bench.cache.found += many(LATE, 1, LUNCH)
+    assert await bench.pass_by() == [LATE]
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 2, "once for each schedule"
 
 
@@ -302,7 +308,7 @@ async def test_a_defect_in_what_is_ahead_of_one_schedule_is_logged_once(
         return look(lookout, now)
 
     monkeypatch.setattr(Lookout, "look", breaks)
-    bench.cache.found = [*many("bad", 1, LUNCH), *many("good", 1, LUNCH)]
+    bench.cache.found = [*many(BAD, 1, LUNCH), *many(GOOD, 1, LUNCH)]
     sent = [each for _ in range(3) for each in await bench.pass_by()]
-    assert sent == ["good"]
+    assert sent == [GOOD]
     assert [record.levelname for record in caplog.records] == ["ERROR"]

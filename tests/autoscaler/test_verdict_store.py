@@ -18,7 +18,6 @@ from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.stored import StoredVerdict, decode_verdict, encode_verdict
 from adapter.errors import Fault, InputError, NotSyncedError
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_forecast_book import BAD, FLOOR, LIMITS, PAUSED, START, Bench, verdict_of
 from tests.support.configmaps import Line, Store
@@ -28,14 +27,14 @@ from tests.support.live_forecasts import METRIC, queue_metric
 from tests.support.waiting import until
 from tests.support.writing import Gate
 
-NAME = "fastpath-forecasts"
+NAME = "fastpath-forecasts-slice-00"
 TOLD = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
 
 
 class Term(Bench):
     """A leader whose verdicts are stored; it begins `minute` minutes after START."""
 
-    def __init__(self, store: Store, minute: int = 30, shard: Shard = WHOLE, **forecast: Any) -> None:
+    def __init__(self, store: Store, minute: int = 30, number: int = 0, **forecast: Any) -> None:
         super().__init__(**forecast)
         self.clock.seconds += (minute - 30) * STEP
         self.line = Line(store)
@@ -43,7 +42,7 @@ class Term(Bench):
         self.problems = ProblemLog(self.monitoring, self.clock)
         limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
         writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
-        self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, shard, self.problems)
+        self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, number, self.problems)
 
     async def open(self, uid: str = "uid-1", **spec: Any) -> None:
         """Put the autoscaler, and decide it once before the minute is over."""
@@ -242,7 +241,7 @@ async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> N
     await term.open()
     assert await term.run_for(2) == [0, FLOOR]
     assert [job.judges for job in term.asked] == [True]
-    assert "ConfigMap fastpath/fastpath-forecasts, uid-1: not a verdict: " in term.reported()
+    assert f"ConfigMap fastpath/{NAME}, uid-1: not a verdict: " in term.reported()
 
 
 @pytest.mark.looptime
@@ -304,7 +303,7 @@ async def test_a_failed_read_is_repeated_and_until_then_nothing_is_written(store
     term.line.cut = True
     await term.open()
     assert term.verdicts.pause == RETRY
-    assert "cannot get the ConfigMap fastpath/fastpath-forecasts: no answer" in term.reported()
+    assert f"cannot get the ConfigMap fastpath/{NAME}: no answer" in term.reported()
     term.line.cut = False
     await term.save()
     assert (await term.run_for(2))[-1] == FLOOR
@@ -350,14 +349,13 @@ async def test_without_a_verdict_nothing_is_stored(store: Store) -> None:
 
 
 async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> None:
-    term = Term(store, shard=Shard(2, 3))
+    term = Term(store, number=7)
     await term.open()
     task = asyncio.create_task(term.book.run(term.controller, term.verdicts))
     await until(lambda: term.asked != [])
     task.cancel()
     await asyncio.wait([task])
-    assert store.texts(f"{NAME}-2-of-3").keys() == {"uid-1"}
-    assert term.worker.is_closed
+    assert store.texts("fastpath-forecasts-slice-07").keys() == {"uid-1"}
 
 
 def forecasts(store: Store) -> Iterator[tuple[str, Any]]:

@@ -299,7 +299,7 @@ EXPECTED = {
     "more than 1.2 times --leader-elect-retry-period, which is 2s": ["--leader-elect-renew-deadline=2.4s"],
     "leases: Kubernetes has removed other kinds of locks": ["--leader-elect-resource-lock=configmaps"],
     "the name of a Lease: lower case letters, digits, - and .": ["--leader-elect-resource-name=Mine"],
-    "i/n with 1 <= i <= n <= 1000, such as 1/3 for the first of three": ["--shard=0/3"],
+    "i/n with 1 <= i <= n, such as 1/3": ["--shard=0/3"],
 }
 """What is expected, and flags whose value is shown beside it."""
 

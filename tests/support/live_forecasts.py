@@ -63,7 +63,6 @@ class HandWorker:
         self.jobs: list[ForecastJob] = []
         self.answers: list[ForecastAnswer] = []
         self.failure: ForecastAnswer | None = None
-        self.is_closed = False
 
     async def run(self, job: ForecastJob) -> ForecastAnswer:
         self.jobs.append(job)
@@ -75,9 +74,6 @@ class HandWorker:
         assert sent == job
         self.answers.append(worker.answer(sent, self.histories, self.history.read))
         return self.answers[-1]
-
-    async def close(self) -> None:
-        self.is_closed = True
 
 
 class ForecastBench(Bench):
