@@ -72,6 +72,15 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
     )
 
 
+class Forecaster:
+    """A worker without a job."""
+
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
 class Bench:
     """A scaler of autoscalers in files, on caches that never come in."""
 
@@ -101,17 +110,24 @@ async def leading(bench: Bench) -> AsyncIterator[None]:
     for cache in caches.values():
         cache.close()
     async with running(lead):
-        await asyncio.sleep(0)
+        for _ in range(5):  # until the task of the slice has put its first autoscalers
+            if not bench.at_work():
+                await asyncio.sleep(0)
         yield
 
 
 async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> None:
+    forecaster: Any = Forecaster()
+    bench.scaler._forecaster = forecaster
     async with other_work() as turns, leading(bench):
         assert bench.at_work() == STEP
         await until(lambda: bench.at_work() == COUNT)
 
         assert turns.count >= COUNT // STEP
+        assert bench.scaler.show("default", "web-0")[0] == 200
+        assert not forecaster.is_closed
     assert (bench.at_work(), bench.scaler.show("default", "web-0")[0]) == (0, 503)
+    assert forecaster.is_closed
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What a new leader takes over of the floors that were published before, and what it drops."""
+"""What the next owner of a slice takes over of the floors that were published before, and what it drops."""
 
 import asyncio
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from adapter.kubernetes.cache.autoscalers import keep_hpa
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost as boosting
 from adapter.model.autoscaling import hpa as model
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity import read
@@ -25,8 +26,12 @@ from tests.autoscaler.test_boost import hpa as native
 from tests.compose.test_scaler import runtime
 from tests.support.clock import FakeClock
 
+SLICE = slices.slice_of("default")
 
-def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:
+
+def hpa(
+    version: str, *, boosted: bool = True, name: str = "web", namespace: str = "default", **status: int
+) -> Any:
     target = {"type": "Utilization", "averageUtilization": 5}
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     plain = msgspec.json.decode(
@@ -35,7 +40,7 @@ def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int)
     document = {
         "metadata": {
             "name": name,
-            "namespace": "default",
+            "namespace": namespace,
             "uid": f"uid-{name}",
             "resourceVersion": version,
             "annotations": {"fastpath.io/mode": "boost"} if boosted else {},
@@ -54,7 +59,7 @@ class Controller:
     def __init__(self) -> None:
         self.put_with: list[tuple[str, Floor | None]] = []
         self.works: set[Key] = set()
-        self.loop = SimpleNamespace(touch_all=lambda _: None)
+        self.loop = SimpleNamespace(touch=lambda _: None)
 
     def put(self, autoscaler: Any, boost: Any = None, published: Any = None) -> None:
         key = Key.of(autoscaler)
@@ -86,8 +91,15 @@ def scaler() -> Any:
     nothing: Any = None
     own = runtime(FakeClock(), Monitoring())
     scaler = Scaler(Options(leader_elect=False), own, nothing, lambda _: nothing, random=lambda: 0.5)
-    scaler._registry.controller = Controller()  # type: ignore[assignment]
+    controller: Any = Controller()
+    scaler._registry.begin(SLICE, controller)
     return scaler
+
+
+def put_with(scaler: Any) -> list[tuple[str, Floor | None]]:
+    """Return the HPAs that were put, each with the floor that was taken over."""
+    found: list[tuple[str, Floor | None]] = scaler._registry.controller_of("default").put_with
+    return found
 
 
 def now(scaler: Any) -> int:
@@ -103,11 +115,27 @@ def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> F
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     """When the annotation returns, neither floor nor demotion of the start of the term returns with it."""
     scaler.rivals.hpas.put(hpa("10"))
-    await scaler._boosted_hpas.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
-    assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True]
+    await scaler._boosted_hpas.adopt_floors(SLICE, Floors({"uid-web": entry(scaler, "web", 500)}))
+    assert [each[1] is not None for each in put_with(scaler)] == [True]
     scaler.rivals.hpas.put(hpa("11", boosted=False))
     scaler.rivals.hpas.put(hpa("12"))
-    assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True, False]
+    assert [each[1] is not None for each in put_with(scaler)] == [True, False]
+
+
+async def test_a_slice_is_taken_over_alone_and_again_after_its_end(scaler: Any) -> None:
+    others: Any = Controller()
+    scaler._registry.begin(slices.slice_of("shop"), others)
+    scaler.rivals.hpas.put(hpa("10"))
+    scaler.rivals.hpas.put(hpa("10", namespace="shop"))
+    await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}))
+    assert (put_with(scaler), others.put_with) == ([("web", None)], [])
+    await scaler._boosted_hpas.adopt_floors(slices.slice_of("shop"), Floors({}))
+    assert others.put_with == [("web", None)]
+
+    scaler._boosted_hpas.end(SLICE)
+    scaler.rivals.hpas.put(hpa("11", name="new"))
+    scaler.rivals.hpas.put(hpa("11", name="new", namespace="shop"))
+    assert (len(put_with(scaler)), len(others.put_with)) == (1, 2)
 
 
 async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
@@ -125,12 +153,12 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
         "uid-unknown": entry(scaler, "unknown", 500),
     }
     floors = Floors(entries)
-    await scaler._boosted_hpas.adopt_floors(floors)
+    await scaler._boosted_hpas.adopt_floors(SLICE, floors)
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
 
 
 async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: Any) -> None:
-    hpas, controller = scaler.rivals.hpas, scaler._registry.controller
+    hpas, controller = scaler.rivals.hpas, scaler._registry.controller_of("default")
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
     def lose(name: str, target: str) -> None:
@@ -142,7 +170,7 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
     hpas.put(hpa("10"))
     lose("never-read", "other")
     floors = Floors({f"uid-{name}": entry(scaler, name, 500) for name in ("web", "never-read")})
-    await scaler._boosted_hpas.adopt_floors(floors)
+    await scaler._boosted_hpas.adopt_floors(SLICE, floors)
     lose("web", "web")
     key = Key("default", "web", is_native=True)
     assert controller.works == {key}
@@ -157,9 +185,8 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
 async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
     scaler.rivals.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._boosted_hpas.adopt_floors(Floors({}, NotLeadingError()))
-    assert scaler._boosted_hpas._adopted
-    assert len(scaler._registry.controller.put_with) == 1
+        await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}, NotLeadingError()))
+    assert len(put_with(scaler)) == 1
 
 
 def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:
@@ -202,5 +229,5 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
 async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(scaler: Any) -> None:
     scaler.rivals.hpas.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._boosted_hpas.adopt_floors(Floors({}, ZeroDivisionError()))
-    assert len(scaler._registry.controller.put_with) == 1
+        await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}, ZeroDivisionError()))
+    assert len(put_with(scaler)) == 1

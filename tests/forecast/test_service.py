@@ -36,6 +36,7 @@ from tests.support.controller import Bench, fpa
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scaling import pods_metric
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -187,6 +188,19 @@ async def test_a_job_that_is_cancelled_ends_the_worker(start: Start) -> None:
     assert service.pid == 0
 
 
+async def test_a_job_that_waits_for_another_is_cancelled_alone(start: Start) -> None:
+    """Each slice has jobs of its own, and the worker does one at a time."""
+    service = await start()
+    first, second, third = (
+        asyncio.create_task(service.run(asked)) for asked in (job(), job(), job(query="renamed"))
+    )
+    await until(lambda: service.pid)
+    second.cancel()
+    assert plain(await first) == plain(expected(job()))
+    assert (await third).reason == "NoValues"
+    assert second.cancelled()
+
+
 async def test_a_worker_ends_with_its_scaler_in_the_middle_of_a_job() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -262,7 +276,7 @@ async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another
     bench = Bench()
     bench.clock.skew = NOW + 600 - bench.clock.seconds
     bench.start()
-    worker = types.SimpleNamespace(run=run, close=service.close)
+    worker = types.SimpleNamespace(run=run)
     book = ForecastBook(worker, queries_of, bench.monitoring)
     book.controller = bench.controller
 
