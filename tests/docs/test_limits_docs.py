@@ -32,6 +32,7 @@ from adapter.kubernetes.cache import (
 )
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
+from adapter.model.autoscaling import slices
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.provider import relist, text_files
 from adapter.rules import lookback, matchers, parsing
@@ -168,6 +169,7 @@ NUMBERS = {
         codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
     ),
     "10 others are named, and 20 are decided again": (autoscalers.MOST_NAMED, registry._MOST_RIVALS),
+    "64, one for each slice": slices.COUNT,
     "100 windows, which may begin 2,000 times a day": (documents.MOST_WINDOWS, schedules.MOST_BEGINS),
     "expressions of 8,192 characters": documents.MOST_CRONS,
     "20 writes of a namespace in a pass": schedule_statuses.MOST_WRITES,
