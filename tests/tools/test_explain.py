@@ -16,6 +16,7 @@ from adapter.cli import main
 from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.model.autoscaling import slices
 from adapter.model.ready_times import Outcome, PodStart
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import explain
@@ -388,7 +389,14 @@ async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
 # -----------------------------------------------------------------------------------------------------------
 
 
-def lease(cluster: Cluster, holder: str, name: str = "fastpath-scaler") -> None:
+def lease_of(namespace: str) -> str:
+    return slices.name_of("fastpath-scaler", slices.slice_of(namespace))
+
+
+SLICE = lease_of("shop")
+
+
+def lease(cluster: Cluster, holder: str, name: str = SLICE) -> None:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
     metadata = {"name": name, "namespace": "fastpath"}
     cluster.create(
@@ -414,7 +422,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     monkeypatch.setenv("PATH", path)
     scaler.body = encode(await shown())
     async with Cluster() as cluster:
-        lease(cluster, "scaler-1_0123", "fastpath-scaler-2-of-3")
+        lease(cluster, "scaler-1_0123")
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         options = parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
         document = await read(options)
@@ -499,7 +507,7 @@ async def test_requests_that_count_while_a_resize_is_not_actuated(
     }
     container = {"name": "main", "resources": {"requests": {"cpu": "500m"}}}
     async with Cluster() as cluster:
-        lease(cluster, "scaler-1_0123")
+        lease(cluster, "scaler-1_0123", lease_of("default"))
         metadata = {"name": "web-1", "namespace": "default", "labels": {"app": "web"}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
         cluster.create(pod | {"status": status})
@@ -560,8 +568,8 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
 @pytest.mark.parametrize(
     ("holder", "why"),
     [
-        (None, "there is no Lease fastpath/fastpath-scaler; --namespace gives the namespace"),
-        ("", "the Lease fastpath/fastpath-scaler has no holder"),
+        (None, f"there is no Lease fastpath/{SLICE}; --namespace gives the namespace"),
+        ("", f"the Lease fastpath/{SLICE} has no holder"),
     ],
 )
 async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) -> None:
@@ -572,7 +580,7 @@ async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) ->
         with pytest.raises(RunError, match=f"no leader: {why}"):
             await read(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
         with pytest.raises(InputError, match="--shard"):
-            await read(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]))
+            await read(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4"]))
 
 
 async def test_the_whole_command_in_words_and_as_json(

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.autoscaler import ready_store
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.objects import timestamp
@@ -599,30 +600,25 @@ async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server:
     assert finding.endswith("0 s until Ready, image pulls took 9.5 s in 2 of the pods")
 
 
-async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Doctor) -> None:
-    """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
+async def test_the_lease_of_a_slice_holds_while_its_owner_does(
+    cluster: Cluster, server: Behind, run: Doctor
+) -> None:
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
-    cluster.create(hpa("idle", CPU, mode="advise"))
-    lead(cluster, name="fastpath-scaler-1-of-2")
-    lead(cluster, name="fastpath-scaler-2-of-2", holder="")
-    lead(cluster, name="fastpath-scaler-old-2-of-2")
+    lease, other = (slices.name_of("fastpath-scaler", slices.slice_of(name)) for name in ("shop", "fastpath"))
+    lead(cluster, name="fastpath-scaler-member-scaler-0")
+    lead(cluster, name=other)
     lead(cluster, name="another")
-    found = (await run("shop/web", "-o", "json")).hops()["boost"]
-    assert found["finding"] == "the handshake works; no floor is set"
-    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
-    assert (
-        found["finding"] == "no scaler runs for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
-    )
-    cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
-    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
-    assert found["finding"] == "no scaler runs for it: its shard has no Lease in any namespace"
 
+    async def finding() -> str:
+        return str((await run("shop/web", "-o", "json")).hops()["boost"]["finding"])
 
-async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Doctor) -> None:
-    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
-    lead(cluster, name="fastpath-scaler-1-of-2", holder="")
-    lead(cluster)
-    assert "the handshake works" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
+    assert await finding() == "no scaler runs for it: its slice has no Lease in any namespace"
+    lead(cluster, name=lease)
+    assert await finding() == "the handshake works; no floor is set"
+    cluster.delete("Lease", "fastpath-scaler-member-scaler-0", "fastpath")
+    assert await finding() == f"no scaler runs for it: the Lease fastpath/{lease} has no holder"
+    lead(cluster)  # of a version without slices
+    assert await finding() == "the handshake works; no floor is set"
 
 
 # -- other autoscalers
