@@ -36,6 +36,7 @@ from tests.support.boosting import (
     until_none,
 )
 from tests.support.nativechain import ROOT, Fastpath, Front, controlling, serving
+from tests.support.owners import are_shared, owner_of
 from tests.support.processor import limited
 from tests.support.scalewrites import BOOSTER, NATIVE
 from tests.support.waiting import until
@@ -445,7 +446,7 @@ _ROUNDS = 2
 
 
 async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: World) -> None:
-    """Two processes; with each spike the one that leads is killed or ended, and every watch is cut.
+    """Two processes; with each spike the one that decides is killed or ended, and every watch is cut.
 
     No floor is denied meanwhile.
     """
@@ -464,15 +465,16 @@ async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: 
         await stack.enter_async_context(controlling(world, front, tmp_path))
         scene = Scene(world, pods[0], front)
         await settled(scene)
+        await happens(lambda: are_shared(world.cluster, 2))
         for number in range(_ROUNDS):
             start = world.begin()
             # mypy sees no defaults
             await happens(lambda start=start: all(world.audit.raises(each.name, start) for each in fleet))  # type: ignore[misc]
-            leader = next(each for each in pods if each.pod == leader_of(world))
+            leader = next(each for each in pods if each.pod == owner_of(world.cluster, NAMESPACE))
             world.cluster.cut_watches()
             await leader.end(signal.SIGTERM if number % 2 else signal.SIGKILL)
             # mypy sees no defaults
-            await happens(lambda leader=leader: leader_of(world) not in {leader.pod, ""})  # type: ignore[misc]
+            await happens(lambda leader=leader: owner_of(world.cluster, NAMESPACE) not in {leader.pod, ""})  # type: ignore[misc]
             async with asyncio.TaskGroup() as group:
                 group.create_task(leader.start())
                 await happens(lambda: not any(world.floor(each.name) for each in fleet))
@@ -484,8 +486,3 @@ async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: 
             for _, status, said in front.floors[name]
             if status == 200
         )
-
-
-def leader_of(world: World) -> str:
-    found = [each["spec"].get("holderIdentity") or "" for each in world.cluster.list("Lease")]
-    return found[0].partition("_")[0] if found else ""

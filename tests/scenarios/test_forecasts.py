@@ -9,9 +9,11 @@ import pytest
 
 from adapter.autoscaler.forecasts.verdict_store import KIND
 from adapter.bounds.forecast.stored import decode_verdict
+from adapter.model.autoscaling import slices
 from tests.support import boosting
 from tests.support.adapter import RunningScaler
 from tests.support.boosting import CLOCK, HOME, NAMESPACE, OWN, World
+from tests.support.owners import are_shared
 from tests.support.prometheus import PrometheusFactory
 from tests.support.waiting import until
 
@@ -75,6 +77,7 @@ async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
         boosting.scaling(shop, tmp_path / "1") as first,
         boosting.scaling(shop, tmp_path / "2") as second,
     ):
+        await until(lambda: are_shared(shop.cluster, 2), WAIT)
         async with asyncio.timeout(WAIT):
             while not (leads := [each for each in (first, second) if "target" in await shown(each)]):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.05)
@@ -96,5 +99,7 @@ async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
 
         after = (await shown(standby))["forecast"]["card"]["verdict"]
         assert (after["at"], after["chosen"]) == (before["at"], before["chosen"])
-        (text,) = shop.cluster.get("configmap", KIND.name, HOME)["data"].values()
+        (text,) = shop.cluster.get("configmap", slices.name_of(KIND.name, slices.slice_of(NAMESPACE)), HOME)[
+            "data"
+        ].values()
         assert decode_verdict(text, int(CLOCK.wall())).verdict.at == before["at"]

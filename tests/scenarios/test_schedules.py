@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.model.autoscaling import floor as floors
-from adapter.model.autoscaling.shards import Shard
+from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from tests.support import boosting
 from tests.support.boosting import BOOSTED, CLOCK, HOME, LIMITS, NAMESPACE, OWN, Workload, World
@@ -59,7 +59,7 @@ def applied(world: World) -> tuple[str, str]:
 
 def published(world: World) -> int:
     """Return the floor of the boosted HPA that is published."""
-    found = world.cluster.get("configmap", floors.config_map_name(Shard()), HOME)
+    found = world.cluster.get("configmap", floors.config_map_name(slices.slice_of(NAMESPACE)), HOME)
     return sum(each.scheduled for each in floors.decode_floors(found["data"]).values())
 
 

@@ -1,0 +1,38 @@
+"""Who owns the slices of namespaces, as the Leases of a sandbox cluster say."""
+
+from collections import Counter
+
+from adapter.kubernetes import leader_election
+from adapter.model.autoscaling import slices
+from fastpath_sandbox.apiserver.server import Cluster
+
+NAME = "fastpath-scaler"
+
+
+def owners(cluster: Cluster) -> dict[int, str]:
+    """Return the Pod that owns each slice; slices without an owner are left out."""
+    holders = {
+        lease["metadata"]["name"]: lease["spec"].get("holderIdentity") or ""
+        for lease in cluster.list("Lease")
+    }
+    members = {holder for name, holder in holders.items() if "-member-" in name}
+    return {
+        number: leader_election.pod_of(holder)
+        for name, holder in holders.items()
+        if (number := slices.number_of(NAME, name)) is not None and holder and holder in members
+    }
+
+
+def owner_of(cluster: Cluster, namespace: str) -> str:
+    """Return the Pod that owns the slice of a namespace, "" for none."""
+    return owners(cluster).get(slices.slice_of(namespace), "")
+
+
+def are_shared(cluster: Cluster, scalers: int) -> bool:
+    """Tell whether so many scalers own fair shares of all slices."""
+    counts = Counter(owners(cluster).values())
+    return (
+        len(counts) == scalers
+        and counts.total() == slices.COUNT
+        and max(counts.values()) - min(counts.values()) < 2
+    )
