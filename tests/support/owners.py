@@ -10,14 +10,14 @@ NAME = "fastpath-scaler"
 
 
 def owners(cluster: Cluster) -> dict[int, str]:
-    """Return the Pod that owns each slice; slices without an owner are left out."""
+    """Return the identity that owns each slice; slices without an owner are left out."""
     holders = {
         lease["metadata"]["name"]: lease["spec"].get("holderIdentity") or ""
         for lease in cluster.list("Lease")
     }
     members = {holder for name, holder in holders.items() if "-member-" in name}
     return {
-        number: leader_election.pod_of(holder)
+        number: holder
         for name, holder in holders.items()
         if (number := slices.number_of(NAME, name)) is not None and holder and holder in members
     }
@@ -25,7 +25,7 @@ def owners(cluster: Cluster) -> dict[int, str]:
 
 def owner_of(cluster: Cluster, namespace: str) -> str:
     """Return the Pod that owns the slice of a namespace, "" for none."""
-    return owners(cluster).get(slices.slice_of(namespace), "")
+    return leader_election.pod_of(owners(cluster).get(slices.slice_of(namespace), ""))
 
 
 def are_shared(cluster: Cluster, scalers: int) -> bool:
