@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -413,37 +414,35 @@ async def test_files_within_one_namespace(scene: Scene) -> None:
 
 
 @EVERYWHERE
-async def test_another_takes_the_lead(scene: Scene) -> None:
+async def test_scalers_share_the_slices_and_take_them_over(scene: Scene) -> None:
     """At once from one that ends in order, and after the lease from one that is killed."""
     cluster, config = scene.cluster, await admit(scene)
 
-    async def leader() -> str:
+    async def shares() -> Counter[str]:
+        """Return how many slices each pod owns."""
         text = await cluster.kubectl(
-            *("get", "lease", "fastpath-scaler", "-n", NAMESPACE, "--ignore-not-found"),
-            *("-o", "jsonpath={.spec.holderIdentity}"),
+            *("get", "leases", "-n", NAMESPACE, "-l", "fastpath.io/scaler=fastpath-scaler"),
+            *("-o", r"jsonpath={range .items[*]}{.metadata.name}={.spec.holderIdentity}{'\n'}{end}"),
         )
-        return text.partition("_")[0]
+        found = [line.partition("=") for line in text.splitlines()]
+        return Counter(identity.partition("_")[0] for name, _, identity in found if "-slice-" in name)
 
     async with queueing(scene, 20) as backlog, contextlib.AsyncExitStack() as stack:
         await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
         async with scaling(scene, config, pod="first"):
             await wait_replicas(cluster, 2)
-            assert await leader() == "first"
+            await until(lambda found: found == {"first": 64}, shares)
             second = await stack.enter_async_context(scaling(scene, config, pod="second"))
-            await until(lambda text: "lease holder" in text, lambda: said(scene, "second"))
-        await until(lambda found: found == "second", leader)
+            await until(lambda found: found == {"first": 32, "second": 32}, shares)
+        await until(lambda found: found == {"second": 64}, shares)
         backlog.length = 30
         await wait_replicas(cluster, 3)
         async with scaling(scene, config, pod="third"):
-            await until(lambda text: "lease holder" in text, lambda: said(scene, "third"))
+            await until(lambda found: found == {"second": 32, "third": 32}, shares)
             second.kill()
-            await until(lambda found: found == "third", leader)
+            await until(lambda found: found == {"third": 64}, shares)
             backlog.length = 40
             await wait_replicas(cluster, 4)
-
-
-async def said(scene: Scene, pod: str) -> str:
-    return (scene.directory / f"{pod}.log").read_text()
 
 
 @ALONE
