@@ -48,6 +48,7 @@ SCHEDULE = Verb(
     "show when the windows of FastPathSchedules begin and end, and which bounds they give",
     "fastpath_tools.schedule.command",
 )
+SLICES = Verb("show which scaler owns which slices of the namespaces", "fastpath_tools.slices")
 SIMULATE = Verb(
     "show what an autoscaler would have done with a load, and what another would have done better",
     "fastpath_tools.simulate.command",

@@ -164,6 +164,7 @@ class LeaseDocumentSpec(Struct, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: Instant | None = None
+    acquire_time: Instant | None = None
 
 
 class NamedDocument(Struct, frozen=True):

@@ -1,0 +1,182 @@
+"""`fastpath slices`: which scaler owns which slices of the namespaces, as their Leases say."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from adapter.cli import command_line
+from adapter.config.option_fields import Command, option
+from adapter.config.pflag import FlagType
+from adapter.errors import KubernetesError
+from adapter.kubernetes import leader_election
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.boost import MODE_ANNOTATION
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
+from adapter.model.timestamps import SECOND
+from fastpath_tools import tables
+from fastpath_tools.live import cluster_options, reading
+from fastpath_tools.live.api_objects import ItemList, LeaseDocument, LeaseDocumentSpec
+from fastpath_tools.live.cluster_options import NAMESPACE, KubeconfigOptions
+
+NOBODY = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlicesOptions(KubeconfigOptions):
+    namespace: str = option(
+        FlagType.TEXT, NAMESPACE, "Namespace of the Leases.", metavar="name", group="Lease"
+    )
+    lease_name: str = option(
+        FlagType.TEXT,
+        "fastpath-scaler",
+        "What the names of the Leases of scalers begin with.",
+        metavar="name",
+        group="Lease",
+    )
+    output: str = command_line.output("text", "json", help_="text, or json with each slice.")
+
+
+COMMAND = Command(
+    verb="slices",
+    options=SlicesOptions,
+    about="""\
+Shows which scaler owns which slices of the namespaces, since when, and how many autoscalers are in
+them. A scaler that did not renew its Lease in time keeps its slices until another one takes them.
+
+Exit status: 0 when each slice has an owner, 1 when one has none or the cluster cannot be asked, 2 when
+the command line or the kubeconfig is wrong.
+""",
+)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Autoscaler(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class SliceRow(NamedTuple):
+    """A slice: the Pod that owns it, "-" for none, and for how many seconds; the autoscalers in it."""
+
+    number: int
+    owner: str
+    seconds: float | None
+    autoscalers: int
+
+
+class ScalerRow(NamedTuple):
+    """A scaler by its Pod, and how many seconds ago it renewed its Lease; it is late after `duration`."""
+
+    pod: str
+    renewed: float | None
+    duration: int
+
+
+@command_line.verb(COMMAND)
+def main(options: SlicesOptions) -> int:
+    """Show the slices; 0 when each has an owner, else 1. KubernetesError when the cluster cannot be asked."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: SlicesOptions) -> int:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{options.namespace}/leases"
+    async with cluster_options.connect(options) as client:
+        leases = (await reading.fetch(client, path, ItemList[LeaseDocument])).items
+        counts = await _count_autoscalers(client)
+    now = time.time()  # noqa: TID251 - the times in Leases are those of other machines
+    scalers = {
+        lease.spec.holder_identity: _scaler(lease, now)
+        for lease in leases
+        if lease.metadata.name.startswith(f"{options.lease_name}-member-") and lease.spec.holder_identity
+    }
+    rows = read_slices(options.lease_name, leases, scalers, counts, now)
+    if options.output == "json":
+        command_line.show(command_line.to_json(to_plain(rows, scalers.values())))
+    else:
+        command_line.show("\n".join([*render(rows, scalers.values()), ""]))
+    return 0 if all(row.owner != NOBODY for row in rows) else 1
+
+
+async def _count_autoscalers(client: KubernetesClient) -> Counter[int]:
+    """Return how many FastPathAutoscalers and annotated HorizontalPodAutoscalers each slice has."""
+    counts = Counter[int]()
+    for path, is_native in (
+        (f"/apis/{API_VERSION}/fastpathautoscalers", False),
+        ("/apis/autoscaling/v2/horizontalpodautoscalers", True),
+    ):
+        try:
+            found = (await reading.fetch(client, path, ItemList[_Autoscaler])).items
+        except KubernetesError as error:
+            if error.status != 404:  # then the cluster does not have the kind
+                raise
+            continue
+        counts.update(
+            slices.slice_of(one.metadata.namespace)
+            for one in found
+            if not is_native or MODE_ANNOTATION in (one.metadata.annotations or ())
+        )
+    return counts
+
+
+def _scaler(lease: LeaseDocument, now: float) -> ScalerRow:
+    spec = lease.spec
+    pod = leader_election.pod_of(spec.holder_identity or "")
+    return ScalerRow(pod, _ago(spec.renew_time, now), spec.lease_duration_seconds or 0)
+
+
+def _ago(instant: int | None, now: float) -> float | None:
+    return None if instant is None else max(0.0, now - instant / SECOND)
+
+
+def read_slices(
+    name: str,
+    leases: Iterable[LeaseDocument],
+    scalers: Mapping[str, ScalerRow],
+    counts: Mapping[int, int],
+    now: float,
+) -> list[SliceRow]:
+    """Return all slices. A Lease whose holder is no scaler is as good as none."""
+    found = {slices.number_of(name, lease.metadata.name): lease.spec for lease in leases}
+    rows = []
+    for number in range(slices.COUNT):
+        spec = found.get(number, LeaseDocumentSpec())
+        scaler = scalers.get(spec.holder_identity or "")
+        owner, seconds = (NOBODY, None) if scaler is None else (scaler.pod, _ago(spec.acquire_time, now))
+        rows.append(SliceRow(number, owner, seconds, counts.get(number, 0)))
+    return rows
+
+
+def render(rows: Sequence[SliceRow], scalers: Iterable[ScalerRow]) -> Iterator[str]:
+    """Yield a line for each scaler, and one for the slices without an owner."""
+    table = [("scaler", "slices", "autoscalers", "last change", "renewed")]
+    for scaler in sorted(scalers):
+        own = [row for row in rows if row.owner == scaler.pod]
+        changed = min((row.seconds for row in own if row.seconds is not None), default=None)
+        late = " (late)" if scaler.renewed is None or scaler.renewed > scaler.duration else ""
+        autoscalers = str(sum(row.autoscalers for row in own))
+        table.append((scaler.pod, str(len(own)), autoscalers, _told(changed), _told(scaler.renewed) + late))
+    yield from tables.text_table(table)
+    free = [row for row in rows if row.owner == NOBODY]
+    if free:
+        numbers = ", ".join(f"{row.number:02d}" for row in free)
+        yield f"without an owner: {numbers} ({sum(row.autoscalers for row in free)} autoscalers)"
+
+
+def _told(seconds: float | None) -> str:
+    return NOBODY if seconds is None else f"{tables.duration(seconds)} ago"
+
+
+def to_plain(rows: Iterable[SliceRow], scalers: Iterable[ScalerRow]) -> dict[str, Any]:
+    return {
+        "scalers": [scaler._asdict() for scaler in sorted(scalers)],
+        "slices": [row._asdict() | {"owner": "" if row.owner == NOBODY else row.owner} for row in rows],
+    }
