@@ -24,7 +24,7 @@ from fastpath_tools.live import cluster_options, reading
 from fastpath_tools.live.api_objects import ItemList, LeaseDocument, LeaseDocumentSpec
 from fastpath_tools.live.cluster_options import NAMESPACE, KubeconfigOptions
 
-NOBODY = "-"
+NO_OWNER = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ async def _run(options: SlicesOptions) -> int:
         command_line.show(command_line.to_json(to_plain(rows, scalers.values())))
     else:
         command_line.show("\n".join([*render(rows, scalers.values()), ""]))
-    return 0 if all(row.owner != NOBODY for row in rows) else 1
+    return 0 if all(row.owner != NO_OWNER for row in rows) else 1
 
 
 async def _count_autoscalers(client: KubernetesClient) -> Counter[int]:
@@ -150,7 +150,7 @@ def read_slices(
     for number in range(slices.COUNT):
         spec = found.get(number, LeaseDocumentSpec())
         scaler = scalers.get(spec.holder_identity or "")
-        owner, seconds = (NOBODY, None) if scaler is None else (scaler.pod, _ago(spec.acquire_time, now))
+        owner, seconds = (NO_OWNER, None) if scaler is None else (scaler.pod, _ago(spec.acquire_time, now))
         rows.append(SliceRow(number, owner, seconds, counts.get(number, 0)))
     return rows
 
@@ -165,18 +165,18 @@ def render(rows: Sequence[SliceRow], scalers: Iterable[ScalerRow]) -> Iterator[s
         autoscalers = str(sum(row.autoscalers for row in own))
         table.append((scaler.pod, str(len(own)), autoscalers, _told(changed), _told(scaler.renewed) + late))
     yield from tables.text_table(table)
-    free = [row for row in rows if row.owner == NOBODY]
+    free = [row for row in rows if row.owner == NO_OWNER]
     if free:
         numbers = ", ".join(f"{row.number:02d}" for row in free)
         yield f"without an owner: {numbers} ({sum(row.autoscalers for row in free)} autoscalers)"
 
 
 def _told(seconds: float | None) -> str:
-    return NOBODY if seconds is None else f"{tables.duration(seconds)} ago"
+    return NO_OWNER if seconds is None else f"{tables.duration(seconds)} ago"
 
 
 def to_plain(rows: Iterable[SliceRow], scalers: Iterable[ScalerRow]) -> dict[str, Any]:
     return {
         "scalers": [scaler._asdict() for scaler in sorted(scalers)],
-        "slices": [row._asdict() | {"owner": "" if row.owner == NOBODY else row.owner} for row in rows],
+        "slices": [row._asdict() | {"owner": "" if row.owner == NO_OWNER else row.owner} for row in rows],
     }

@@ -24,6 +24,7 @@ The exit status of a verb is 0 on success, 2 if the command line or a file is no
 otherwise or its result is negative, such as a metric that is not served.
 """
 _GUIDES = {
+    "slices": "../guides/more-scalers.md",
     "explain": "../guides/fast-scaler.md",
     "evaluate": "../guides/evaluate.md",
     "simulate": "../guides/simulate.md",
