@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -13,16 +13,17 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
 from adapter.errors import KubernetesError
-from adapter.kubernetes import leader_election
-from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
 from adapter.model.timestamps import SECOND
 from fastpath_tools import tables
-from fastpath_tools.live import cluster_options, reading
+from fastpath_tools.live import cluster_options
 from fastpath_tools.live.api_objects import ItemList, LeaseDocument, LeaseDocumentSpec
 from fastpath_tools.live.cluster_options import NAMESPACE, KubeconfigOptions
+
+if TYPE_CHECKING:
+    from adapter.kubernetes.client import KubernetesClient
 
 NO_OWNER = "-"
 
@@ -88,13 +89,20 @@ def main(options: SlicesOptions) -> int:
 
 
 async def _run(options: SlicesOptions) -> int:
+    from adapter.kubernetes import leader_election  # noqa: PLC0415 - aiohttp takes a quarter of a second
+    from fastpath_tools.live import reading  # noqa: PLC0415 - as above
+
     path = f"/apis/coordination.k8s.io/v1/namespaces/{options.namespace}/leases"
     async with cluster_options.connect(options) as client:
         leases = (await reading.fetch(client, path, ItemList[LeaseDocument])).items
         counts = await _count_autoscalers(client)
     now = time.time()  # noqa: TID251 - the times in Leases are those of other machines
     scalers = {
-        lease.spec.holder_identity: _scaler(lease, now)
+        (holder := lease.spec.holder_identity): ScalerRow(
+            leader_election.pod_of(holder),
+            _ago(lease.spec.renew_time, now),
+            lease.spec.lease_duration_seconds or 0,
+        )
         for lease in leases
         if lease.metadata.name.startswith(f"{options.lease_name}-member-") and lease.spec.holder_identity
     }
@@ -106,8 +114,10 @@ async def _run(options: SlicesOptions) -> int:
     return 0 if all(row.owner != NO_OWNER for row in rows) else 1
 
 
-async def _count_autoscalers(client: KubernetesClient) -> Counter[int]:
+async def _count_autoscalers(client: "KubernetesClient") -> Counter[int]:
     """Return how many FastPathAutoscalers and annotated HorizontalPodAutoscalers each slice has."""
+    from fastpath_tools.live import reading  # noqa: PLC0415 - as above
+
     counts = Counter[int]()
     for path, is_native in (
         (f"/apis/{API_VERSION}/fastpathautoscalers", False),
@@ -125,12 +135,6 @@ async def _count_autoscalers(client: KubernetesClient) -> Counter[int]:
             if not is_native or MODE_ANNOTATION in (one.metadata.annotations or ())
         )
     return counts
-
-
-def _scaler(lease: LeaseDocument, now: float) -> ScalerRow:
-    spec = lease.spec
-    pod = leader_election.pod_of(spec.holder_identity or "")
-    return ScalerRow(pod, _ago(spec.renew_time, now), spec.lease_duration_seconds or 0)
 
 
 def _ago(instant: int | None, now: float) -> float | None:
