@@ -19,11 +19,11 @@ from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
 from adapter.model.timestamps import SECOND
 from fastpath_tools import tables
 from fastpath_tools.live import cluster_options
-from fastpath_tools.live.api_objects import ItemList, LeaseDocument, LeaseDocumentSpec
 from fastpath_tools.live.cluster_options import NAMESPACE, KubeconfigOptions
 
 if TYPE_CHECKING:
     from adapter.kubernetes.client import KubernetesClient
+    from fastpath_tools.live.api_objects import LeaseDocument
 
 NO_OWNER = "-"
 
@@ -91,6 +91,7 @@ def main(options: SlicesOptions) -> int:
 async def _run(options: SlicesOptions) -> int:
     from adapter.kubernetes import leader_election  # noqa: PLC0415 - aiohttp takes a quarter of a second
     from fastpath_tools.live import reading  # noqa: PLC0415 - as above
+    from fastpath_tools.live.api_objects import ItemList, LeaseDocument  # noqa: PLC0415 - as above
 
     path = f"/apis/coordination.k8s.io/v1/namespaces/{options.namespace}/leases"
     async with cluster_options.connect(options) as client:
@@ -117,6 +118,7 @@ async def _run(options: SlicesOptions) -> int:
 async def _count_autoscalers(client: "KubernetesClient") -> Counter[int]:
     """Return how many FastPathAutoscalers and annotated HorizontalPodAutoscalers each slice has."""
     from fastpath_tools.live import reading  # noqa: PLC0415 - as above
+    from fastpath_tools.live.api_objects import ItemList  # noqa: PLC0415 - as above
 
     counts = Counter[int]()
     for path, is_native in (
@@ -143,7 +145,7 @@ def _ago(instant: int | None, now: float) -> float | None:
 
 def read_slices(
     name: str,
-    leases: Iterable[LeaseDocument],
+    leases: "Iterable[LeaseDocument]",
     scalers: Mapping[str, ScalerRow],
     counts: Mapping[int, int],
     now: float,
@@ -152,9 +154,11 @@ def read_slices(
     found = {slices.number_of(name, lease.metadata.name): lease.spec for lease in leases}
     rows = []
     for number in range(slices.COUNT):
-        spec = found.get(number, LeaseDocumentSpec())
-        scaler = scalers.get(spec.holder_identity or "")
-        owner, seconds = (NO_OWNER, None) if scaler is None else (scaler.pod, _ago(spec.acquire_time, now))
+        spec = found.get(number)
+        scaler = None if spec is None else scalers.get(spec.holder_identity or "")
+        owner, seconds = NO_OWNER, None
+        if spec is not None and scaler is not None:
+            owner, seconds = scaler.pod, _ago(spec.acquire_time, now)
         rows.append(SliceRow(number, owner, seconds, counts.get(number, 0)))
     return rows
 
