@@ -35,7 +35,7 @@ class Key(NamedTuple):
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
 
 
-class Listener(Protocol):
+class ScheduleListener(Protocol):
     def note_namespace(self, namespace: str) -> None:
         """Note a namespace with autoscalers or schedules."""
         ...

@@ -152,7 +152,7 @@ class FloorView:
                     stored.extend,
                     resource_version="",  # consistent: not from a cache of the API server that may be behind
                 )
-            maps = {found.name: (found.version, await self._decode(found)) for found in stored}
+            maps = {every.name: (every.version, await self._decode(every)) for every in stored}
         except TimeoutError:
             return self._failed(f"no answer within {LIST_SECONDS:g} s")
         except (errors.KubernetesError, ValueError) as error:

@@ -136,13 +136,12 @@ class Scaler:
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
-        self._leases: LeaseView | None = None
-        self._keeper: SliceKeeper | None = None
-        if options.leader_elect:
-            self._leases, self._keeper = self._open_slices()
+        self._leases, self._keeper = self._open_slices()
 
-    def _open_slices(self) -> tuple[LeaseView, SliceKeeper]:
+    def _open_slices(self) -> tuple[LeaseView | None, SliceKeeper | None]:
         options, runtime = self._options, self._runtime
+        if not options.leader_elect:
+            return None, None
         namespace = options.leader_elect_resource_namespace or self._namespace
         election = Election(
             credentials.new_identity(),

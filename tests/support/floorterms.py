@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
-from adapter.model.autoscaling.shards import WHOLE, Shard
-
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError

@@ -15,7 +15,7 @@ import bisect
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from adapter.autoscaler.interfaces import Key, Listener
+from adapter.autoscaler.interfaces import Key, ScheduleListener
 from adapter.bounds.lead import Lead
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.documents import ScheduleDocument, ScheduleTarget
@@ -101,7 +101,7 @@ class ScheduleBook:
 
     def __init__(self, watching: ReflectorContext, problems: ProblemLog, namespaces: Sequence[str]) -> None:
         self.cache = ScheduleCache(watching, self._changed, namespaces)
-        self.listener: Listener | None = None
+        self.listener: ScheduleListener | None = None
         """Is told what changes."""
         self._problems = problems
         self._known: dict[str, _ScheduleEntry] = {}

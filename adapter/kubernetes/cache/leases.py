@@ -28,14 +28,14 @@ class WatchedLease(msgspec.Struct, frozen=True):
     record: LeaseRecord
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Document(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: _LeaseMetadata = _LeaseMetadata()
     spec: dict[str, Any] | None = None
 
 
