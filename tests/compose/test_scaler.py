@@ -12,12 +12,14 @@ import pytest
 
 from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.registry import Controller
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.kubernetes.discovery import CatalogueSource
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister
 from adapter.rules.registry import EMPTY
@@ -30,12 +32,12 @@ from tests.support.waiting import other_work, running, until
 COUNT = 500
 
 
-def document(number: int) -> dict[str, Any]:
+def document(number: int, namespace: str) -> dict[str, Any]:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{number}"}
     return {
         "apiVersion": "fastpath.io/v1alpha1",
         "kind": "FastPathAutoscaler",
-        "metadata": {"name": f"web-{number}", "namespace": "default"},
+        "metadata": {"name": f"web-{number}", "namespace": namespace},
         "spec": {"scaleTargetRef": target, "maxReplicas": 3},
     }
 
@@ -84,10 +86,9 @@ class Forecaster:
 class Bench:
     """A scaler of autoscalers in files, on caches that never come in."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "all.json").write_text(
-            json.dumps({"kind": "List", "items": [document(each) for each in range(COUNT)]})
-        )
+    def __init__(self, folder: Path, *namespaces: str) -> None:
+        items = [document(number, namespace) for namespace in namespaces for number in range(COUNT)]
+        (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
         nothing: Any = None
         self.clock, self.monitoring = FakeClock(), Monitoring()
         options = Options(autoscalers=str(folder), leader_elect=False)
@@ -100,7 +101,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+    return Bench(tmp_path, "default")
 
 
 @contextlib.asynccontextmanager
@@ -128,6 +129,23 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
         assert not forecaster.is_closed
     assert (bench.at_work(), bench.scaler.show("default", "web-0")[0]) == (0, 503)
     assert forecaster.is_closed
+
+
+async def test_each_slice_begins_with_its_own_autoscalers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, "default", "shop")
+    begun: list[Key] = []
+    put = Controller.put
+
+    def record(controller: Controller, autoscaler: FastPathAutoscaler) -> None:
+        begun.append(Key.of(autoscaler))
+        put(controller, autoscaler)
+
+    monkeypatch.setattr(Controller, "put", record)
+    async with leading(bench):
+        await until(lambda: bench.at_work() == 2 * COUNT)
+        assert len(begun) == len(set(begun)) == 2 * COUNT
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:

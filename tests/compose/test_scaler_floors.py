@@ -122,13 +122,24 @@ async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     assert [each[1] is not None for each in put_with(scaler)] == [True, False]
 
 
-async def test_a_slice_is_taken_over_alone_and_again_after_its_end(scaler: Any) -> None:
+async def test_a_slice_is_taken_over_alone_and_again_after_its_end(
+    scaler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[str] = []
+    note = scaler._registry.note
+
+    def record(autoscaler: Any) -> Any:
+        noted.append(autoscaler.metadata.namespace)
+        return note(autoscaler)
+
     others: Any = Controller()
     scaler._registry.begin(slices.slice_of("shop"), others)
     scaler.rivals.hpas.put(hpa("10"))
     scaler.rivals.hpas.put(hpa("10", namespace="shop"))
+    monkeypatch.setattr(scaler._registry, "note", record)
     await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}))
     assert (put_with(scaler), others.put_with) == ([("web", None)], [])
+    assert noted == ["default"]
     await scaler._boosted_hpas.adopt_floors(slices.slice_of("shop"), Floors({}))
     assert others.put_with == [("web", None)]
 
