@@ -61,7 +61,7 @@ class Lease(NamedTuple):
 class KubernetesLeases:
     """The Lease NAMESPACE/NAME of a cluster. Errors are `errors.KubernetesError`, 409 for a lost race.
 
-    One that is created has the `labels`.
+    One that is written has the `labels`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class KubernetesLeases:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._labels = labels or {}
+        self._labels = dict(labels or {})
         self._path = path_of(LEASES, namespace)
 
     async def fetch(self, seconds: float) -> Lease | None:
@@ -104,10 +104,15 @@ class KubernetesLeases:
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
         spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
-        content = msgspec.json.encode(lease.document | {"spec": spec})
+        metadata = lease.document["metadata"] | {"labels": _labels_of(lease) | self._labels}
+        content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
         path = f"{self._path}/{self._name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
         return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
+
+    def has_labels(self, lease: Lease) -> bool:
+        """Return whether a Lease that was read has the labels."""
+        return self._labels.items() <= _labels_of(lease).items()
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
         """Call `changed` at every event after `version`, bookmarks included: these cost one read.
@@ -133,6 +138,10 @@ def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
     """Return the record of a spec, whose fields may be null; one of msgspec's errors if it is none."""
     given = {name: value for name, value in (spec or {}).items() if value is not None}
     return msgspec.convert(given, LeaseRecord)
+
+
+def _labels_of(lease: Lease) -> dict[str, str]:
+    return lease.document["metadata"].get("labels") or {}
 
 
 def _decode(content: bytes, what: str) -> Lease:

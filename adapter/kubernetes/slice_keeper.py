@@ -6,25 +6,29 @@ one leader, however many slices it owns.
 
 Two members never own a slice at once:
 
-- A slice is taken in the version in which it was seen free, so of two that take it one gets a conflict.
-- It is free if its Lease has no holder, or one that is no member. A member whose Lease has not changed for
-  its duration stays one until another scaler has cleared that Lease, in the version that has not changed. By
-  then its fence is closed, and it cannot renew what was cleared.
+- A slice is taken in the version in which it was read, so of two that take it one gets a conflict.
+- It is free if its Lease has no holder, or one that does not hold its own Lease by now. Both Leases are read
+  at the API server, in this order, because what the view shows may be old. A member whose Lease has not
+  changed for its duration stays one until another scaler has cleared that Lease, in the version that has not
+  changed. By then its fence is closed, and it cannot renew what was cleared.
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
   that it sees, or learns that another one has.
+- A Lease that was deleted may have an owner that does not know yet. It is made again by its owner, or after
+  it has been missing for its duration.
 """
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from adapter import errors
 from adapter.kubernetes import leader_election
-from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member
+from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member, WatchedLease
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.leader_election import Election, Elector, Move, Sighting
-from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, SliceFence
+from adapter.kubernetes.leader_election import JITTER, Election, Elector, Sighting
+from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
@@ -36,10 +40,7 @@ _AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
 
 _RETRY = 0.5
-"""Seconds until a write that failed is repeated."""
-
-_BEHIND = 0.1
-"""Seconds until a slice is looked at again whose Lease is newer than the view."""
+"""Seconds until a write that failed is repeated, and until a Lease is looked at again."""
 
 _LEAVING = "?"
 """In a plan, the owner of a slice that is neither free nor kept."""
@@ -54,6 +55,10 @@ class _Held:
 
     surplus: asyncio.Event = field(default_factory=asyncio.Event)
     is_owned: bool = False
+    record: LeaseRecord | None = None
+    """What was written when the slice was taken."""
+    is_shown: bool = False
+    """Whether the view has shown that."""
 
 
 class SliceKeeper:
@@ -76,11 +81,15 @@ class SliceKeeper:
         self._view = view
         self._clock = clock
         self._problems = problems
-        member = f"{election.lease_name}-member-{leader_election.pod_of(election.identity)}"
-        self._elector = Elector(self._leases(member), election, clock, random, monitoring, problems)
+        leases = self._leases(self._lease_of(election.identity))
+        self._elector = Elector(leases, election, clock, random, monitoring, problems)
         self._held: dict[int, _Held] = {}
-        self._left: dict[int, str] = {}
-        """The versions in which slices were held that were released; the view may still show them."""
+        self._outdated: dict[int, str] = {}
+        """Versions of slices, "" for none, that the view may still show although there is a newer one."""
+        self._missing: dict[str, tuple[float, float]] = {}
+        """When Leases that do not exist were first and last looked for."""
+        self._is_first = True
+        """Whether no slice ever had a Lease."""
         self._clearing: set[str] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
@@ -104,22 +113,31 @@ class SliceKeeper:
                 await self._serve(group, work, fence)
 
         await self._wait_for_leader()
+        while not self._view.cache.synced:  # its share would stay free
+            self._wake.clear()
+            await self._wake.wait()
         await self._elector.run(serve)
 
     async def _wait_for_leader(self) -> None:
-        """Wait for the leader of a version without slices, whose Lease has the common name."""
+        """Wait for the leader of a version without slices, whose Lease has the common name.
+
+        It ends when no other candidate has followed it for as long as one may take.
+        """
         leases, seen, election = self._leases(self._election.lease_name), None, self._election
         while True:
             wait = election.retry_period
             try:
                 lease, now = await leases.fetch(election.attempt), self._clock.monotonic()
                 seen = leader_election.sight(seen, lease, now)
-                verdict = leader_election.judge(seen, election.identity, now)
-                if verdict.move is not Move.WAIT:
+                if seen is None:
+                    return
+                held = seen.record.duration if seen.record.holder else 0
+                left = seen.since + held + wait * (1 + JITTER) - now
+                if left <= 0:
                     if lease is not None and lease.record.holder:
                         await self._clear(leases, lease)
                     return
-                wait = min(wait, verdict.wait)
+                wait = min(wait, left)
             except errors.KubernetesError as error:
                 if error.status == 403:
                     return  # it never was this scaler's Lease
@@ -130,16 +148,17 @@ class SliceKeeper:
 
     async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
         """Take and give up slices until cancelled. The end of the membership frees those that are held."""
-        self._left.clear()
+        self._outdated.clear()
         while True:
             self._wake.clear()
-            wait: float | None = _RETRY
-            if self._view.cache.synced:
-                members = {member.record.holder: member for member in self._view.members()}
-                wait = self._clear_late(group, members)
-                for number in self._plan(members):
-                    held = self._held[number] = _Held()
-                    group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
+            members = {member.record.holder: member for member in self._view.members()}
+            wait = self._clear_late(group, members)
+            to_take = self._plan(members)
+            is_alone = self._is_first or not members.keys() - {self._election.identity}
+            for number in to_take:
+                held = self._held[number] = _Held()
+                hold = self._hold(number, held, work, fence, is_alone=is_alone)
+                group.create_task(hold, name=f"slice {number}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
@@ -147,6 +166,9 @@ class SliceKeeper:
     def _plan(self, members: Collection[str]) -> list[int]:
         """Mark the slices to be given up, and return those to be taken."""
         me = self._election.identity
+        for number, taken in self._held.items():
+            if self._is_lost(number, taken):
+                taken.surplus.set()
         owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
         todo = slices.plan(me, {*members, me}, owners)
         for number in todo.release:
@@ -155,37 +177,37 @@ class SliceKeeper:
         again = [number for number, owner in enumerate(owners) if owner == me and number not in self._held]
         return [*todo.take, *again]
 
+    def _is_lost(self, number: int, held: _Held) -> bool:
+        """Return whether the Lease of an owned slice was deleted, or changed by another program."""
+        seen = self._view.find_slice(number)
+        if seen is not None and seen.record == held.record:
+            held.is_shown = True
+            return False
+        return held.is_shown
+
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         """Return whose slice this is, "" for a free one."""
+        seen = self._view.find_slice(number)
+        self._is_first &= seen is None
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else self._election.identity
-        seen = self._view.find_slice(number)
-        if seen is None:
-            return ""
-        if self._left.get(number) == seen.version:
+        if self._outdated.get(number) == _version_of(seen):
             return _LEAVING
-        self._left.pop(number, None)
-        return seen.record.holder if seen.record.holder in members else ""
+        self._outdated.pop(number, None)
+        return seen.record.holder if seen is not None and seen.record.holder in members else ""
 
-    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
+    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence, *, is_alone: bool) -> None:
         """Take a slice, do its work until it is given up, and release it."""
         leases = self._leases(slices.name_of(self._election.lease_name, number))
         try:
-            async with self._room:
-                lease = await self._take(number, leases)
-            if lease is None:
-                await asyncio.sleep(_BEHIND)
-                return
-            held.is_owned = True
-            await self._work(number, held, work, SliceFence(fence))
-            self._left[number] = lease.version
-            async with self._room:
-                await self._clear(leases, lease)
-        except errors.KubernetesError as error:
-            self._report(error)
-            await asyncio.sleep(_RETRY)
-        else:
-            self._problems.resolve(FAULT)
+            lease = await self._try_to_take(number, leases, is_alone=is_alone)
+            if lease is not None:
+                held.is_owned, held.record = True, lease.record
+                await self._work(number, held, work, SliceFence(fence))
+                self._outdated[number] = lease.version
+                await self._release(leases, lease)
+            elif number not in self._outdated:
+                await asyncio.sleep(_RETRY)
         finally:
             del self._held[number]
             self._wake.set()
@@ -205,11 +227,32 @@ class SliceKeeper:
         if not working.cancelled():
             working.result()
 
-    async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
-        """Take a slice in the version that the view shows; None if it has another one by now."""
-        election, seen = self._election, self._view.find_slice(number)
+    async def _try_to_take(self, number: int, leases: KubernetesLeases, *, is_alone: bool) -> Lease | None:
+        try:
+            async with self._room:
+                lease = await self._take(number, leases, is_alone=is_alone)
+        except errors.KubernetesError as error:
+            self._report(error)
+            return None
+        self._problems.resolve(FAULT)
+        return lease
+
+    async def _take(self, number: int, leases: KubernetesLeases, *, is_alone: bool) -> Lease | None:
+        """Take a slice in the version that the view shows; None if it has another one, or is not free."""
+        election, version = self._election, _version_of(self._view.find_slice(number))
         lease = await leases.fetch(election.attempt)
-        if (None if seen is None else seen.version) != (None if lease is None else lease.version):
+        if version != _version_of(lease):
+            if lease is not None and not leases.has_labels(lease):
+                await leases.replace(
+                    lease, lease.record, election.attempt
+                )  # with the labels: the view shows it
+            self._outdated[number] = version
+            return None
+        if not (
+            (is_alone or self._is_gone(slices.name_of(election.lease_name, number), election.lease_duration))
+            if lease is None
+            else await self._is_free(lease.record)
+        ):
             return None
         sighting = None if lease is None else Sighting(lease.record, 0.0, lease)
         record = leader_election.next_record(sighting, election, self._clock.wall())
@@ -218,9 +261,27 @@ class SliceKeeper:
                 return await leases.create(record, election.attempt)
             return await leases.replace(lease, record, election.attempt)
         except errors.KubernetesError as error:
-            if error.status in {404, 409}:
+            if error.status == 409 or (error.status == 404 and lease is not None):
+                self._outdated[number] = version
                 return None
             raise
+
+    async def _is_free(self, record: LeaseRecord) -> bool:
+        """Return whether the membership has ended in which a slice was taken."""
+        if record.holder in {"", self._election.identity}:
+            return True
+        name = self._lease_of(record.holder)
+        lease = await self._leases(name).fetch(self._election.attempt)
+        return self._is_gone(name, record.duration) if lease is None else lease.record.holder != record.holder
+
+    def _is_gone(self, name: str, duration: float) -> bool:
+        """Return whether a Lease that does not exist did not at any look of the last `duration` seconds."""
+        now = self._clock.monotonic()
+        since, looked = self._missing.get(name, (now, now))
+        if now - looked > duration / 2:
+            since = now
+        self._missing[name] = since, now
+        return now - since >= duration
 
     # -- Leases ----------------------------------------------------------------------------------------------
 
@@ -240,28 +301,53 @@ class SliceKeeper:
         return wait
 
     async def _clear_member(self, member: Member) -> None:
+        """Clear the Lease of a member that is late, or learn that it is not."""
         leases = self._leases(member.lease)
         try:
             lease = await leases.fetch(self._election.attempt)
             if lease is not None and lease.record == member.record:
-                await self._clear(leases, lease)
+                lease = await self._clear(leases, lease)
+            if lease is not None:
+                self._view.learn(member.lease, lease.record)
+                self._wake.set()
         except errors.KubernetesError as error:
             self._report(error)
-        finally:
-            self._clearing.discard(member.lease)
-            self._wake.set()
+        await asyncio.sleep(_RETRY)
+        self._clearing.discard(member.lease)
+        self._wake.set()
 
-    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> None:
-        """Remove the holder of a Lease; another version by then is as good."""
+    async def _release(self, leases: KubernetesLeases, lease: Lease) -> None:
+        while True:
+            try:
+                async with self._room:
+                    await self._clear(leases, lease)
+            except errors.KubernetesError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+            else:
+                return
+
+    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease | None:
+        """Remove the holder of a Lease; None if it has another version by then, which is as good."""
         record = leader_election.released(lease.record, self._clock.wall())
         try:
-            await leases.replace(lease, record, self._election.attempt)
+            return await leases.replace(lease, record, self._election.attempt)
         except errors.KubernetesError as error:
             if error.status not in {404, 409}:
                 raise
+            return None
+
+    def _lease_of(self, identity: str) -> str:
+        """Return the name of the Lease of a member. A host name may have other letters than a Lease."""
+        pod = re.sub(r"[^a-z0-9.-]", "-", leader_election.pod_of(identity).lower())
+        return f"{self._election.lease_name}-member-{pod}"
 
     def _leases(self, name: str) -> KubernetesLeases:
         return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._election.lease_name})
 
     def _report(self, error: errors.KubernetesError) -> None:
         self._problems.report(FAULT, "a Lease could not be read or written", str(error))
+
+
+def _version_of(lease: Lease | WatchedLease | None) -> str:
+    return "" if lease is None else lease.version

@@ -4,6 +4,7 @@ One watch shows both in the order in which they were written, and a scaler write
 a slice. So if the view has a slice whose owner is no member, the membership of the owner has ended.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,6 +20,12 @@ from adapter.model.label_selectors import parse_selector
 
 LABEL = "fastpath.io/scaler"
 """The label of the Leases of scalers. Its value is the name that they have in common."""
+
+_SILENCE = 10.0
+"""A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
+
+_BACKOFF_LIMIT = 2.0
+"""The longest pause after a failure: a scaler that cannot see takes nothing."""
 
 
 class WatchedLease(msgspec.Struct, frozen=True):
@@ -64,7 +71,9 @@ class LeaseView:
         self._namespace = namespace
         self._name = name
         self._members: dict[str, Member] = {}
-        self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow)
+        periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
+        watching = dataclasses.replace(watching, periods=periods)
+        self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow, listed=self._listed)
         self.cache.reflect(_CODEC, LEASES, [namespace], selector=parse_selector(f"{LABEL}={name}"))
 
     def find_slice(self, number: int) -> WatchedLease | None:
@@ -79,12 +88,20 @@ class LeaseView:
             else:
                 yield member
 
+    def learn(self, lease: str, record: LeaseRecord) -> None:
+        """Keep the record of a member's Lease."""
+        known = self._members.get(lease)
+        if not record.holder:
+            self._members.pop(lease, None)
+        elif known is None or known.record != record:
+            self._members[lease] = Member(lease, record, self._clock.monotonic() + record.duration)
+
     def _follow(self, namespace: str, name: str) -> None:
         lease = self.cache.find(namespace, name)
         if lease is not None and slices.number_of(self._name, name) is None:
-            known, record = self._members.get(name), lease.record
-            if not record.holder:
-                self._members.pop(name, None)
-            elif known is None or known.record != record:
-                self._members[name] = Member(name, record, self._clock.monotonic() + record.duration)
+            self.learn(name, lease.record)
         self.changed()
+
+    def _listed(self) -> Iterator[None]:
+        self.changed()
+        yield

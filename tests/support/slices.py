@@ -1,0 +1,563 @@
+"""Scalers that share slices, each a process with a loop and clocks of its own, over Leases kept in memory.
+
+Time is the world's and stands still while a process runs. A process may be frozen or killed wherever it is.
+Requests are on their way for some time and land even if their sender has given up; each watch is at one of
+several API servers, which learn of a write at different times.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import heapq
+import itertools
+import json
+import math
+import random
+from asyncio import events
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.leases import LABEL, LeaseView
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.client import KubernetesClient, ListWatch, ResponseBody
+from adapter.kubernetes.codec import WatchEvent
+from adapter.kubernetes.leader_election import Election
+from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.slice_keeper import SliceKeeper, Work
+from adapter.model.autoscaling import slices
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+
+NAME = "fastpath-scaler"
+DRAIN = 0.05
+"""Seconds that the work of a slice takes to end."""
+
+_TURN = 1e-7
+"""Seconds that a turn of a loop takes."""
+
+_T = TypeVar("_T")
+Document = dict[str, Any]
+
+
+class _NoSelector:
+    def select(self, _timeout: float | None) -> list[Any]:
+        return []
+
+
+class ProcessLoop(asyncio.BaseEventLoop):
+    """The loop of one process, which runs when its world says so."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self._world = world
+        self._selector = _NoSelector()
+        self.set_exception_handler(lambda _loop, _context: None)
+
+    def time(self) -> float:
+        return self._world.now
+
+    def _process_events(self, _events: list[Any]) -> None:
+        """Do nothing: there are no files."""
+
+    def due(self) -> float:
+        """Return when there is something to run."""
+        inside = cast("Any", self)
+        if inside._ready:
+            return self._world.now
+        scheduled = inside._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            inside._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
+        return scheduled[0]._when if scheduled else math.inf
+
+    def turn(self) -> None:
+        events._set_running_loop(self)
+        try:
+            cast("Any", self)._run_once()
+        finally:
+            events._set_running_loop(None)
+
+
+class Change(NamedTuple):
+    at: float
+    version: int
+    name: str
+    before: Document | None
+    after: Document | None
+
+
+class World:
+    """The API servers and all processes."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.now = 1000.0
+        self.dice = random.Random(seed)
+        self.leases: dict[str, Document] = {}
+        self.log: list[Change] = []
+        self.processes: list[Process] = []
+        self.writers: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
+        """Those that work on a slice, each with its fence."""
+        self.begun: list[tuple[float, int, str]] = []
+        self.compacted = 0
+        self._version = 0
+        self._watches: list[Watch] = []
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.now + seconds, next(self._order), act))
+
+    def run(self, seconds: float) -> None:
+        self.run_until(lambda: False, seconds)
+
+    def run_until(self, condition: Callable[[], bool], most: float = 120.0) -> float:
+        """Let time pass until a condition holds, or for so long; return how long it took."""
+        start = self.now
+        while True:
+            self._settle()
+            if condition():
+                return self.now - start
+            loops = (process.loop.due() for process in self.processes if process.is_running)
+            when = min(min(loops, default=math.inf), self._due[0][0] if self._due else math.inf)
+            if when > start + most:
+                self.now = start + most
+                return most
+            self.now = max(self.now, when)
+            while self._due and self._due[0][0] <= self.now:
+                heapq.heappop(self._due)[2]()
+
+    def _settle(self) -> None:
+        has_run = True
+        while has_run:
+            has_run = False
+            for process in self.processes:
+                while process.is_running and process.loop.due() <= self.now:
+                    process.loop.turn()
+                    self.now += _TURN
+                    has_run = True
+            self.check()
+
+    def check(self) -> None:
+        """Fail if two processes could write for one slice."""
+        for number, working in self.writers.items():
+            if len(working) > 1:
+                writing = [process.identity for process, fence in working if is_open(fence)]
+                assert len(writing) <= 1, f"at {self.now:.3f} slice {number} has {writing}"
+
+    # -- Leases ----------------------------------------------------------------------------------------------
+
+    def put(self, name: str, document: Document | None) -> Document | None:
+        self._version += 1
+        before = self.leases.pop(name, None)
+        if document is not None:
+            metadata = {
+                "uid": str(self._version),
+                **document["metadata"],
+                "namespace": "default",
+                "resourceVersion": str(self._version),
+            }
+            document = document | {"metadata": metadata}
+            self.leases[name] = document
+        change = Change(self.now, self._version, name, before, document)
+        self.log.append(change)
+        for watch in self._watches:
+            watch.report(change)
+        return document
+
+    def holder(self, name: str) -> str:
+        return (self.leases.get(name, {}).get("spec") or {}).get("holderIdentity") or ""
+
+    def edit(self, name: str, **spec: object) -> None:
+        """Change a Lease as a person does."""
+        document = self.leases[name]
+        self.put(name, document | {"spec": document["spec"] | spec})
+
+    def label(self, name: str, labels: dict[str, str]) -> None:
+        if (document := self.leases.get(name)) is not None:
+            self.put(name, document | {"metadata": document["metadata"] | {"labels": labels}})
+
+    def delete(self, name: str) -> None:
+        if name in self.leases:
+            self.put(name, None)
+
+    def annotate(self, name: str) -> None:
+        if (document := self.leases.get(name)) is not None:
+            annotations = {"annotations": {"by": str(self._version)}}
+            self.put(name, document | {"metadata": document["metadata"] | annotations})
+
+    def state(self, at: float) -> tuple[int, dict[str, Document]]:
+        """Return the version and the Leases of a moment."""
+        version, found = 0, dict[str, Document]()
+        for change in self.log:
+            if change.at > at:
+                break
+            version = change.version
+            found.pop(change.name, None)
+            if change.after is not None:
+                found[change.name] = change.after
+        return version, found
+
+    def read(self, path: str) -> bytes:
+        name = path.rpartition("/")[2]
+        if name not in self.leases:
+            raise KubernetesError(404, "NotFound", "it does not exist")
+        return json.dumps(self.leases[name]).encode()
+
+    def write(self, method: str, path: str, content: bytes) -> bytes:
+        document = json.loads(content)
+        name = document["metadata"]["name"]
+        known = self.leases.get(name)
+        if method == "POST" and known is not None:
+            raise KubernetesError(409, "AlreadyExists", "it exists")
+        if method == "PUT":
+            if known is None:
+                raise KubernetesError(self.dice.choice((404, 409)), "NotFound", "it does not exist")
+            if known["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
+                raise KubernetesError(409, "Conflict", "another version")
+        self.put(name, document)
+        return self.read(path if method == "PUT" else f"{path}/{name}")
+
+    def compact(self) -> None:
+        """Forget the past: a watch from an older version has to list again."""
+        self.compacted = self._version
+        for watch in self._watches:
+            watch.end()
+
+    def watch(self, watch: "Watch") -> None:
+        self._watches.append(watch)
+
+    def unwatch(self, watch: "Watch") -> None:
+        self._watches.remove(watch)
+
+    # -- processes -------------------------------------------------------------------------------------------
+
+    def join(self, name: str = "", **election: float) -> "Process":
+        process = Process(self, name or f"pod-{len(self.processes)}", Election("", NAME, **election))
+        self.processes.append(process)
+        return process
+
+    @property
+    def alive(self) -> list["Process"]:
+        return [process for process in self.processes if not process.is_killed and not process.is_leaving]
+
+    def shares(self) -> list[int]:
+        """Return how many slices each process owns that is there to stay."""
+        owned = [process for working in self.writers.values() for process, fence in working if is_open(fence)]
+        return [owned.count(process) for process in self.alive]
+
+    def is_fair(self) -> bool:
+        """Return whether every slice is owned, and no process owns two more than another."""
+        shares = self.shares()
+        return sum(shares) == slices.COUNT and max(shares) - min(shares) <= 1
+
+    def close(self) -> None:
+        """End all processes without a trace: what they still want to do has no effect."""
+        self._watches.clear()
+        self.writers.clear()
+        for process in self.processes:
+            process.close()
+
+
+def is_open(fence: Fence) -> bool:
+    try:
+        return fence.check() > 0
+    except NotLeadingError:
+        return False
+
+
+class Process:
+    """A scaler. `mode` says how its requests fare, see `_Client`."""
+
+    def __init__(self, world: World, name: str, election: Election) -> None:
+        self.world = world
+        self.identity = f"{name}_{len(world.processes)}"
+        self.loop = ProcessLoop(world)
+        self.mode = "good"
+        self.stalled = False
+        """Whether its watches are silent, and new ones too."""
+        self.lag: Callable[[], float] = lambda: world.dice.choice((0.001, 0.01, 0.05))
+        self.is_killed = self.is_leaving = self.is_frozen = False
+        self.rate, self.shift = 1.0, 0.0
+        self.calls = 0
+        self.error: BaseException | None = None
+        self.monitoring = Monitoring()
+        self.problems = ProblemLog(self.monitoring, self)
+        client = cast("KubernetesClient", _Client(self))
+        context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
+        election = dataclasses.replace(election, identity=self.identity)
+        self.view = LeaseView(context, "default", NAME)
+        self.keeper = SliceKeeper(
+            client,
+            "default",
+            election,
+            self.view,
+            self,
+            world.dice.random,
+            self.monitoring,
+            self.problems,
+        )
+        self.work: Work = self._work
+        self.task = self.loop.create_task(self._main())
+
+    def monotonic(self) -> float:
+        return self.world.now * self.rate
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.monotonic() + self.shift
+
+    @property
+    def is_running(self) -> bool:
+        return not self.is_killed and not self.is_frozen
+
+    @property
+    def lease(self) -> str:
+        """The name of the Lease of this member."""
+        return f"{NAME}-member-{self.identity.partition('_')[0]}"
+
+    @property
+    def owned(self) -> list[int]:
+        return [number for number, working in self.world.writers.items() if self in dict(working)]
+
+    async def _main(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            cache = group.create_task(self.view.cache.run())
+            try:
+                await self.keeper.run(self.work)
+            finally:
+                cache.cancel()
+
+    async def _work(self, number: int, fence: Fence) -> None:
+        working = self.world.writers[number]
+        working.append((self, fence))
+        self.world.begun.append((self.world.now, number, self.identity))
+        self.world.check()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(DRAIN)
+            if (self, fence) in working:
+                working.remove((self, fence))
+
+    def leave(self) -> None:
+        """End in order."""
+        self.is_leaving = True
+        self.loop.call_soon(self.task.cancel)
+
+    def kill(self) -> None:
+        self.is_killed = True
+        for working in self.world.writers.values():
+            working[:] = [entry for entry in working if entry[0] is not self]
+
+    def freeze(self, seconds: float) -> None:
+        self.is_frozen = True
+        self.world.after(seconds, self.thaw)
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.thaw()
+        self.mode, self.stalled, self.lag = "good", False, lambda: 0.01
+
+    def cut_watches(self) -> None:
+        for watch in list(self.world._watches):
+            if watch.process is self:
+                watch.end()
+
+    def close(self) -> None:
+        """End the tasks, so that nothing is left for the garbage collector."""
+        self.is_killed, self.mode = True, "cut"
+        for _ in range(10):
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            for _ in range(20):
+                self.world.now = min(max(self.world.now, self.loop.due()), self.world.now + 60)
+                self.loop.turn()
+        assert not asyncio.all_tasks(self.loop)
+        if not self.task.cancelled():
+            self.error = self.task.exception()
+        self.loop.close()
+
+
+class _Client:
+    """What a process calls.
+
+    A request is lost in mode ``cut``, its answer in ``deaf``; it lands when its sender has given up in
+    ``late``, takes seconds in ``slow``, and is refused in ``error``.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def get(self, path: str) -> ResponseBody:
+        return ResponseBody("application/json", await self._call(lambda: self._process.world.read(path)))
+
+    async def write(
+        self, method: str, path: str, content: bytes, *, seconds: float, check: Callable[[], object]
+    ) -> ResponseBody:
+        check()
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._call(lambda: self._process.world.write(method, path, content))
+        except TimeoutError:
+            raise KubernetesError(0, "Timeout", f"cannot {method} {path}: no answer") from None
+        return ResponseBody("application/json", answer)
+
+    async def list_objects(
+        self,
+        source: ListWatch[Any],
+        deliver: Callable[[list[Any]], None],
+        *,
+        resource_version: str = "0",
+        lose: object = None,
+    ) -> str:
+        world, lag = self._process.world, self._process.lag()
+
+        def read() -> tuple[int, dict[str, Document]]:
+            version, found = world.state(world.now - (0.0 if not resource_version else lag))
+            if int(resource_version or 0) > version:
+                raise KubernetesError(504, "Timeout", "Too large resource version")
+            return version, found
+
+        try:
+            async with asyncio.timeout(10):
+                version, found = await self._call(read)
+        except TimeoutError:
+            raise KubernetesError(0, "Timeout", "cannot list leases: no answer") from None
+        shown = [document for name, document in sorted(found.items()) if _is_shown(source, name, document)]
+        for start in range(0, len(shown), 10):
+            deliver(
+                [source.codec.decode(json.dumps(document).encode()) for document in shown[start : start + 10]]
+            )
+            await asyncio.sleep(0)
+        return str(version)
+
+    @contextlib.asynccontextmanager
+    async def watch_objects(
+        self, source: ListWatch[Any], *, resource_version: str, duration: float, silence: float
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[Any]]]]:
+        world, process = self._process.world, self._process
+        watch = Watch(process, source, duration)
+
+        def begin() -> None:
+            if int(resource_version) < world.compacted:
+                raise KubernetesError(410, "Expired", "too old")
+            for change in world.log:
+                if change.version > int(resource_version):
+                    watch.report(change)
+            world.watch(watch)
+
+        try:
+            async with asyncio.timeout(10):
+                await self._call(begin)
+        except TimeoutError:
+            raise KubernetesError(0, "Timeout", "cannot watch leases: no answer") from None
+        try:
+            yield watch.events(silence)
+        finally:
+            if watch in world._watches:
+                world.unwatch(watch)
+
+    async def _call(self, act: Callable[[], _T]) -> _T:
+        process, world, dice = self._process, self._process.world, self._process.world.dice
+        process.calls += 1
+        mode, future = process.mode, process.loop.create_future()
+        there, back = dice.choice((0.001, 0.003, 0.02)), dice.choice((0.001, 0.003, 0.02))
+        if mode == "slow":
+            there, back = dice.uniform(0, 3), dice.uniform(0, 3)
+        elif mode == "late":
+            there = dice.uniform(5, 12)
+
+        def settle(result: object, error: KubernetesError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def land() -> None:
+            try:
+                answer: tuple[object, KubernetesError | None] = act(), None
+            except KubernetesError as refusal:
+                answer = None, refusal
+            if mode != "deaf":
+                world.after(back, lambda: settle(*answer))
+
+        if mode == "error":
+            refusal = KubernetesError(dice.choice((429, 500, 503)), "ServiceUnavailable", "refused")
+            world.after(there, lambda: settle(None, refusal))
+        elif mode != "cut":
+            world.after(there, land)
+        return cast("_T", await future)
+
+
+class Watch:
+    """A watch at one of the API servers, which is behind by a time of its own."""
+
+    def __init__(self, process: Process, source: ListWatch[Any], duration: float) -> None:
+        self.process = process
+        self._source = source
+        self._lag = process.lag()
+        self._last = 0.0
+        self._is_lost = False
+        """Whether the connection is lost, without a sign of it."""
+        self._arrived: list[WatchEvent[Any] | None] = []
+        self._has_arrived = asyncio.Event()
+        process.world.after(duration, self.end)
+
+    def report(self, change: Change) -> None:
+        before, after = (
+            document if document is not None and _is_shown(self._source, change.name, document) else None
+            for document in (change.before, change.after)
+        )
+        if before is None and after is None:
+            return
+        type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
+        metadata = {**(after or before or {})["metadata"], "resourceVersion": str(change.version)}
+        shown = (after or before or {}) | {"metadata": metadata}
+        event = self._source.codec.decode_event(msgspec.json.encode({"type": type_, "object": shown}))
+        self._deliver(cast("WatchEvent[Any]", event))
+
+    def end(self) -> None:
+        self._deliver(None)
+
+    def _deliver(self, event: WatchEvent[Any] | None) -> None:
+        world = self.process.world
+        self._last = max(self._last, world.now + self._lag)
+
+        def arrive() -> None:
+            self._is_lost |= self.process.stalled or self.process.mode == "cut"
+            if not self._is_lost:
+                self._arrived.append(event)
+                self._has_arrived.set()
+
+        world.after(self._last - world.now, arrive)
+
+    async def events(self, silence: float) -> AsyncIterator[list[WatchEvent[Any]]]:
+        while True:
+            if not self._arrived:
+                self._has_arrived.clear()
+                try:
+                    async with asyncio.timeout(silence):
+                        await self._has_arrived.wait()
+                except TimeoutError:
+                    raise KubernetesError(0, "Timeout", "the watch is silent") from None
+            batch, self._arrived = self._arrived, []
+            if found := [event for event in batch if event is not None]:
+                yield found
+            if None in batch:
+                return
+
+
+def _is_shown(source: ListWatch[Any], name: str, document: Document) -> bool:
+    if source.fields:
+        return source.fields == f"metadata.name={name}"
+    return bool((document["metadata"].get("labels") or {}).get(LABEL) == NAME)
