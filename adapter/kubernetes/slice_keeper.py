@@ -153,12 +153,9 @@ class SliceKeeper:
             self._wake.clear()
             members = {member.record.holder: member for member in self._view.members()}
             wait = self._clear_late(group, members)
-            to_take = self._plan(members)
-            is_alone = self._is_first or not members.keys() - {self._election.identity}
-            for number in to_take:
+            for number in self._plan(members):
                 held = self._held[number] = _Held()
-                hold = self._hold(number, held, work, fence, is_alone=is_alone)
-                group.create_task(hold, name=f"slice {number}")
+                group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
@@ -169,6 +166,7 @@ class SliceKeeper:
         for number, taken in self._held.items():
             if self._is_lost(number, taken):
                 taken.surplus.set()
+        self._is_first = self._is_first and not any(map(self._view.find_slice, range(slices.COUNT)))
         owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
         todo = slices.plan(me, {*members, me}, owners)
         for number in todo.release:
@@ -187,20 +185,24 @@ class SliceKeeper:
 
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         """Return whose slice this is, "" for a free one."""
-        seen = self._view.find_slice(number)
-        self._is_first &= seen is None
+        me, name = self._election.identity, slices.name_of(self._election.lease_name, number)
         if (held := self._held.get(number)) is not None:
-            return _LEAVING if held.surplus.is_set() else self._election.identity
+            return _LEAVING if held.surplus.is_set() else me
+        seen = self._view.find_slice(number)
         if self._outdated.get(number) == _version_of(seen):
             return _LEAVING
         self._outdated.pop(number, None)
-        return seen.record.holder if seen is not None and seen.record.holder in members else ""
+        if seen is None:
+            is_alone = self._is_first or {*members} <= {me}
+            return "" if is_alone or self._is_gone(name, self._election.lease_duration) else _LEAVING
+        self._missing.pop(name, None)
+        return seen.record.holder if seen.record.holder in members else ""
 
-    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence, *, is_alone: bool) -> None:
+    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
         """Take a slice, do its work until it is given up, and release it."""
         leases = self._leases(slices.name_of(self._election.lease_name, number))
         try:
-            lease = await self._try_to_take(number, leases, is_alone=is_alone)
+            lease = await self._try_to_take(number, leases)
             if lease is not None:
                 held.is_owned, held.record = True, lease.record
                 await self._work(number, held, work, SliceFence(fence))
@@ -227,17 +229,17 @@ class SliceKeeper:
         if not working.cancelled():
             working.result()
 
-    async def _try_to_take(self, number: int, leases: KubernetesLeases, *, is_alone: bool) -> Lease | None:
+    async def _try_to_take(self, number: int, leases: KubernetesLeases) -> Lease | None:
         try:
             async with self._room:
-                lease = await self._take(number, leases, is_alone=is_alone)
+                lease = await self._take(number, leases)
         except errors.KubernetesError as error:
             self._report(error)
             return None
         self._problems.resolve(FAULT)
         return lease
 
-    async def _take(self, number: int, leases: KubernetesLeases, *, is_alone: bool) -> Lease | None:
+    async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
         election, version = self._election, _version_of(self._view.find_slice(number))
         lease = await leases.fetch(election.attempt)
@@ -248,11 +250,7 @@ class SliceKeeper:
                 )  # with the labels: the view shows it
             self._outdated[number] = version
             return None
-        if not (
-            (is_alone or self._is_gone(slices.name_of(election.lease_name, number), election.lease_duration))
-            if lease is None
-            else await self._is_free(lease.record)
-        ):
+        if lease is not None and not await self._is_free(lease.record):
             return None
         sighting = None if lease is None else Sighting(lease.record, 0.0, lease)
         record = leader_election.next_record(sighting, election, self._clock.wall())
@@ -272,7 +270,10 @@ class SliceKeeper:
             return True
         name = self._lease_of(record.holder)
         lease = await self._leases(name).fetch(self._election.attempt)
-        return self._is_gone(name, record.duration) if lease is None else lease.record.holder != record.holder
+        if lease is None:
+            return self._is_gone(name, record.duration)
+        self._missing.pop(name, None)
+        return lease.record.holder != record.holder
 
     def _is_gone(self, name: str, duration: float) -> bool:
         """Return whether a Lease that does not exist did not at any look of the last `duration` seconds."""
@@ -331,11 +332,13 @@ class SliceKeeper:
         """Remove the holder of a Lease; None if it has another version by then, which is as good."""
         record = leader_election.released(lease.record, self._clock.wall())
         try:
-            return await leases.replace(lease, record, self._election.attempt)
+            cleared = await leases.replace(lease, record, self._election.attempt)
         except errors.KubernetesError as error:
             if error.status not in {404, 409}:
                 raise
-            return None
+            cleared = None
+        self._problems.resolve(FAULT)
+        return cleared
 
     def _lease_of(self, identity: str) -> str:
         """Return the name of the Lease of a member. A host name may have other letters than a Lease."""

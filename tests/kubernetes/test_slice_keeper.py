@@ -4,6 +4,7 @@ The keeper, the elector and the view are the real ones, each scaler in a process
 has the API servers, the networks and the time between them.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 
@@ -11,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.leases import LABEL
+from adapter.kubernetes.lease import Fence
 from adapter.model.autoscaling import slices
-from tests.support.slices import NAME, World
+from tests.support.slices import NAME, Process, World
 
 HEALED = 12.0
 """Seconds after the last fault in which a late write may land."""
@@ -30,6 +34,392 @@ def world_of(seed: int = 0) -> Iterator[World]:
         yield world
     finally:
         world.close()
+
+
+# --- one thing at a time ------------------------------------------------------------------------------------
+
+WHOLE = [slices.COUNT]
+FIVE = slices.name_of(NAME, 5)
+
+
+def owner(world: World, number: int) -> Process:
+    ((process, _),) = world.writers[number]
+    return process
+
+
+def test_one_scaler_owns_all_and_writes_no_more_than_a_leader() -> None:
+    with world_of() as world:
+        alone = world.join()
+        assert world.run_until(world.is_fair) < 1
+        assert world.shares() == WHOLE
+        assert {world.holder(slices.name_of(NAME, number)) for number in range(slices.COUNT)} == {
+            alone.identity
+        }
+        before, calls = len(world.log), alone.calls
+        world.run(60)
+        assert len(world.log) - before == 30, "the renewals of its own Lease"
+        assert alone.calls - calls == 30
+
+
+def test_one_that_joins_gets_its_share_and_nothing_else_moves() -> None:
+    with world_of() as world:
+        world.join()
+        world.run_until(world.is_fair)
+        world.join()
+        begun = len(world.begun)
+        assert world.run_until(world.is_fair) < 1
+        assert world.shares() == [32, 32]
+        world.run(60)
+        assert len(world.begun) == begun + 32
+
+
+@pytest.mark.parametrize("members", [2, 5, 40])
+def test_hand_over_and_failover(members: int) -> None:
+    with world_of(members) as world:
+        first, second, *_ = [world.join() for _ in range(members)]
+        world.run_until(world.is_fair)
+        world.run(7.3)
+        first.leave()
+        assert world.run_until(world.is_fair) < 1
+        world.run(20)
+        second.kill()
+        if members > 2:
+            assert 10 < world.run_until(world.is_fair) < 16
+        begun = len(world.begun)
+        world.run(5)
+        assert len(world.begun) == begun
+
+
+def test_a_slice_is_released_after_its_work_has_ended() -> None:
+    with world_of() as world:
+        first = world.join()
+        world.run_until(world.is_fair)
+        world.join()
+        world.run_until(lambda: any(not world.holder(slices.name_of(NAME, n)) for n in range(slices.COUNT)))
+        freed = [n for n in range(slices.COUNT) if not world.holder(slices.name_of(NAME, n))]
+        assert not set(freed) & set(first.owned)
+
+
+def test_one_that_slept_for_long_owns_nothing_until_it_takes_slices_again() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+        first.freeze(60)
+        assert world.run_until(lambda: len(second.owned) == slices.COUNT) < 16
+        world.run(50)
+        assert world.run_until(world.is_fair) < 12
+        assert world.shares() == [32, 32]
+
+
+def test_one_that_is_cut_off_alone_goes_on_when_it_is_back() -> None:
+    with world_of() as world:
+        alone = world.join()
+        world.run_until(world.is_fair)
+        alone.mode = "cut"
+        assert 8 < world.run_until(lambda: not alone.owned) < 10.1
+        alone.mode = "good"
+        assert world.run_until(world.is_fair) < 10
+        world.run(3)
+        assert alone.problems.active() == {}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), KubernetesError(500, "x", "of the work")])
+def test_an_error_of_the_work_ends_the_process(error: Exception) -> None:
+    async def fail(number: int, fence: Fence) -> None:
+        await asyncio.sleep(3 if number == 5 else 100)
+        raise error
+
+    with world_of() as world:
+        process = world.join()
+        process.work = fail
+        world.run(4)
+        assert process.task.done()
+        raised = process.task.exception()
+        while isinstance(raised, BaseExceptionGroup):
+            (raised,) = raised.exceptions
+        assert raised is error
+        assert world.holder(process.lease) == ""
+
+
+def test_work_that_ends_by_itself_begins_again() -> None:
+    with world_of() as world:
+        process = world.join()
+        ends = []
+
+        async def end(number: int, fence: Fence) -> None:
+            ends.append(number)
+            await asyncio.sleep(1 if number == 5 else 100)
+
+        process.work = end
+        world.run(3)
+        assert ends.count(5) == 3
+        assert ends.count(6) == 1
+
+
+def test_a_scaler_that_cannot_see_the_others_is_no_member() -> None:
+    with world_of() as world:
+        blind = world.join()
+        world.refused.add("leases")
+        world.run(30)
+        assert not world.leases
+        assert ("informer", blind.view.cache.reflectors[0].name) in blind.problems.active()
+        world.refused.clear()
+        assert world.run_until(world.is_fair) < 5
+
+
+def test_a_host_name_becomes_the_name_of_a_lease() -> None:
+    with world_of() as world:
+        world.join("My_Laptop.local")
+        world.run_until(world.is_fair)
+        assert f"{NAME}-member-my-laptop.local" in world.leases
+
+
+def test_the_owner_of_a_slice_is_known_to_all() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        assert first.keeper.owner_of(5) == ""
+        world.run_until(world.is_fair)
+        world.run(1)
+        assert {first.keeper.owner_of(5), second.keeper.owner_of(5)} == {owner(world, 5).identity}
+        second.leave()
+        world.run_until(lambda: world.holder(second.lease) == "")
+        gone = next(
+            n for n in range(slices.COUNT) if world.holder(slices.name_of(NAME, n)) == second.identity
+        )
+        world.run_until(lambda: first.keeper.owner_of(gone) == "", 1)
+        assert first.keeper.owner_of(gone) == ""
+
+
+# --- the leader of a version without slices -----------------------------------------------------------------
+
+
+def lead(world: World, holder: str, renewed: str = "2026-01-31T12:00:00.000000Z") -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    world.put(NAME, {"metadata": {"name": NAME}, "spec": spec})
+
+
+def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor() -> None:
+    with world_of() as world:
+        lead(world, "old-1")
+        process = world.join()
+        for turn in range(20):
+            world.run(2)
+            lead(world, "old-1", str(turn))
+        assert process.lease not in world.leases
+        lead(world, "")
+        world.run(2)
+        lead(world, "old-2")
+        world.run(14)
+        assert process.lease not in world.leases
+        lead(world, "")
+        assert 4.4 <= world.run_until(world.is_fair) < 7.5
+
+
+def test_a_leader_of_an_older_version_that_is_dead_cannot_come_back() -> None:
+    with world_of() as world:
+        lead(world, "old-1")
+        world.join()
+        assert 19 < world.run_until(world.is_fair) < 22
+        assert world.holder(NAME) == ""
+
+
+def test_the_lease_of_an_older_version_may_be_refused_or_unreadable_for_a_time() -> None:
+    with world_of() as world:
+        world.refused.add(NAME)
+        world.join()
+        assert world.run_until(world.is_fair) < 1
+        late = world.join()
+        late.mode = "error"
+        world.run(5)
+        assert ("slices", "") in late.problems.active()
+        late.mode = "good"
+        assert world.run_until(world.is_fair) < 6
+
+
+def test_the_lease_of_an_older_version_may_be_deleted() -> None:
+    with world_of() as world:
+        lead(world, "old-1")
+        world.join()
+        world.run(1)
+        world.delete(NAME)
+        assert 18 < world.run_until(world.is_fair) < 22
+
+
+# --- writes that go wrong -----------------------------------------------------------------------------------
+
+
+def test_one_of_two_that_take_a_slice_gets_a_conflict() -> None:
+    with world_of() as world:
+
+        def intervene(name: str) -> None:
+            if name == FIVE and FIVE not in world.leases:
+                spec = {"holderIdentity": "pod-1_x", "leaseDurationSeconds": 15}
+                world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
+
+        world.before_write = intervene
+        process = world.join()
+        world.run(5)
+        assert 5 not in process.owned
+        assert world.run_until(world.is_fair) < 16, "its owner never was a member"
+
+
+@pytest.mark.parametrize("mode", ["deaf", "late", "error"])
+def test_a_write_without_an_answer_is_no_ownership(mode: str) -> None:
+    with world_of() as world:
+        process = world.join()
+        world.run_until(lambda: process.lease in world.leases)
+        world.run(0.045)
+        process.mode = mode
+        world.run(4)
+        assert len(process.owned) < slices.COUNT
+        process.mode = "good"
+        assert world.run_until(world.is_fair, 30) < 16
+
+
+@pytest.mark.parametrize("mode", ["deaf", "error"])
+def test_a_release_is_repeated(mode: str) -> None:
+    with world_of() as world:
+        first = world.join()
+        world.run_until(world.is_fair)
+        world.join()
+        world.run_until(lambda: sum(world.shares()) < slices.COUNT)
+        first.mode = mode
+        world.run(3)
+        assert ("slices", "") in first.problems.active() or mode == "deaf"
+        first.mode = "good"
+        assert world.run_until(world.is_fair) < 8
+        world.run(3)
+        assert first.problems.active() == {}
+
+
+def test_a_lease_that_changed_before_it_was_released_is_taken_and_released_again() -> None:
+    with world_of() as world:
+        world.join()
+        world.run_until(world.is_fair)
+        for number in range(slices.COUNT):
+            world.annotate(slices.name_of(NAME, number))
+        world.join()
+        assert world.run_until(world.is_fair) < 3
+
+
+# --- Leases that a person changes ---------------------------------------------------------------------------
+
+
+def test_a_deleted_slice_is_made_again_at_once_by_one_alone_and_else_after_its_duration() -> None:
+    with world_of() as world:
+        world.join()
+        world.run_until(world.is_fair)
+        world.delete(FIVE)
+        world.run_until(lambda: not world.is_fair(), 1)
+        assert world.run_until(world.is_fair) < 1
+        world.join()
+        world.run_until(world.is_fair)
+        world.run(1)
+        world.delete(FIVE)
+        world.run_until(lambda: not world.is_fair(), 1)
+        assert 14 < world.run_until(world.is_fair) < 17
+
+
+def test_a_deleted_slice_that_was_missing_before_waits_anew() -> None:
+    with world_of() as world:
+        world.join(), world.join()
+        world.run_until(world.is_fair)
+        for _ in range(2):
+            world.run(20)
+            world.delete(FIVE)
+            world.run_until(lambda: not world.is_fair(), 1)
+            assert 14 < world.run_until(world.is_fair) < 17
+
+
+@pytest.mark.parametrize("holder", ["", "pod-9_x"])
+def test_an_owner_that_reads_another_holder_gives_the_slice_up(holder: str) -> None:
+    with world_of() as world:
+        first = world.join()
+        world.run_until(world.is_fair)
+        world.run(1)
+        world.edit(FIVE, holderIdentity=holder)
+        world.run_until(lambda: 5 not in first.owned, 1)
+        assert 5 not in first.owned
+        assert world.run_until(world.is_fair) < 16
+
+
+def test_all_leases_may_be_deleted() -> None:
+    with world_of() as world:
+        world.join(), world.join()
+        world.run_until(world.is_fair)
+        world.run(1)
+        for name in list(world.leases):
+            world.delete(name)
+        world.run(1)
+        assert world.run_until(world.is_fair) < 18
+
+
+def test_a_member_whose_lease_was_deleted_stays_one_to_a_scaler_that_slept_meanwhile() -> None:
+    """The second of two sees the deletion, and not that the Lease was made again."""
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+        world.run(5)
+        second.stalled = True
+        world.delete(first.lease)
+        second.stalled = False
+        world.run_until(lambda: second.view.cache.find("default", first.lease) is None, 1)
+        second.freeze(40)
+        world.run(60)
+        assert world.is_fair()
+
+
+def test_a_dead_member_whose_lease_was_deleted_is_followed() -> None:
+    with world_of() as world:
+        first, _ = world.join(), world.join()
+        world.run_until(world.is_fair)
+        first.kill()
+        world.delete(first.lease)
+        assert world.run_until(world.is_fair, 40) < 32
+
+
+def test_labels_that_were_removed_come_back() -> None:
+    with world_of() as world:
+        first, _ = world.join(), world.join()
+        world.run_until(world.is_fair)
+        world.run(1)
+        world.label(first.lease, {"team": "x"})
+        world.label(FIVE, {})
+        world.run(3)
+        assert world.leases[first.lease]["metadata"]["labels"] == {"team": "x", LABEL: NAME}
+        assert world.run_until(world.is_fair) < 16
+        assert world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}
+
+
+# --- the view -----------------------------------------------------------------------------------------------
+
+
+def test_a_member_is_one_until_it_is_late_and_deleted() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+
+        def seen() -> set[str]:
+            return {member.lease for member in first.view.members()}
+
+        assert seen() == {first.lease, second.lease}
+        second.kill()
+        world.delete(second.lease)
+        world.run(12)
+        assert seen() == {first.lease, second.lease}
+        world.run(3)
+        assert seen() == {first.lease}
+
+
+def test_a_silent_watch_is_given_up_before_a_member_is_late() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+        second.stalled = True
+        world.run(1)
+        second.stalled = False
+        first.leave()
+        assert world.run_until(world.is_fair) < 12
 
 
 # --- histories ----------------------------------------------------------------------------------------------

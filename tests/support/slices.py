@@ -8,6 +8,7 @@ several API servers, which learn of a write at different times.
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import heapq
 import itertools
 import json
@@ -16,7 +17,7 @@ import random
 from asyncio import events
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -103,6 +104,9 @@ class World:
         """Those that work on a slice, each with its fence."""
         self.begun: list[tuple[float, int, str]] = []
         self.compacted = 0
+        self.refused: set[str] = set()
+        """The names of Leases that may not be read."""
+        self.before_write: Callable[[str], None] = lambda _name: None
         self._version = 0
         self._watches: list[Watch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -205,6 +209,8 @@ class World:
 
     def read(self, path: str) -> bytes:
         name = path.rpartition("/")[2]
+        if name in self.refused:
+            raise KubernetesError(403, "Forbidden", "refused")
         if name not in self.leases:
             raise KubernetesError(404, "NotFound", "it does not exist")
         return json.dumps(self.leases[name]).encode()
@@ -212,6 +218,7 @@ class World:
     def write(self, method: str, path: str, content: bytes) -> bytes:
         document = json.loads(content)
         name = document["metadata"]["name"]
+        self.before_write(name)
         known = self.leases.get(name)
         if method == "POST" and known is not None:
             raise KubernetesError(409, "AlreadyExists", "it exists")
@@ -422,6 +429,8 @@ class _Client:
 
         def read() -> tuple[int, dict[str, Document]]:
             version, found = world.state(world.now - (0.0 if not resource_version else lag))
+            if source.path.rpartition("/")[2] in world.refused:
+                raise KubernetesError(403, "Forbidden", "refused")
             if int(resource_version or 0) > version:
                 raise KubernetesError(504, "Timeout", "Too large resource version")
             return version, found
@@ -475,28 +484,34 @@ class _Client:
         elif mode == "late":
             there = dice.uniform(5, 12)
 
-        def settle(result: object, error: KubernetesError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
         def land() -> None:
-            try:
-                answer: tuple[object, KubernetesError | None] = act(), None
-            except KubernetesError as refusal:
-                answer = None, refusal
+            settle = functools.partial(_settle, future, *_try(_refuse if mode == "error" else act))
             if mode != "deaf":
-                world.after(back, lambda: settle(*answer))
+                world.after(back, settle)
 
-        if mode == "error":
-            refusal = KubernetesError(dice.choice((429, 500, 503)), "ServiceUnavailable", "refused")
-            world.after(there, lambda: settle(None, refusal))
-        elif mode != "cut":
+        if mode != "cut":
             world.after(there, land)
         return cast("_T", await future)
+
+
+def _refuse() -> NoReturn:
+    raise KubernetesError(503, "ServiceUnavailable", "refused")
+
+
+def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:
+    try:
+        return act(), None
+    except KubernetesError as error:
+        return None, error
+
+
+def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class Watch:
