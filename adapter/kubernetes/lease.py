@@ -114,6 +114,12 @@ class KubernetesLeases:
         """Return whether a Lease that was read has the labels."""
         return self._labels.items() <= _labels_of(lease).items()
 
+    async def delete(self, version: str, seconds: float) -> None:
+        """Delete the Lease in a version."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
+        path, content = f"{self._path}/{self._name}", msgspec.json.encode(options)
+        await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)
+
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
         """Call `changed` at every event after `version`, bookmarks included: these cost one read.
 

@@ -19,7 +19,6 @@ Two members never own a slice at once:
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +40,9 @@ _AT_ONCE = 16
 
 _RETRY = 0.5
 """Seconds until a write that failed is repeated, and until a Lease is looked at again."""
+
+_TIDY_AFTER = 600.0
+"""Seconds after the end of a membership, until its Lease is deleted: its slices have other owners by then."""
 
 _LEAVING = "?"
 """In a plan, the owner of a slice that is neither free nor kept."""
@@ -153,6 +155,7 @@ class SliceKeeper:
             self._wake.clear()
             members = {member.record.holder: member for member in self._view.members()}
             wait = self._clear_late(group, members)
+            self._tidy(group)
             for number in self._plan(members):
                 held = self._held[number] = _Held()
                 group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
@@ -244,10 +247,8 @@ class SliceKeeper:
         election, version = self._election, _version_of(self._view.find_slice(number))
         lease = await leases.fetch(election.attempt)
         if version != _version_of(lease):
-            if lease is not None and not leases.has_labels(lease):
-                await leases.replace(
-                    lease, lease.record, election.attempt
-                )  # with the labels: the view shows it
+            if lease is not None and not leases.has_labels(lease):  # the view does not show it
+                await leases.replace(lease, lease.record, election.attempt)
             self._outdated[number] = version
             return None
         if lease is not None and not await self._is_free(lease.record):
@@ -317,6 +318,18 @@ class SliceKeeper:
         self._clearing.discard(member.lease)
         self._wake.set()
 
+    def _tidy(self, group: asyncio.TaskGroup) -> None:
+        """Delete the Leases of memberships that have ended long ago."""
+        for lease in self._view.ended(_TIDY_AFTER):
+            group.create_task(self._delete(lease), name=f"delete {lease.name}")
+
+    async def _delete(self, lease: WatchedLease) -> None:
+        try:
+            await self._leases(lease.name).delete(lease.version, self._election.attempt)
+        except errors.KubernetesError as error:
+            if error.status not in {404, 409}:
+                self._report(error)
+
     async def _release(self, leases: KubernetesLeases, lease: Lease) -> None:
         while True:
             try:
@@ -341,9 +354,8 @@ class SliceKeeper:
         return cleared
 
     def _lease_of(self, identity: str) -> str:
-        """Return the name of the Lease of a member. A host name may have other letters than a Lease."""
-        pod = re.sub(r"[^a-z0-9.-]", "-", leader_election.pod_of(identity).lower())
-        return f"{self._election.lease_name}-member-{pod}"
+        """Return the name of the Lease of a member, which no other process has."""
+        return f"{self._election.lease_name}-member-{identity.rpartition('_')[2]}"
 
     def _leases(self, name: str) -> KubernetesLeases:
         return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._election.lease_name})

@@ -71,6 +71,8 @@ class LeaseView:
         self._namespace = namespace
         self._name = name
         self._members: dict[str, Member] = {}
+        self._ended: dict[str, float] = {}
+        """Since when members have no holder, by their Leases."""
         periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
         watching = dataclasses.replace(watching, periods=periods)
         self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow, listed=self._listed)
@@ -90,15 +92,28 @@ class LeaseView:
 
     def learn(self, lease: str, record: LeaseRecord) -> None:
         """Keep the record of a member's Lease."""
-        known = self._members.get(lease)
+        known, now = self._members.get(lease), self._clock.monotonic()
         if not record.holder:
             self._members.pop(lease, None)
-        elif known is None or known.record != record:
-            self._members[lease] = Member(lease, record, self._clock.monotonic() + record.duration)
+            self._ended.setdefault(lease, now)
+            return
+        self._ended.pop(lease, None)
+        if known is None or known.record != record:
+            self._members[lease] = Member(lease, record, now + record.duration)
+
+    def ended(self, seconds: float) -> Iterator[WatchedLease]:
+        """Yield the Leases of members that have had no holder for so long."""
+        latest = self._clock.monotonic() - seconds
+        for name in [name for name, since in self._ended.items() if since <= latest]:
+            self._ended[name] = self._clock.monotonic()  # if it is not deleted then, in a while
+            if (lease := self.cache.find(self._namespace, name)) is not None:
+                yield lease
 
     def _follow(self, namespace: str, name: str) -> None:
         lease = self.cache.find(namespace, name)
-        if lease is not None and slices.number_of(self._name, name) is None:
+        if lease is None:
+            self._ended.pop(name, None)
+        elif slices.number_of(self._name, name) is None:
             self.learn(name, lease.record)
         self.changed()
 
