@@ -145,7 +145,7 @@ class ScalerOptions(CommandOptions):
     leader_elect_resource_name: str = _text(
         "fastpath-scaler",
         "What the names of the Leases begin with: those of slices go on with -slice-00 to -slice-63, those "
-        "of scalers with -member- and the Pod.",
+        "of scalers with -member- and a UUID.",
         metavar="name",
         check=_lease_name,
     )

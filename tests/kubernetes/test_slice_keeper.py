@@ -167,11 +167,17 @@ def test_a_scaler_that_cannot_see_the_others_is_no_member() -> None:
         assert world.run_until(world.is_fair) < 5
 
 
-def test_a_host_name_becomes_the_name_of_a_lease() -> None:
+def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while() -> None:
     with world_of() as world:
-        world.join("My_Laptop.local")
+        first, second, third = (world.join() for _ in range(3))
         world.run_until(world.is_fair)
-        assert f"{NAME}-member-my-laptop.local" in world.leases
+        second.leave()
+        third.kill()
+        world.run(500)
+        assert {second.lease, third.lease} <= world.leases.keys()
+        world.run(200)
+        assert {name for name in world.leases if "-member-" in name} == {first.lease}
+        assert world.is_fair()
 
 
 def test_the_owner_of_a_slice_is_known_to_all() -> None:

@@ -217,9 +217,16 @@ class World:
 
     def write(self, method: str, path: str, content: bytes) -> bytes:
         document = json.loads(content)
-        name = document["metadata"]["name"]
+        name = path.rpartition("/")[2] if method == "DELETE" else document["metadata"]["name"]
         self.before_write(name)
         known = self.leases.get(name)
+        if method == "DELETE":
+            if known is None:
+                raise KubernetesError(404, "NotFound", "it does not exist")
+            if known["metadata"]["resourceVersion"] != document["preconditions"]["resourceVersion"]:
+                raise KubernetesError(409, "Conflict", "another version")
+            self.delete(name)
+            return b"{}"
         if method == "POST" and known is not None:
             raise KubernetesError(409, "AlreadyExists", "it exists")
         if method == "PUT":
@@ -325,7 +332,7 @@ class Process:
     @property
     def lease(self) -> str:
         """The name of the Lease of this member."""
-        return f"{NAME}-member-{self.identity.partition('_')[0]}"
+        return f"{NAME}-member-{self.identity.rpartition('_')[2]}"
 
     @property
     def owned(self) -> list[int]:
