@@ -13,8 +13,9 @@ Two members never own a slice at once:
   changed. By then its fence is closed, and it cannot renew what was cleared.
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
   that it sees, or learns that another one has.
-- A Lease that was deleted may have an owner that does not know yet. It is made again by its owner, or after
-  it has been missing for its duration.
+- A Lease that was deleted may have an owner that does not know yet. That of a member is made again by its
+  owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
+  for its duration: only here it matters that a view is not older than that.
 """
 
 import asyncio
@@ -189,16 +190,17 @@ class SliceKeeper:
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         """Return whose slice this is, "" for a free one."""
         me, name = self._election.identity, slices.name_of(self._election.lease_name, number)
+        seen = self._view.find_slice(number)
+        if seen is not None:
+            self._missing.pop(name, None)
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else me
-        seen = self._view.find_slice(number)
         if self._outdated.get(number) == _version_of(seen):
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
             is_alone = self._is_first or {*members} <= {me}
             return "" if is_alone or self._is_gone(name, self._election.lease_duration) else _LEAVING
-        self._missing.pop(name, None)
         return seen.record.holder if seen.record.holder in members else ""
 
     async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
@@ -312,11 +314,13 @@ class SliceKeeper:
             if lease is not None:
                 self._view.learn(member.lease, lease.record)
                 self._wake.set()
+            await asyncio.sleep(_RETRY)
         except errors.KubernetesError as error:
             self._report(error)
-        await asyncio.sleep(_RETRY)
-        self._clearing.discard(member.lease)
-        self._wake.set()
+            await asyncio.sleep(_RETRY)
+        finally:
+            self._clearing.discard(member.lease)
+            self._wake.set()
 
     def _tidy(self, group: asyncio.TaskGroup) -> None:
         """Delete the Leases of memberships that have ended long ago."""

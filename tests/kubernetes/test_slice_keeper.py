@@ -16,10 +16,13 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.leases import LABEL
 from adapter.kubernetes.lease import Fence
 from adapter.model.autoscaling import slices
-from tests.support.slices import NAME, Process, World
+from tests.support.slices import NAME, Process, World, is_open
 
 HEALED = 12.0
 """Seconds after the last fault in which a late write may land."""
+
+LOST = 15.0
+"""Seconds around the deletion of a slice's Lease in which no watch is silent: its owner has to see it."""
 
 SETTLED = 32.0
 """Seconds from then on until all slices are owned: a watch is silent for 10 before it is given up, the
@@ -98,6 +101,23 @@ def test_a_slice_is_released_after_its_work_has_ended() -> None:
         world.run_until(lambda: any(not world.holder(slices.name_of(NAME, n)) for n in range(slices.COUNT)))
         freed = [n for n in range(slices.COUNT) if not world.holder(slices.name_of(NAME, n))]
         assert not set(freed) & set(first.owned)
+
+
+def test_the_fence_of_a_slice_that_was_given_up_is_closed() -> None:
+    with world_of() as world:
+        first = world.join()
+        world.run_until(world.is_fair)
+        fences = {number: fence for number, ((_, fence),) in world.writers.items()}
+        world.join()
+        world.run_until(world.is_fair)
+        assert len(first.owned) == 32
+        assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
+
+
+def test_scalers_that_are_new_together_wait_for_nothing() -> None:
+    with world_of() as world:
+        world.join(), world.join(), world.join()
+        assert world.run_until(world.is_fair) < 2
 
 
 def test_one_that_slept_for_long_owns_nothing_until_it_takes_slices_again() -> None:
@@ -330,8 +350,8 @@ def test_a_deleted_slice_that_was_missing_before_waits_anew() -> None:
     with world_of() as world:
         world.join(), world.join()
         world.run_until(world.is_fair)
-        for _ in range(2):
-            world.run(20)
+        for pause in (20, 20, 3):
+            world.run(pause)
             world.delete(FIVE)
             world.run_until(lambda: not world.is_fair(), 1)
             assert 14 < world.run_until(world.is_fair) < 17
@@ -417,6 +437,19 @@ def test_a_member_is_one_until_it_is_late_and_deleted() -> None:
         assert seen() == {first.lease}
 
 
+def test_a_member_that_only_seems_late_is_left_alone() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+        world.run(1)
+        second.stalled = True
+        begun, calls = len(world.begun), second.calls
+        world.run(60)
+        assert len(world.begun) == begun
+        assert second.calls - calls < 60
+        assert {member.lease for member in second.view.members()} == {first.lease, second.lease}
+
+
 def test_a_silent_watch_is_given_up_before_a_member_is_late() -> None:
     with world_of() as world:
         first, second = world.join(), world.join()
@@ -474,8 +507,10 @@ def befall(world: World, fault: str, *details: object) -> None:  # noqa: C901, P
             process.mode = mode
             world.after(seconds, lambda: setattr(process, "mode", "good"))
         case "stall", (float(seconds),):
-            process.stalled = True
-            world.after(seconds, lambda: setattr(process, "stalled", False))
+            if world.now > world.deleted + LOST:
+                process.stalled = True
+                world.stalled = max(world.stalled, world.now + seconds)
+                world.after(seconds, lambda: setattr(process, "stalled", False))
         case "lag", (float(seconds), float(lag)):
             usual, process.lag = process.lag, lambda: lag
             world.after(seconds, lambda: setattr(process, "lag", usual))
@@ -486,14 +521,14 @@ def befall(world: World, fault: str, *details: object) -> None:  # noqa: C901, P
             world.compact()
         case "jump", (float(seconds),):
             process.shift += seconds
-        case "delete slice", _:
-            world.delete(slice_name)
+        case "delete slice" | "unlabel", _:
+            if world.now > world.stalled + LOST:
+                world.deleted = world.now
+                world.delete(slice_name) if fault == "delete slice" else world.label(slice_name, {})
         case "delete member", _:
             world.delete(process.lease)
         case "annotate", _:
             world.annotate(slice_name)
-        case "unlabel", _:
-            world.label(slice_name, {})
 
 
 def live_through(seed: int, members: int, history: list[tuple[float, tuple[object, ...]]]) -> None:
@@ -509,6 +544,7 @@ def live_through(seed: int, members: int, history: list[tuple[float, tuple[objec
         world.run(HEALED)
         took = world.run_until(world.is_fair, SETTLED)
         assert took < SETTLED, f"{world.shares()} after {took} s"
+        world.run(1)  # what was on its way then
         begun = len(world.begun)
         world.run(5)
         assert len(world.begun) == begun, "slices go on moving"

@@ -104,6 +104,8 @@ class World:
         """Those that work on a slice, each with its fence."""
         self.begun: list[tuple[float, int, str]] = []
         self.compacted = 0
+        self.deleted = self.stalled = -math.inf
+        """When a slice's Lease was last deleted, and until when a watch is silent."""
         self.refused: set[str] = set()
         """The names of Leases that may not be read."""
         self.before_write: Callable[[str], None] = lambda _name: None
