@@ -1,6 +1,7 @@
 """A forecast on a running scaler: its history is read with the rules, and its status says what is missing."""
 
 import asyncio
+import contextlib
 import types
 from pathlib import Path
 from typing import Any
@@ -73,17 +74,17 @@ async def test_the_next_leader_goes_on_with_a_verdict_while_prometheus_is_away(
     shop.add_own(behavior={})  # with a short window few decisions of a replay can be left out
     server = await asyncio.to_thread(prometheus_server, samples=history_of(8))
     shop.prometheus = types.SimpleNamespace(url=server.url)  # type: ignore[assignment]  # one with a past
-    async with (
-        boosting.scaling(shop, tmp_path / "1") as first,
-        boosting.scaling(shop, tmp_path / "2") as second,
-    ):
-        await until(lambda: are_shared(shop.cluster, 2), WAIT)
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(boosting.scaling(shop, tmp_path / "1"))
         async with asyncio.timeout(WAIT):
-            while not (leads := [each for each in (first, second) if "target" in await shown(each)]):  # noqa: ASYNC110 - over HTTP
+            while not (await shown(first)).get("target", {}).get("replicas"):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.05)
-            (leader,) = leads
-            while not (await shown(leader))["readyTimes"]["pods"]:  # noqa: ASYNC110 - over HTTP
+            shop.cluster.delete("Pod", shop.cluster.list("Pod", NAMESPACE)[0]["metadata"]["name"], NAMESPACE)
+            while not (await shown(first)).get("readyTimes", {}).get("pods"):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.05)
+        second = await stack.enter_async_context(boosting.scaling(shop, tmp_path / "2"))
+        await until(lambda: are_shared(shop.cluster, 2), WAIT)
+        (leader,) = [each for each in (first, second) if "target" in await shown(each)]
         standby = second if leader is first else first
         document = shop.cluster.get("fastpathautoscaler", OWN, NAMESPACE)
         document["spec"]["forecast"] = {"mode": "Floor"}
