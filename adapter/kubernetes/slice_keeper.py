@@ -60,6 +60,7 @@ class _Held:
     is_owned: bool = False
     record: LeaseRecord | None = None
     """What was written when the slice was taken."""
+    since: float = 0.0
     is_shown: bool = False
     """Whether the view has shown that."""
 
@@ -185,7 +186,8 @@ class SliceKeeper:
         if seen is not None and seen.record == held.record:
             held.is_shown = True
             return False
-        return held.is_shown
+        is_overdue = self._clock.monotonic() - held.since > self._election.lease_duration / 2
+        return held.record is not None and (held.is_shown or is_overdue)
 
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         """Return whose slice this is, "" for a free one."""
@@ -209,7 +211,7 @@ class SliceKeeper:
         try:
             lease = await self._try_to_take(number, leases)
             if lease is not None:
-                held.is_owned, held.record = True, lease.record
+                held.is_owned, held.record, held.since = True, lease.record, self._clock.monotonic()
                 await self._work(number, held, work, SliceFence(fence))
                 self._outdated[number] = lease.version
                 await self._release(leases, lease)

@@ -76,6 +76,7 @@ def test_one_that_joins_gets_its_share_and_nothing_else_moves() -> None:
         assert len(world.begun) == begun + 32
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("members", [2, 5, 40])
 def test_hand_over_and_failover(members: int) -> None:
     with world_of(members) as world:
@@ -355,6 +356,19 @@ def test_a_deleted_slice_that_was_missing_before_waits_anew() -> None:
             world.delete(FIVE)
             world.run_until(lambda: not world.is_fair(), 1)
             assert 14 < world.run_until(world.is_fair) < 17
+
+
+def test_a_slice_that_is_deleted_before_its_owner_has_seen_it_is_given_up() -> None:
+    with world_of() as world:
+        world.join()
+        world.run_until(world.is_fair)
+        second = world.join()
+        last = slices.name_of(NAME, slices.COUNT - 1)
+        world.run_until(lambda: world.holder(last) == second.identity)
+        world.delete(last)
+        world.run_until(world.is_fair, 5)
+        assert 2 < world.run_until(lambda: not world.is_fair()) < 10
+        assert world.run_until(world.is_fair) < 17
 
 
 @pytest.mark.parametrize("holder", ["", "pod-9_x"])
