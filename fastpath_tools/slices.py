@@ -56,13 +56,13 @@ the command line or the kubeconfig is wrong.
 )
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class _ListedMetadata(msgspec.Struct, frozen=True):
     namespace: str = ""
     annotations: dict[str, str] | None = None
 
 
 class _Autoscaler(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: _ListedMetadata = _ListedMetadata()
 
 
 class SliceRow(NamedTuple):
@@ -126,14 +126,14 @@ async def _count_autoscalers(client: "KubernetesClient") -> Counter[int]:
         ("/apis/autoscaling/v2/horizontalpodautoscalers", True),
     ):
         try:
-            found = (await reading.fetch(client, path, ItemList[_Autoscaler])).items
+            listed = (await reading.fetch(client, path, ItemList[_Autoscaler])).items
         except KubernetesError as error:
             if error.status != 404:  # then the cluster does not have the kind
                 raise
             continue
         counts.update(
             slices.slice_of(one.metadata.namespace)
-            for one in found
+            for one in listed
             if not is_native or MODE_ANNOTATION in (one.metadata.annotations or ())
         )
     return counts
@@ -151,10 +151,10 @@ def read_slices(
     now: float,
 ) -> list[SliceRow]:
     """Return all slices. A Lease whose holder is no scaler is as good as none."""
-    found = {slices.number_of(name, lease.metadata.name): lease.spec for lease in leases}
+    specs = {slices.parse_name(name, lease.metadata.name): lease.spec for lease in leases}
     rows = []
     for number in range(slices.COUNT):
-        spec = found.get(number)
+        spec = specs.get(number)
         scaler = None if spec is None else scalers.get(spec.holder_identity or "")
         owner, seconds = NO_OWNER, None
         if spec is not None and scaler is not None:

@@ -179,7 +179,7 @@ class AutoscalerRegistry:
     def end(self, number: int) -> None:
         self._controllers.pop(number, None)
 
-    def controller_of(self, namespace: str) -> Controller | None:
+    def find_controller(self, namespace: str) -> Controller | None:
         """Return the controller of the slice of a namespace, None if this process does not own it."""
         return self._controllers.get(slices.slice_of(namespace))
 
@@ -204,13 +204,13 @@ class AutoscalerRegistry:
         # Scrape what others decide too: this process may serve the values, and may own the slice later.
         self._scrapes.put(autoscaler)
         self.note_namespace(key.namespace)
-        return self.controller_of(key.namespace)
+        return self.find_controller(key.namespace)
 
     def remove(self, key: Key) -> None:
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)
         self._scrapes.remove(key)
-        if (controller := self.controller_of(key.namespace)) is not None:
+        if (controller := self.find_controller(key.namespace)) is not None:
             controller.remove(key)
 
     def rivals_changed(self, target: TargetKey) -> None:
@@ -222,12 +222,12 @@ class AutoscalerRegistry:
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that inputs of these autoscalers have changed, or that metrics could not be fetched."""
         for key in keys:
-            if (controller := self.controller_of(key.namespace)) is not None:
+            if (controller := self.find_controller(key.namespace)) is not None:
                 controller.loop.touch(key)
 
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
-        if (controller := self.controller_of(key.namespace)) is not None:
+        if (controller := self.find_controller(key.namespace)) is not None:
             controller.report_delay(key)
 
     def scraped(self, owner: Hashable) -> None:

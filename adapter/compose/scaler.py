@@ -200,8 +200,8 @@ class Scaler:
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
-        owner = "" if self._keeper is None else self._keeper.owner_of(slices.slice_of(namespace))
-        controller, leader = self._registry.controller_of(namespace), leader_election.pod_of(owner)
+        owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
+        controller, leader = self._registry.find_controller(namespace), leader_election.pod_of(owner)
         shown = debug.show(controller, namespace, name, leader)
         return shown.status, debug.encode(shown.document)
 
@@ -329,7 +329,7 @@ class Scaler:
     def _status_failed(self, update: Any, error: Exception) -> None:
         """Record the event that the HPA controller records if a status cannot be updated."""
         autoscaler = self._source.find(Key(update.namespace, update.name))
-        controller = self._registry.controller_of(update.namespace)
+        controller = self._registry.find_controller(update.namespace)
         if autoscaler is not None and controller is not None:
             controller.actuator.event(autoscaler, Event("Warning", "FailedUpdateStatus", str(error)))
 

@@ -141,7 +141,7 @@ def micro_time(wall: float) -> str:
 
 
 def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
-    """Return the record of a spec, whose fields may be null; one of msgspec's errors if it is none."""
+    """Return the record of a spec, whose fields may be null. Raises an error of msgspec for anything else."""
     given = {name: value for name, value in (spec or {}).items() if value is not None}
     return msgspec.convert(given, LeaseRecord)
 

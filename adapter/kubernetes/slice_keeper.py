@@ -85,7 +85,7 @@ class SliceKeeper:
         self._view = view
         self._clock = clock
         self._problems = problems
-        leases = self._leases(self._lease_of(election.identity))
+        leases = self._leases(self._member_lease(election.identity))
         self._elector = Elector(leases, election, clock, random, monitoring, problems)
         self._held: dict[int, _Held] = {}
         self._outdated: dict[int, str] = {}
@@ -101,7 +101,7 @@ class SliceKeeper:
         owned = monitoring.slices.labels(election.lease_name)
         owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
 
-    def owner_of(self, number: int) -> str:
+    def find_owner(self, number: int) -> str:
         """Return the identity of the owner of a slice as far as is known, "" for none."""
         held, seen = self._held.get(number), self._view.find_slice(number)
         if held is not None and held.is_owned:
@@ -197,7 +197,7 @@ class SliceKeeper:
             self._missing.pop(name, None)
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else me
-        if self._outdated.get(number) == _version_of(seen):
+        if self._outdated.get(number) == _read_version(seen):
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
@@ -248,9 +248,9 @@ class SliceKeeper:
 
     async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
-        election, version = self._election, _version_of(self._view.find_slice(number))
+        election, version = self._election, _read_version(self._view.find_slice(number))
         lease = await leases.fetch(election.attempt)
-        if version != _version_of(lease):
+        if version != _read_version(lease):
             if lease is not None and not leases.has_labels(lease):  # the view does not show it
                 await leases.replace(lease, lease.record, election.attempt)
             self._outdated[number] = version
@@ -273,7 +273,7 @@ class SliceKeeper:
         """Return whether the membership has ended in which a slice was taken."""
         if record.holder in {"", self._election.identity}:
             return True
-        name = self._lease_of(record.holder)
+        name = self._member_lease(record.holder)
         lease = await self._leases(name).fetch(self._election.attempt)
         if lease is None:
             return self._is_gone(name, record.duration)
@@ -359,7 +359,7 @@ class SliceKeeper:
         self._problems.resolve(FAULT)
         return cleared
 
-    def _lease_of(self, identity: str) -> str:
+    def _member_lease(self, identity: str) -> str:
         """Return the name of the Lease of a member, which no other process has."""
         return f"{self._election.lease_name}-member-{identity.rpartition('_')[2]}"
 
@@ -370,5 +370,5 @@ class SliceKeeper:
         self._problems.report(FAULT, "a Lease could not be read or written", str(error))
 
 
-def _version_of(lease: Lease | WatchedLease | None) -> str:
+def _read_version(lease: Lease | WatchedLease | None) -> str:
     return "" if lease is None else lease.version

@@ -142,7 +142,7 @@ class LeaseReader:
         return tuple(
             self._leader(lease, number, members.get(lease.spec.holder_identity or ""))
             for lease in leases
-            if (number := slices.number_of(self._name, lease.metadata.name)) is not None
+            if (number := slices.parse_name(self._name, lease.metadata.name)) is not None
         ) + tuple(self._leader(lease, None, lease) for lease in leases if lease.metadata.name == self._name)
 
     def _leader(self, lease: LeaseDocument, number: int | None, held: LeaseDocument | None) -> Leader:

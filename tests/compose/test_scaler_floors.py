@@ -98,7 +98,7 @@ def scaler() -> Any:
 
 def put_with(scaler: Any) -> list[tuple[str, Floor | None]]:
     """Return the HPAs that were put, each with the floor that was taken over."""
-    found: list[tuple[str, Floor | None]] = scaler._registry.controller_of("default").put_with
+    found: list[tuple[str, Floor | None]] = scaler._registry.find_controller("default").put_with
     return found
 
 
@@ -169,7 +169,7 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
 
 
 async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: Any) -> None:
-    hpas, controller = scaler.rivals.hpas, scaler._registry.controller_of("default")
+    hpas, controller = scaler.rivals.hpas, scaler._registry.find_controller("default")
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
     def lose(name: str, target: str) -> None:

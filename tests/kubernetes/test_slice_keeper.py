@@ -204,17 +204,17 @@ def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while() -> None:
 def test_the_owner_of_a_slice_is_known_to_all() -> None:
     with world_of() as world:
         first, second = world.join(), world.join()
-        assert first.keeper.owner_of(5) == ""
+        assert first.keeper.find_owner(5) == ""
         world.run_until(world.is_fair)
         world.run(1)
-        assert {first.keeper.owner_of(5), second.keeper.owner_of(5)} == {owner(world, 5).identity}
+        assert {first.keeper.find_owner(5), second.keeper.find_owner(5)} == {owner(world, 5).identity}
         second.leave()
         world.run_until(lambda: world.holder(second.lease) == "")
         gone = next(
             n for n in range(slices.COUNT) if world.holder(slices.name_of(NAME, n)) == second.identity
         )
-        world.run_until(lambda: first.keeper.owner_of(gone) == "", 1)
-        assert first.keeper.owner_of(gone) == ""
+        world.run_until(lambda: first.keeper.find_owner(gone) == "", 1)
+        assert first.keeper.find_owner(gone) == ""
 
 
 # --- the leader of a version without slices -----------------------------------------------------------------
@@ -498,7 +498,7 @@ _FAULTS = st.one_of(
 _HISTORIES = st.lists(st.tuples(st.sampled_from([0.0, 0.01, 0.1, 1.0, 5.0, 16.0]), _FAULTS), max_size=12)
 
 
-def befall(world: World, fault: str, *details: object) -> None:  # noqa: C901, PLR0912 - a case for each fault
+def inject(world: World, fault: str, *details: object) -> None:  # noqa: C901, PLR0912 - a case for each fault
     """Let one thing happen."""
     first = details[0] if details else 0
     assert isinstance(first, int)
@@ -551,7 +551,7 @@ def live_through(seed: int, members: int, history: list[tuple[float, tuple[objec
             world.join().rate = world.dice.uniform(0.98, 1.02)
             world.run(world.dice.choice((0.0, 0.1, 1.0)))
         for pause, fault in history:
-            befall(world, *fault)  # type: ignore[arg-type]  # the name of a fault is first
+            inject(world, *fault)  # type: ignore[arg-type]  # the name of a fault is first
             world.run(pause)
         for process in world.alive:
             process.heal()

@@ -19,7 +19,7 @@ def owners(cluster: Cluster) -> dict[int, str]:
     return {
         number: holder
         for name, holder in holders.items()
-        if (number := slices.number_of(NAME, name)) is not None and holder and holder in members
+        if (number := slices.parse_name(NAME, name)) is not None and holder and holder in members
     }
 
 

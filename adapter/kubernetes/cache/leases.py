@@ -113,7 +113,7 @@ class LeaseView:
         lease = self.cache.find(namespace, name)
         if lease is None:
             self._ended.pop(name, None)
-        elif slices.number_of(self._name, name) is None:
+        elif slices.parse_name(self._name, name) is None:
             self.learn(name, lease.record)
         self.changed()
 

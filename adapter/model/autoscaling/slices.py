@@ -17,7 +17,7 @@ COUNT = 64
 _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 0xFFFFFFFFFFFFFFFF
 
 
-def hash_of(namespace: str) -> int:
+def fnv1a(namespace: str) -> int:
     """Return the 64-bit FNV-1a hash of a name."""
     digest = _OFFSET
     for byte in namespace.encode():
@@ -28,7 +28,7 @@ def hash_of(namespace: str) -> int:
 @functools.lru_cache(maxsize=1 << 16)
 def slice_of(namespace: str) -> int:
     """Return the number of the slice that a namespace belongs to, from 0 on."""
-    return hash_of(namespace) % COUNT
+    return fnv1a(namespace) % COUNT
 
 
 def name_of(prefix: str, number: int) -> str:
@@ -36,7 +36,7 @@ def name_of(prefix: str, number: int) -> str:
     return f"{prefix}-slice-{number:02d}"
 
 
-def number_of(prefix: str, name: str) -> int | None:
+def parse_name(prefix: str, name: str) -> int | None:
     """Return the slice whose object has this name, None for any other name."""
     digits = name.removeprefix(f"{prefix}-slice-")
     number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) == 2 else COUNT

@@ -29,7 +29,7 @@ NAMES = [f"pod-{number}" for number in range(70)]
 )
 def test_the_hash_has_the_published_values(text: str, digest: int) -> None:
     """From the test suite of FNV, http://www.isthe.com/chongo/tech/comp/fnv/."""
-    assert slices.hash_of(text) == digest
+    assert slices.fnv1a(text) == digest
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_numbered_namespaces_are_spread(names: str, count: int, most: int) -> No
 def test_the_number_is_in_the_name(number: int, prefix: str) -> None:
     name = slices.name_of(prefix, number)
     assert name == f"{prefix}-slice-{number:02d}"
-    assert slices.number_of(prefix, name) == number
+    assert slices.parse_name(prefix, name) == number
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_number_is_in_the_name(number: int, prefix: str) -> None:
     ],
 )
 def test_names_of_no_slice(name: str) -> None:
-    assert slices.number_of("scaler", name) is None
+    assert slices.parse_name("scaler", name) is None
 
 
 # -- plans ---------------------------------------------------------------------------------------------------
