@@ -75,6 +75,34 @@ async def test_fields_of_others_in_a_lease_stay(cluster: Cluster, store: Kuberne
     assert after["spec"]["strategy"] == "OldestEmulationVersion"
 
 
+async def test_labels_that_were_removed_come_back_with_the_next_write(cluster: Cluster) -> None:
+    async with connected(cluster.url) as client:
+        store = KubernetesLeases(client, "default", "fastpath", {"fastpath.io/scaler": "x"})
+        made = await store.create(MINE, 1)
+        assert store.has_labels(made)
+        cluster.patch(
+            "leases", "fastpath", {"metadata": {"labels": {"fastpath.io/scaler": None, "team": "y"}}}
+        )
+        found = await store.fetch(1)
+        assert found is not None
+        assert not store.has_labels(found)
+        assert store.has_labels(await store.replace(found, LATER, 1))
+        assert cluster.get("leases", "fastpath")["metadata"]["labels"] == {
+            "fastpath.io/scaler": "x",
+            "team": "y",
+        }
+
+
+async def test_only_the_version_that_was_read_is_deleted(store: KubernetesLeases) -> None:
+    made = await store.create(MINE, 1)
+    renewed = await store.replace(made, LATER, 1)
+    with pytest.raises(KubernetesError) as caught:
+        await store.delete(made.version, 1)
+    assert caught.value.status == 409
+    await store.delete(renewed.version, 1)
+    assert await store.fetch(1) is None
+
+
 async def test_a_change_is_heard_of(cluster: Cluster, store: KubernetesLeases) -> None:
     made = await store.create(MINE, 1)
     heard = asyncio.Event()

@@ -319,6 +319,32 @@ def test_a_release_is_repeated(mode: str) -> None:
         assert first.problems.active() == {}
 
 
+def test_a_late_member_is_cleared_when_the_api_server_answers_again() -> None:
+    with world_of() as world:
+        first, second = world.join(), world.join()
+        world.run_until(world.is_fair)
+        first.kill()
+        world.run(11)
+        second.mode = "error"
+        world.run(6)
+        assert ("slices", "") in second.problems.active()
+        second.mode = "good"
+        assert world.run_until(world.is_fair) < 4
+
+
+def test_a_slice_that_is_deleted_while_it_is_taken_is_taken_anew() -> None:
+    with world_of() as world:
+        first = world.join()
+        world.run_until(world.is_fair)
+        first.leave()
+        world.run(1)
+        world.before_write = lambda name: world.delete(name) if name == FIVE and world.now < until else None
+        until = world.now + 1
+        second = world.join()
+        assert world.run_until(world.is_fair) < 2
+        assert second.problems.active() == {}
+
+
 def test_a_lease_that_changed_before_it_was_released_is_taken_and_released_again() -> None:
     with world_of() as world:
         world.join()
