@@ -137,7 +137,7 @@ def describe_machine() -> dict[str, object]:
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in _LIBRARIES},
-        "prometheus": _read_version("prometheus"),
+        "prometheus": _version_of("prometheus"),
     }
 
 
@@ -163,7 +163,7 @@ def describe_commit() -> str:
     return commit.decode().strip() + (" with changes" if changed else "")
 
 
-def _read_version(program: str) -> str:
+def _version_of(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -32,7 +32,7 @@ def owner_of(tree: Mapping[str, Any]) -> str:
     return boost.find_owner(owners, {name: text for name, text in labels.items() if isinstance(text, str)})
 
 
-def find_controller(tree: Mapping[str, Any]) -> str:
+def controller_of(tree: Mapping[str, Any]) -> str:
     """Return the object whose controller made an HPA, "" for none."""
     if owner := owner_of(tree):
         return owner
@@ -44,7 +44,7 @@ def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield what ends, or comes back, when an HPA is deleted for its successor; nothing for another kind."""
     if tree.get("kind") != HPA_KIND:
         return
-    if owner := find_controller(tree):
+    if owner := controller_of(tree):
         yield (
             f"it belongs to {owner}, whose controller makes the {HPA_KIND} again: delete {owner}, or end its "
             f"control, before you apply the {KIND}"
@@ -71,7 +71,7 @@ def boost_notes(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield why an HPA that stays is not boosted, or not for long."""
     if owner := owner_of(tree):
         yield f"it is only advised: {boost.owned_by(owner)}"
-    elif owner := find_controller(tree):
+    elif owner := controller_of(tree):
         yield f"it belongs to {owner}, whose controller may put its spec back, without {boost.METRIC}"
 
 

@@ -196,7 +196,7 @@ class ObjectCodec(Generic[T]):
         if self._version_of is not None:
             with contextlib.suppress(Exception):  # then the object is read with more care
                 decoded = self._one.decode(event.object)
-                return WatchEvent(event.type, self.keep(decoded), self._read_version(decoded))
+                return WatchEvent(event.type, self.keep(decoded), self._version_of(decoded))
         version = _VERSIONED.decode(event.object).metadata.resource_version
         return WatchEvent(event.type, self._read(event.object), version)
 

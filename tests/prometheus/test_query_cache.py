@@ -638,7 +638,7 @@ async def test_an_unreachable_server_is_not_queried_for_each_request(
 # --- asking ahead ---------------------------------------------------------------------------------
 
 
-def parse_name(task: asyncio.Task[object]) -> float:
+def number_of(task: asyncio.Task[object]) -> float:
     """Return the one value of an answer that is there."""
     answer = task.result()
     assert isinstance(answer, TextAnswer | ObjectAnswer)
@@ -659,14 +659,14 @@ async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind
     story.clock.advance(0.89)
     young = story.ask(kind)
     assert len(await story.settle()) == 1
-    assert parse_name(young) == 0
+    assert number_of(young) == 0
     story.clock.advance(0.02)
     strict = story.ask(kind, FRESHNESS)
     assert len(await story.settle()) == 1, "who does not want it causes no query"
-    assert parse_name(strict) == 0
+    assert number_of(strict) == 0
     many = [story.ask(kind) for _ in range(3)]
     assert len(await story.settle()) == 2, "all the same, one query"
-    assert [parse_name(task) for task in many] == [0, 0, 0], "the refresh does not delay them"
+    assert [number_of(task) for task in many] == [0, 0, 0], "the refresh does not delay them"
     assert story.count("cache") == 5
     story.clock.advance(0.09)
     joined = story.ask(kind)
@@ -676,7 +676,7 @@ async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind
     await story.settle()
     after = story.ask(kind)
     await story.settle()
-    assert [parse_name(joined), parse_name(after)] == [1, 1]
+    assert [number_of(joined), number_of(after)] == [1, 1]
     assert len(story.prometheus.asked) == 2
     assert (story.count("query"), story.count("joined")) == (1, 1)
     story.clock.advance(0.9)  # the new answer is of when it was asked for, 0.91 s in
@@ -694,7 +694,7 @@ async def test_a_failed_refresh_fails_no_request(story: Story, kind: str) -> Non
     for sent in (2, 3):
         near = story.ask(kind)
         assert len(await story.settle()) == sent, "the next request tries again"
-        assert parse_name(near) == 7
+        assert number_of(near) == 7
     story.clock.advance(0.05)
     assert stood_in(await story.ask(kind), near.result()) == "status"
 
@@ -710,7 +710,7 @@ async def test_no_refresh_starts_while_too_much_is_pending(
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
     near = story.ask(kind)
     assert len(await story.settle()) == 1
-    assert parse_name(near) == 7
+    assert number_of(near) == 7
 
 
 async def test_a_refresh_prefetches_other_requests(story: Story, query: MetricQuery) -> None:
@@ -838,7 +838,7 @@ async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(sto
     story.clock.advance(0.5)
     newer = story.ask(kind, Freshness(0.25, 0.25))
     await newer
-    assert parse_name(newer) == 2
+    assert number_of(newer) == 2
     story.prometheus.reply = lambda _: UNREACHABLE
     story.clock.advance(29.4)
     assert stood_in(await story.ask(kind, FRESHNESS), newer.result()) == "unreachable"
