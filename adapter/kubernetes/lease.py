@@ -104,7 +104,7 @@ class KubernetesLeases:
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
         spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
-        metadata = lease.document["metadata"] | {"labels": _labels_of(lease) | self._labels}
+        metadata = lease.document["metadata"] | {"labels": _read_labels(lease) | self._labels}
         content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
         path = f"{self._path}/{self._name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
@@ -112,7 +112,7 @@ class KubernetesLeases:
 
     def has_labels(self, lease: Lease) -> bool:
         """Return whether a Lease that was read has the labels."""
-        return self._labels.items() <= _labels_of(lease).items()
+        return self._labels.items() <= _read_labels(lease).items()
 
     async def delete(self, version: str, seconds: float) -> None:
         """Delete the Lease in a version."""
@@ -146,7 +146,7 @@ def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
     return msgspec.convert(given, LeaseRecord)
 
 
-def _labels_of(lease: Lease) -> dict[str, str]:
+def _read_labels(lease: Lease) -> dict[str, str]:
     return lease.document["metadata"].get("labels") or {}
 
 
