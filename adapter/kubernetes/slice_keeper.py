@@ -203,7 +203,16 @@ class SliceKeeper:
         if seen is None:
             is_alone = self._is_first or {*members} <= {me}
             return "" if is_alone or self._is_gone(name, self._election.lease_duration) else _LEAVING
-        return seen.record.holder if seen.record.holder in members else ""
+        holder = seen.record.holder
+        lease = self._member_lease(holder)
+        if holder and self._view.cache.find(self._namespace, lease) is None:
+            is_gone = self._is_gone(lease, seen.record.duration)
+        else:
+            self._missing.pop(lease, None)
+            is_gone = True
+        if holder in members:
+            return holder
+        return "" if is_gone else _LEAVING
 
     async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
         """Take a slice, do its work until it is given up, and release it."""
