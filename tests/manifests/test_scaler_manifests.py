@@ -105,7 +105,9 @@ def _lease(namespace: str) -> list[Want]:
     names += [slices.name_of(prefix, number) for number in range(slices.COUNT)]
     wants = [Want(verb, LEASE_GROUP, "leases", namespace) for verb in ("create", "list", "watch")]
     return wants + [
-        Want(verb, LEASE_GROUP, "leases", namespace, name) for name in names for verb in ("get", "update")
+        Want(verb, LEASE_GROUP, "leases", namespace, name)
+        for name in names
+        for verb in ("get", "update", "delete")
     ]
 
 
@@ -214,7 +216,7 @@ def _writes(rights: Rights) -> set[tuple[str, str]]:
 
 
 SCALES = {("update", f"{plural}/scale") for _, plural in WORKLOADS}
-LEASES = {("create", "leases"), ("update", "leases")}
+LEASES = {("create", "leases"), ("update", "leases"), ("delete", "leases")}
 FLOORS = {("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")}
 
 
@@ -226,7 +228,7 @@ def test_the_scaler_may_do_no_more() -> None:
     for want in (
         Want("get", "", "secrets", "shop"),
         Want("update", LEASE_GROUP, "leases", "kube-system", "kube-scheduler"),
-        Want("delete", LEASE_GROUP, "leases", "fastpath", "fastpath-scaler-slice-00"),
+        Want("delete", LEASE_GROUP, "leases", "kube-system", "kube-scheduler"),
         Want("list", LEASE_GROUP, "leases", "shop"),
         Want("delete", "", "configmaps", "fastpath", floor.config_map_name(0)),
         Want("update", GROUP, PLURAL, "shop", "web"),
