@@ -183,14 +183,14 @@ def render(rows: list[Row]) -> str:
     for row in rows:
         if row.verdicts.startswith("no verdict"):
             continue
-        cells = [f"{row.shortage:.2f} %", "-", "-", "-", "-"]
+        cells = [f"{row.shortage:.3g} %", "-", "-", "-", "-"]
         if row.target:
             of_same = 100 * row.shortage_with / row.shortage_of_same_pods if row.shortage_of_same_pods else 0
             cells[1:] = [
                 f"{row.extra:+.1f} %",
-                f"{row.shortage_with:.2f} %",
-                f"{row.shortage_of_same_pods:.2f} % (target {row.target:.0f} %)",
-                f"{of_same:.0f} %",
+                f"{row.shortage_with:.3g} %",
+                f"{row.shortage_of_same_pods:.3g} % (target {row.target:.0f} %)",
+                f"{of_same:.2g} %",
             ]
         lines.append(f"| {NAMES[row.place]} | {row.start_up} s | {' | '.join(cells)} | {row.verdicts} |")
     return "\n".join(lines)
