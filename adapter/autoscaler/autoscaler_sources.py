@@ -166,7 +166,6 @@ class AutoscalerSource(abc.ABC):
         """Return the keys of the autoscalers that `find` returns."""
 
     async def put_all(self, number: int) -> None:
-        """Put the autoscalers of a slice."""
         keys = [key for key in self._keys() if slices.slice_of(key.namespace) == number]
         for _ in in_steps(keys, self._put, self._problems.defects):
             await asyncio.sleep(0)
@@ -305,14 +304,15 @@ class BoostedHPAs:
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
-                self._problems.report("floors", "the previous leader's floors cannot be adopted", str(error))
+                message = "the floors of the slice's previous owner cannot be adopted"
+                self._problems.report("floors", message, str(error), subject=f"slice {number}")
                 await asyncio.sleep(next(pauses))
             except Exception as error:  # noqa: BLE001 - everything else is scaled without the floors
                 self._problems.defects.note("unexpected error while adopting floors", error)
                 await asyncio.sleep(next(pauses))
             else:
                 break
-        self._problems.resolve("floors")
+        self._problems.resolve("floors", subject=f"slice {number}")
         self._published[number] = published
         asking = [
             (hpa.namespace, hpa.name)
@@ -348,6 +348,7 @@ class BoostedHPAs:
     def end(self, number: int) -> None:
         """Note that a slice is given up: its next owner has to take over the floors again."""
         self._published.pop(number, None)
+        self._problems.resolve("floors", subject=f"slice {number}")
 
     def changed(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
         """Follow a change of an HPA; `hpa` is None if it is gone."""

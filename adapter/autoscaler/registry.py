@@ -173,7 +173,6 @@ class AutoscalerRegistry:
         self._noted = [asyncio.Event() for _ in range(slices.COUNT)]
 
     def begin(self, number: int, controller: Controller) -> None:
-        """Have changes of a slice go to a controller."""
         self._controllers[number] = controller
 
     def end(self, number: int) -> None:
@@ -184,11 +183,9 @@ class AutoscalerRegistry:
         return self._controllers.get(slices.slice_of(namespace))
 
     def note_namespace(self, namespace: str) -> None:
-        """Note a namespace with autoscalers or schedules: its slice is not empty."""
         self._noted[slices.slice_of(namespace)].set()
 
     async def wait_for_any(self, number: int) -> None:
-        """Wait until a slice has a namespace with autoscalers or schedules."""
         await self._noted[number].wait()
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:

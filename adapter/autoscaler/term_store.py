@@ -100,15 +100,15 @@ class TermStore(ABC, Generic[Owner]):
         except TimeoutError:
             pass  # the next leader has what was stored a period ago
         finally:
-            self._problems.resolve(self.kind.fault)
+            self._problems.resolve(self.kind.fault, subject=self._config_map.name)
 
     async def load(self, owner: Owner) -> None:
         try:
             texts = await self._config_map.read()
         except errors.KubernetesError as error:
-            self._problems.report(self.kind.fault, self.kind.unread, str(error))
+            self._report(self.kind.unread, str(error))
             return
-        self._problems.resolve(self.kind.fault)
+        self._problems.resolve(self.kind.fault, subject=self._config_map.name)
         await self.inherit(owner, texts)
         self._stored = texts
 
@@ -124,15 +124,18 @@ class TermStore(ABC, Generic[Owner]):
         except errors.NotLeadingError:
             return  # the next leader stores its own
         except errors.KubernetesError as error:
-            self._problems.report(self.kind.fault, self.kind.unwritten, str(error))
+            self._report(self.kind.unwritten, str(error))
         else:
             self._stored = texts
-            self._problems.resolve(self.kind.fault)
+            self._problems.resolve(self.kind.fault, subject=self._config_map.name)
 
     def report(self, uid: str, fault: object) -> None:
         """Report an entry that cannot be used."""
         message = "an entry that the previous leader has stored is ignored"
-        self._problems.report(self.kind.fault, message, f"ConfigMap {self._config_map.name}, {uid}: {fault}")
+        self._report(message, f"ConfigMap {self._config_map.name}, {uid}: {fault}")
+
+    def _report(self, message: str, text: str) -> None:
+        self._problems.report(self.kind.fault, message, text, subject=self._config_map.name)
 
     async def _select(self, owner: Owner) -> Mapping[str, str]:
         """Return the entries that have room."""

@@ -136,6 +136,7 @@ class FloorWriter:
                 await self._wait()
                 await self._write()
         finally:
+            self._problems.resolve(WRITE_PROBLEM, subject=self._config_map.name)
             self._over = True
             for entry in (*self._pending.values(), *self._sending):
                 entry.fail(errors.NotLeadingError(_TERM_OVER))
@@ -173,15 +174,14 @@ class FloorWriter:
                 self._confirm(entry)
             self._pause = self._retry_at = 0.0
             if written:
-                self._problems.resolve(WRITE_PROBLEM)
+                self._problems.resolve(WRITE_PROBLEM, subject=self._config_map.name)
         self._sending = []
 
     def _fail(self, error: errors.KubernetesError | errors.NotLeadingError) -> None:
         """Tell the callers that wait that the write has failed, and repeat it after a pause."""
         if self._pending and isinstance(error, errors.KubernetesError):
-            self._problems.report(
-                WRITE_PROBLEM, "floors cannot be published; boost does not scale up", str(error)
-            )
+            message = "floors cannot be published; boost does not scale up"
+            self._problems.report(WRITE_PROBLEM, message, str(error), subject=self._config_map.name)
         for entry in (*self._pending.values(), *self._sending):
             entry.fail(error)
         for entry in list(self._pending.values()):

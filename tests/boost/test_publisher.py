@@ -16,7 +16,14 @@ from adapter.boost.publisher import CHECK, FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client, transport
-from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, decode_floors, encode_floor
+from adapter.model.autoscaling.floor import (
+    LABEL,
+    Demotion,
+    Floor,
+    config_map_name,
+    decode_floors,
+    encode_floor,
+)
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.configmaps import JSON, Store, lagging
@@ -300,6 +307,15 @@ async def test_floors_are_restored_in_a_store_that_was_put_back(process: FloorPr
     assert published(process.store) == {"a": 5, "b": 8}
 
 
+async def test_a_problem_of_a_slice_ends_with_the_slice(process: FloorProcess) -> None:
+    async with leading(process) as writer:
+        process.line.answer = 403
+        with pytest.raises(KubernetesError):
+            await writer.publish(entry("a", 8))
+        assert process.faults.active()
+    assert process.faults.active() == {}
+
+
 async def test_a_conflict_without_end_is_told(process: FloorProcess) -> None:
     async with leading(process) as writer:
         process.line.answer = 409
@@ -323,7 +339,9 @@ async def test_a_refused_write_leaves_the_former_floors(process: FloorProcess, s
         for uid in ("a", "b"):
             with pytest.raises(KubernetesError, match="refused by the test"):
                 await writer.publish(entry(uid, 9))
-        assert process.faults.active() == {("floor-write", ""): "refused by the test"}
+        # of this slice: that another one is published does not end it
+        subject = f"{NAMESPACE}/{config_map_name(0)}"
+        assert process.faults.active() == {("floor-write", subject): "refused by the test"}
         process.line.answer = 0
         await asyncio.sleep(30)
         assert published(process.store) == {"a": 5}
