@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from adapter.cli import main
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import rendered
+from tests.support.verbs import Finished, Verb
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 UNKNOWN = (
@@ -18,28 +19,6 @@ UNKNOWN = (
     "you may not create SubjectAccessReviews"
 )
 READ = "the HPA controller may get * of custom.metrics.k8s.io\n"
-
-
-class Finished(NamedTuple):
-    """What a run came to."""
-
-    status: int
-    out: str
-    err: str
-
-
-class Verb:
-    """Runs the verb in a thread, beside the cluster."""
-
-    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kubeconfig = kubeconfig
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str) -> Finished:
-        status = await asyncio.to_thread(
-            main.main, ["preflight", f"--kubeconfig={self._kubeconfig}", *arguments]
-        )
-        return Finished(status, *self._capsys.readouterr())
 
 
 @pytest.fixture
@@ -50,7 +29,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
-    return Verb(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
+    return Verb("preflight", cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
 
 
 def _register(

@@ -1,39 +1,18 @@
 """`fastpath slices` against the sandbox cluster."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from adapter.cli import main
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.doctor import CPU, hpa
-
-
-class Finished(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-class Verb:
-    """Runs the verb in a thread, beside the cluster."""
-
-    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kubeconfig = kubeconfig
-        self._capsys = capsys
-
-    async def __call__(self, *arguments: str) -> Finished:
-        status = await asyncio.to_thread(
-            main.main, ["slices", f"--kubeconfig={self._kubeconfig}", *arguments]
-        )
-        return Finished(status, *self._capsys.readouterr())
+from tests.support.verbs import Verb
 
 
 @pytest.fixture
@@ -44,7 +23,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def run(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
-    return Verb(cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
+    return Verb("slices", cluster.kubeconfig(tmp_path / "kubeconfig"), capsys)
 
 
 def lease(cluster: Cluster, name: str, holder: str, ago: float = 0.0) -> None:
@@ -92,8 +71,9 @@ async def test_a_slice_without_an_owner_is_a_failure(cluster: Cluster, run: Verb
 
 
 async def test_kinds_that_the_cluster_does_not_have_count_nothing(cluster: Cluster, run: Verb) -> None:
+    cluster.fail(404, "list", "fastpathautoscalers")
     done = await run()
-    assert done.status == 1
+    assert (done.status, done.err) == (1, "")
     assert done.out.splitlines()[0].split()[0] == "SCALER"
 
 
