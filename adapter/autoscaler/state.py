@@ -81,6 +81,8 @@ class AutoscalerState:
         """The floor that is published, or queued."""
         self.bounds = NO_BOUNDS
         """The bounds of windows and forecast, as `follow_bounds` last found them."""
+        self._combined = NO_BOUNDS, 0
+        """What the bounds were made of: those of windows, and the minimum of the forecast."""
         self.boundary: int | None = None
         """When these are to be looked at again, in nanoseconds; None for never."""
         self._led = NO_LEAD, 0
@@ -261,11 +263,9 @@ class AutoscalerState:
         if bounds.excess:
             target = self.subscriptions.find_target()
             bounds = bounds.holding(0 if isinstance(target, Unfound) else target.replicas)
-        if forecast.min and now < forecast.until:
-            bounds = bounds.with_forecast(forecast.min)
-            self.boundary = min(self.boundary or forecast.until, forecast.until)
-        if bounds != self.bounds:
-            self.bounds = bounds
+        replicas = forecast.min if now < forecast.until else 0
+        if (bounds, replicas) != self._combined:
+            self._combined, self.bounds = (bounds, replicas), bounds.with_forecast(replicas)
         return True
 
     def _follow_lead(self, now: int) -> Lead:

@@ -54,8 +54,8 @@ def bounded(
     if (
         isinstance(last, BoundedSpec)
         and last.own is spec
-        and last.bounds == bounds
         and last.readiness is readiness
+        and (last.bounds is bounds or last.bounds == bounds)
     ):
         return last
     plain = msgspec.structs.asdict(spec)

@@ -330,7 +330,7 @@ class ForecastBook:
                 self._entries[key] = entry
                 self._schedule(entry, entry.due)
                 self._pause(entry, now)
-                entry.shown = entry.readiness()
+                entry.bound = entry.bound._replace(readiness=entry.readiness())
 
     def clock_set(self) -> None:
         """Follow the clock of decisions: when it was set back, a time that is far away says nothing."""

@@ -14,7 +14,7 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
-from adapter.autoscaler.interfaces import ForecastBound
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound
 from adapter.autoscaler.series import ForecastSeries
 from adapter.autoscaler.state import AutoscalerState
 from adapter.bounds.forecast import job as jobs
@@ -24,7 +24,7 @@ from adapter.bounds.forecast.job import NO_CARD, STEP, ForecastAnswer, ForecastJ
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
 from adapter.bounds.forecast.stored import StoredVerdict, build_fingerprint, stored_hours
-from adapter.bounds.forecast.verdict import UNJUDGED, ForecastCard, Readiness, Verdict
+from adapter.bounds.forecast.verdict import ForecastCard, Readiness, Verdict
 from adapter.errors import InputError
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
@@ -68,8 +68,6 @@ class AutoscalerForecast:
     """When the next job is, in seconds of the decision clock."""
     spread: int
     planned: PlannedMinimum = field(default_factory=lambda: PlannedMinimum(STEP))
-    until: int = 0
-    """The minimum holds until then, in nanoseconds, unless it is computed again."""
     verdict: Verdict | None = None
     judged: int = 0
     """When the verdict was made, in seconds since 1970."""
@@ -84,7 +82,8 @@ class AutoscalerForecast:
     """The answer of the last job if it failed."""
     paused: int = 0
     """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
-    shown: Readiness = UNJUDGED
+    bound: ForecastBound = UNKNOWN_FORECAST
+    """What decisions read each second, with the condition that was shown last."""
     reported: str = ""
     """The reason of the last event."""
 
@@ -92,12 +91,8 @@ class AutoscalerForecast:
     def minimum(self) -> int:
         return self.planned.minimum if self.settings.mode == FLOOR else 0
 
-    @property
-    def bound(self) -> ForecastBound:
-        return ForecastBound(self.minimum, self.until, self.shown)
-
     def document(self) -> dict[str, Any]:
-        condition, card = self.shown, _CARD.decode(self.card)
+        condition, card = self.bound.readiness, _CARD.decode(self.card)
         return {
             "card": None if card is None else msgspec.structs.replace(card, mode=self.settings.mode),
             "floor": self.minimum,
@@ -118,11 +113,11 @@ class AutoscalerForecast:
 
     def show(self) -> tuple[bool, Event | None]:
         """Show what the forecast says now; tell whether its condition has changed, and the event of that."""
-        before, now = self.shown, self.readiness()
+        before, now = self.bound.readiness, self.readiness()
         self.series.show(self.minimum, self.verdict, self.planned.day, ready=now.holds)
         if now == before:  # decisions tell by the object whether the condition has changed
             return False, None
-        self.shown = now
+        self.bound = self.bound._replace(readiness=now)
         event = _event_of(before, now, self.planned.withheld)
         if event is None or event.reason == self.reported:
             return True, None
@@ -137,7 +132,8 @@ class AutoscalerForecast:
         else:
             demand = demand_of(self.state.object.spec.metrics or (), last.snapshot.observation)
         self.planned.step(index, demand)
-        self.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
+        until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
+        self.bound = ForecastBound(self.minimum, until, self.bound.readiness)
         return self.minimum != before
 
     # -- jobs ------------------------------------------------------------------------------------------------
@@ -201,7 +197,7 @@ class AutoscalerForecast:
     @property
     def version(self) -> object:
         """What changes when there is something new to store: an answer, an hour of the account, a rule."""
-        return self, self.answers, self.planned.withheld, self.until // (HOUR * SECOND)
+        return self, self.answers, self.planned.withheld, self.bound.until // (HOUR * SECOND)
 
     def to_store(self) -> StoredVerdict:
         """Return what the next leader needs of a forecast with a verdict."""
@@ -224,8 +220,9 @@ class AutoscalerForecast:
             self.due = max(now, hour * HOUR + SETTLED)
         else:
             self.due = max(now, self._next_job(hour if chosen and hour + 1 not in planned else hour + 1))
-        before, self.shown = self.shown, self.readiness()
-        event = _event_of(before, self.shown, "")
+        before, readiness = self.bound.readiness, self.readiness()
+        self.bound = ForecastBound(readiness=readiness)  # the next step computes the minimum
+        event = _event_of(before, readiness, "")
         self.reported = "" if event is None else event.reason  # the previous leader has recorded it
 
 
@@ -245,6 +242,7 @@ def follow(
     basis = msgspec.structs.replace(state.object.spec, mode="", forecast=None), settings._replace(mode="")
     if known is not None and (known.state, known.basis) == (state, basis):
         known.settings = settings
+        known.bound = known.bound._replace(min=known.minimum)
         return known
     due = max(now, now // HOUR * HOUR + SETTLED)
     series, spread = ForecastSeries(monitoring, state.key), zlib.crc32(str(state.key).encode())
