@@ -89,7 +89,7 @@ def main(options: SlicesOptions) -> int:
 
 
 async def _run(options: SlicesOptions) -> int:
-    from adapter.kubernetes import leader_election  # noqa: PLC0415 - aiohttp takes a quarter of a second
+    from adapter.kubernetes import credentials  # noqa: PLC0415 - aiohttp takes a quarter of a second
     from fastpath_tools.live import reading  # noqa: PLC0415 - as above
     from fastpath_tools.live.api_objects import ItemList, LeaseDocument  # noqa: PLC0415 - as above
 
@@ -100,7 +100,7 @@ async def _run(options: SlicesOptions) -> int:
     now = time.time()  # noqa: TID251 - the times in Leases are those of other machines
     scalers = {
         (holder := lease.spec.holder_identity): ScalerRow(
-            leader_election.pod_of(holder),
+            credentials.pod_of(holder),
             _ago(lease.spec.renew_time, now),
             lease.spec.lease_duration_seconds or 0,
         )

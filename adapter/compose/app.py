@@ -263,7 +263,7 @@ async def _run_until(
 
 
 async def _scale(scaler: "Scaler") -> None:
-    """Run the scaler; on cancellation end the election first, while caches and connections still work."""
+    """Run the scaler; on cancellation end the membership first, while caches and connections still work."""
     caches, leading = scaler.tasks()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(coroutine, name=name) for name, coroutine in caches.items()]

@@ -38,13 +38,13 @@ from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
 from adapter.forecast.service import ForecastService
-from adapter.kubernetes import credentials, leader_election
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.leases import LeaseView
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.leader_election import Election
 from adapter.kubernetes.lease import Fence, Unfenced
+from adapter.kubernetes.membership import MemberSettings
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.slice_keeper import SliceKeeper
 from adapter.kubernetes.write.events import EventRecorder
@@ -143,21 +143,20 @@ class Scaler:
         if not options.leader_elect:
             return None, None
         namespace = options.leader_elect_resource_namespace or self._namespace
-        election = Election(
+        settings = MemberSettings(
             credentials.new_identity(),
             options.leader_elect_resource_name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,
             options.leader_elect_retry_period,
         )
-        view = LeaseView(runtime.watching, namespace, election.lease_name)
+        view = LeaseView(runtime.watching, namespace, settings.lease_name)
         keeper = SliceKeeper(
             runtime.client,
             namespace,
-            election,
+            settings,
             view,
             runtime.clock,
-            self._random,
             runtime.monitoring,
             runtime.problems,
         )
@@ -201,12 +200,12 @@ class Scaler:
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
-        controller, leader = self._registry.find_controller(namespace), leader_election.pod_of(owner)
+        controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
         shown = debug.show(controller, namespace, name, leader)
         return shown.status, debug.encode(shown.document)
 
     async def _run(self) -> None:
-        """Decide and write for the slices that this process owns, without election for all."""
+        """Decide and write for the slices that this process owns, without Leases for all."""
         problems, monitoring = self._runtime.problems, self._runtime.monitoring
         try:
             async with Poller(
@@ -222,7 +221,6 @@ class Scaler:
 
                 if self._keeper is not None:
                     await self._keeper.run(work)
-                    return
                 async with asyncio.TaskGroup() as group:
                     for number in range(slices.COUNT):
                         group.create_task(work(number, Unfenced()), name=f"slice {number}")

@@ -1,6 +1,6 @@
 """The options of the scaler.
 
-How it decides, where it shows its state, and how one process becomes the leader. Options that
+How it decides, where it shows its state, and how it shares the work. Options that
 kube-controller-manager or the Kubernetes controllers have keep their names and defaults here: the settings of
 the HPA controller cannot be read from a cluster.
 """
@@ -166,7 +166,7 @@ class ScalerOptions(CommandOptions):
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with the three times of the election together, in client-go's order."""
+        """Yield what is wrong with the three times of a Lease together, in client-go's order."""
         yield from super().faults(given)
         lease, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
         retry = self.leader_elect_retry_period

@@ -183,3 +183,8 @@ def new_identity(environment: Mapping[str, str] = os.environ) -> str:
     The host name is the Pod's name unless the Pod uses the host network; `POD_NAME` comes before it.
     """
     return f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+
+
+def pod_of(identity: str) -> str:
+    """Return the name of the Pod in an identity."""
+    return identity.rpartition("_")[0] or identity

@@ -1,28 +1,28 @@
-"""The Lease of a leader election, its object at the API server, and the fence of its holder.
+"""The Lease of a scaler or of a slice, its object at the API server, and the fence of its holder.
 
 The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
 that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
 versions).
 
-The fence is the check before every write. It is open only while this process certainly holds the lease. No
-other candidate can take the lease before its whole duration has passed since the last confirmed renewal was
+The fence is the check before every write. It is open only while this process certainly holds its Lease. No
+other process clears the Lease before its whole duration has passed since the last confirmed renewal was
 *sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write ends
 by then. The time between deadline and duration covers what the network still delivers and clocks of unequal
-speed. A closed fence never opens again. The next term has its own, so nothing that is left over from a former
-term can write in it.
+speed. A closed fence never opens again. The next membership has its own, so nothing that is left over from a
+former one can write in it.
 """
 
 import asyncio
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.client import KubernetesClient, ListWatch, path_of
-from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
+from adapter.kubernetes.client import KubernetesClient, path_of
+from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
@@ -36,8 +36,6 @@ LEASES = APIResource(
     frozenset({"list", "watch"}),
     preferred=True,
 )
-_WATCH_SECONDS = 300.0
-_SILENCE = _WATCH_SECONDS + 30.0
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -120,20 +118,6 @@ class KubernetesLeases:
         path, content = f"{self._path}/{self._name}", msgspec.json.encode(options)
         await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)
 
-    async def watch(self, version: str, changed: Callable[[], None]) -> None:
-        """Call `changed` at every event after `version`, bookmarks included: these cost one read.
-
-        Return when the watch ends.
-        """
-        async with self._client.watch_objects(
-            ListWatch(PARTIAL_METADATA, LEASES, self._namespace, fields=f"metadata.name={self._name}"),
-            resource_version=version,
-            duration=_WATCH_SECONDS,
-            silence=_SILENCE,
-        ) as events:
-            async for _ in events:
-                changed()
-
 
 def micro_time(wall: float) -> str:
     """Return epoch seconds as a MicroTime of the API."""
@@ -187,7 +171,7 @@ def read_clocks(clock: Clock) -> ClockReading:
 
 
 class LeaseFence:
-    """The fence of one term. A renewal is valid for `hold` seconds.
+    """The fence of one membership. A renewal is valid for `hold` seconds.
 
     `tolerance` bounds the divergence of the two clocks.
 
@@ -210,7 +194,7 @@ class LeaseFence:
             self.sent = sent
 
     def close(self) -> None:
-        """End the term: no writes from now on."""
+        """End the membership: no writes from now on."""
         self.closed = True
 
     @property
@@ -257,7 +241,7 @@ class SliceFence:
 
 
 class Unfenced:
-    """The fence without leader election: always open."""
+    """The fence of a scaler without Leases: always open."""
 
     def check(self) -> float:
         return math.inf

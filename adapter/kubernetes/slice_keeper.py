@@ -1,6 +1,6 @@
 """The slices that this scaler owns: it joins the others, takes its fair share, and gives up what is above it.
 
-A member holds a Lease of its own and renews it (`leader_election`). The Lease of a slice is written when the
+A member holds a Lease of its own and renews it (`membership`). The Lease of a slice is written when the
 owner changes, and holds for as long as that of its owner. So a scaler costs the API server as many writes as
 one leader, however many slices it owns.
 
@@ -22,13 +22,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from adapter import errors
-from adapter.kubernetes import leader_election
 from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member, WatchedLease
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.leader_election import JITTER, Election, Elector, Sighting
 from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
+from adapter.kubernetes.membership import MemberSettings, Membership, next_record, released
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
@@ -38,6 +38,9 @@ FAULT = "slices"
 
 _AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
+
+_JITTER = 1.2
+"""A candidate of a version without slices waits for one to 2.2 retry periods."""
 
 _RETRY = 0.5
 """Seconds until a write that failed is repeated, and until a Lease is looked at again."""
@@ -72,21 +75,20 @@ class SliceKeeper:
         self,
         client: KubernetesClient,
         namespace: str,
-        election: Election,
+        settings: MemberSettings,
         view: LeaseView,
         clock: Clock,
-        random: Callable[[], float],
         monitoring: Monitoring,
         problems: ProblemLog,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._election = election
+        self._settings = settings
         self._view = view
         self._clock = clock
         self._problems = problems
-        leases = self._leases(self._member_lease(election.identity))
-        self._elector = Elector(leases, election, clock, random, monitoring, problems)
+        leases = self._leases(self._member_lease(settings.identity))
+        self._membership = Membership(leases, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
         self._outdated: dict[int, str] = {}
         """Versions of slices, "" for none, that the view may still show although there is a newer one."""
@@ -98,21 +100,21 @@ class SliceKeeper:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
         view.changed = self._wake.set
-        owned = monitoring.slices.labels(election.lease_name)
+        owned = monitoring.slices.labels(settings.lease_name)
         owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
 
     def find_owner(self, number: int) -> str:
         """Return the identity of the owner of a slice as far as is known, "" for none."""
         held, seen = self._held.get(number), self._view.find_slice(number)
         if held is not None and held.is_owned:
-            return self._election.identity
+            return self._settings.identity
         members = {member.record.holder for member in self._view.members()}
         return seen.record.holder if seen is not None and seen.record.holder in members else ""
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: Work) -> NoReturn:
         """Own slices until cancelled; then end their work and release them."""
 
-        async def serve(fence: LeaseFence) -> None:
+        async def serve(fence: LeaseFence) -> NoReturn:
             async with asyncio.TaskGroup() as group:
                 await self._serve(group, work, fence)
 
@@ -120,23 +122,25 @@ class SliceKeeper:
         while not self._view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
-        await self._elector.run(serve)
+        await self._membership.run(serve)
 
     async def _wait_for_leader(self) -> None:
         """Wait for the leader of a version without slices, whose Lease has the common name.
 
         It ends when no other candidate has followed it for as long as one may take.
         """
-        leases, seen, election = self._leases(self._election.lease_name), None, self._election
+        leases, settings = self._leases(self._settings.lease_name), self._settings
+        seen, since = None, 0.0
         while True:
-            wait = election.retry_period
+            wait = settings.retry_period
             try:
-                lease, now = await leases.fetch(election.attempt), self._clock.monotonic()
-                seen = leader_election.sight(seen, lease, now)
+                lease, now = await leases.fetch(settings.attempt), self._clock.monotonic()
+                if lease is not None and lease.record != seen:
+                    seen, since = lease.record, now
                 if seen is None:
                     return
-                held = seen.record.duration if seen.record.holder else 0
-                left = seen.since + held + wait * (1 + JITTER) - now
+                held = seen.duration if seen.holder else 0
+                left = since + held + wait * (1 + _JITTER) - now
                 if left <= 0:
                     if lease is not None and lease.record.holder:
                         await self._clear(leases, lease)
@@ -150,7 +154,7 @@ class SliceKeeper:
 
     # -- a membership ----------------------------------------------------------------------------------------
 
-    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
+    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> NoReturn:
         """Take and give up slices until cancelled. The end of the membership frees those that are held."""
         self._outdated.clear()
         while True:
@@ -167,7 +171,7 @@ class SliceKeeper:
 
     def _plan(self, members: Collection[str]) -> list[int]:
         """Mark the slices to be given up, and return those to be taken."""
-        me = self._election.identity
+        me = self._settings.identity
         for number, taken in self._held.items():
             if self._is_lost(number, taken):
                 taken.surplus.set()
@@ -186,12 +190,12 @@ class SliceKeeper:
         if seen is not None and seen.record == held.record:
             held.is_shown = True
             return False
-        is_overdue = self._clock.monotonic() - held.since > self._election.lease_duration / 2
+        is_overdue = self._clock.monotonic() - held.since > self._settings.lease_duration / 2
         return held.record is not None and (held.is_shown or is_overdue)
 
     def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
         """Return whose slice this is, "" for a free one."""
-        me, name = self._election.identity, slices.name_of(self._election.lease_name, number)
+        me, name = self._settings.identity, slices.name_of(self._settings.lease_name, number)
         seen = self._view.find_slice(number)
         if seen is not None:
             self._missing.pop(name, None)
@@ -202,7 +206,7 @@ class SliceKeeper:
         self._outdated.pop(number, None)
         if seen is None:
             is_alone = self._is_first or {*members} <= {me}
-            return "" if is_alone or self._is_gone(name, self._election.lease_duration) else _LEAVING
+            return "" if is_alone or self._is_gone(name, self._settings.lease_duration) else _LEAVING
         holder = seen.record.holder
         lease = self._member_lease(holder)
         if holder and self._view.cache.find(self._namespace, lease) is None:
@@ -216,7 +220,7 @@ class SliceKeeper:
 
     async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
         """Take a slice, do its work until it is given up, and release it."""
-        leases = self._leases(slices.name_of(self._election.lease_name, number))
+        leases = self._leases(slices.name_of(self._settings.lease_name, number))
         try:
             lease = await self._try_to_take(number, leases)
             if lease is not None:
@@ -257,21 +261,20 @@ class SliceKeeper:
 
     async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
-        election, version = self._election, _read_version(self._view.find_slice(number))
-        lease = await leases.fetch(election.attempt)
+        settings, version = self._settings, _read_version(self._view.find_slice(number))
+        lease = await leases.fetch(settings.attempt)
         if version != _read_version(lease):
             if lease is not None and not leases.has_labels(lease):  # the view does not show it
-                await leases.replace(lease, lease.record, election.attempt)
+                await leases.replace(lease, lease.record, settings.attempt)
             self._outdated[number] = version
             return None
         if lease is not None and not await self._is_free(lease.record):
             return None
-        sighting = None if lease is None else Sighting(lease.record, 0.0, lease)
-        record = leader_election.next_record(sighting, election, self._clock.wall())
+        record = next_record(None if lease is None else lease.record, settings, self._clock.wall())
         try:
             if lease is None:
-                return await leases.create(record, election.attempt)
-            return await leases.replace(lease, record, election.attempt)
+                return await leases.create(record, settings.attempt)
+            return await leases.replace(lease, record, settings.attempt)
         except errors.KubernetesError as error:
             if error.status == 409 or (error.status == 404 and lease is not None):
                 self._outdated[number] = version
@@ -280,10 +283,10 @@ class SliceKeeper:
 
     async def _is_free(self, record: LeaseRecord) -> bool:
         """Return whether the membership has ended in which a slice was taken."""
-        if record.holder in {"", self._election.identity}:
+        if record.holder in {"", self._settings.identity}:
             return True
         name = self._member_lease(record.holder)
-        lease = await self._leases(name).fetch(self._election.attempt)
+        lease = await self._leases(name).fetch(self._settings.attempt)
         if lease is None:
             return self._is_gone(name, record.duration)
         self._missing.pop(name, None)
@@ -305,7 +308,7 @@ class SliceKeeper:
         now, wait = self._clock.monotonic(), None
         for member in members.values():
             left = member.expires - now
-            if member.record.holder == self._election.identity:
+            if member.record.holder == self._settings.identity:
                 continue
             if left <= 0:
                 left = _RETRY
@@ -319,7 +322,7 @@ class SliceKeeper:
         """Clear the Lease of a member that is late, or learn that it is not."""
         leases = self._leases(member.lease)
         try:
-            lease = await leases.fetch(self._election.attempt)
+            lease = await leases.fetch(self._settings.attempt)
             if lease is not None and lease.record == member.record:
                 lease = await self._clear(leases, lease)
             if lease is not None:
@@ -340,7 +343,7 @@ class SliceKeeper:
 
     async def _delete(self, lease: WatchedLease) -> None:
         try:
-            await self._leases(lease.name).delete(lease.version, self._election.attempt)
+            await self._leases(lease.name).delete(lease.version, self._settings.attempt)
         except errors.KubernetesError as error:
             if error.status not in {404, 409}:
                 self._report(error)
@@ -358,9 +361,9 @@ class SliceKeeper:
 
     async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease | None:
         """Remove the holder of a Lease; None if it has another version by then, which is as good."""
-        record = leader_election.released(lease.record, self._clock.wall())
+        record = released(lease.record, self._clock.wall())
         try:
-            cleared = await leases.replace(lease, record, self._election.attempt)
+            cleared = await leases.replace(lease, record, self._settings.attempt)
         except errors.KubernetesError as error:
             if error.status not in {404, 409}:
                 raise
@@ -370,10 +373,10 @@ class SliceKeeper:
 
     def _member_lease(self, identity: str) -> str:
         """Return the name of the Lease of a member, which no other process has."""
-        return f"{self._election.lease_name}-member-{identity.rpartition('_')[2]}"
+        return f"{self._settings.lease_name}-member-{identity.rpartition('_')[2]}"
 
     def _leases(self, name: str) -> KubernetesLeases:
-        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._election.lease_name})
+        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._settings.lease_name})
 
     def _report(self, error: errors.KubernetesError) -> None:
         self._problems.report(FAULT, "a Lease could not be read or written", str(error))

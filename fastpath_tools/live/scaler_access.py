@@ -19,7 +19,7 @@ from aiohttp import http_exceptions
 
 from adapter import net
 from adapter.errors import Fault, InputError, RunError
-from adapter.kubernetes import leader_election
+from adapter.kubernetes import credentials
 from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import slices
 from fastpath_tools.live import cluster_options, reading
@@ -65,7 +65,7 @@ class LeaderReader:
         if not own:
             return Unread("no scaler leads")
         leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
-        address = await self._address(leader.lease.partition("/")[0], leader_election.pod_of(leader.holder))
+        address = await self._address(leader.lease.partition("/")[0], credentials.pod_of(leader.holder))
         if isinstance(address, Unread):
             return address
         try:
@@ -145,7 +145,7 @@ async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
         raise RunError(f"no leader: there is no Lease {namespace}/{name}; {where}")
     if not lease.record.holder:
         raise RunError(f"no leader: the Lease {namespace}/{name} has no holder")
-    return leader_election.pod_of(lease.record.holder)
+    return credentials.pod_of(lease.record.holder)
 
 
 @contextlib.asynccontextmanager

@@ -44,8 +44,8 @@ from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
+from tests.support.clock import LoopClock
 from tests.support.controller import LIVE, HandPods, HandRivals, NoForecasts, Server, fpa
-from tests.support.election import LoopClock
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]

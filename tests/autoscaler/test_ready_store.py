@@ -18,9 +18,9 @@ from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import LoopClock
 from tests.support.configmaps import JSON, Line, Store
 from tests.support.controller import Bench, fpa
-from tests.support.election import LoopClock
 from tests.support.floorterms import NAMESPACE, end
 from tests.support.writing import Gate
 

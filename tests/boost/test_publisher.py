@@ -26,8 +26,8 @@ from adapter.model.autoscaling.floor import (
 )
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.clock import WALL
 from tests.support.configmaps import JSON, Store, lagging
-from tests.support.election import WALL
 from tests.support.floorterms import (
     NAMESPACE,
     Checker,

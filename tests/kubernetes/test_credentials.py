@@ -12,7 +12,6 @@ import pytest
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.kubernetes.leader_election import pod_of
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
@@ -328,5 +327,5 @@ def test_the_namespace_is_the_environments_else_the_service_accounts(tmp_path: P
 def test_every_process_has_an_identity_of_its_own_that_names_the_pod() -> None:
     first, second = (credentials.new_identity({"POD_NAME": "web-0"}) for _ in range(2))
     assert first != second
-    assert pod_of(first) == pod_of(second) == "web-0"
-    assert pod_of(credentials.new_identity({})) == socket.gethostname()
+    assert credentials.pod_of(first) == credentials.pod_of(second) == "web-0"
+    assert credentials.pod_of(credentials.new_identity({})) == socket.gethostname()

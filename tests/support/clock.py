@@ -1,5 +1,6 @@
-"""Clocks that a test moves: one that stands still until then, and the machine's own with a shift."""
+"""Clocks of tests: one that a test moves, one that follows the loop, and the machine's own with a shift."""
 
+import asyncio
 import time
 
 WALL = 1_700_000_000.0
@@ -28,6 +29,20 @@ class FakeClock:
     def set_wall(self, wall: float) -> None:
         """Jump: the time of day is set, as by NTP or a person, and the monotonic reading stays."""
         self._wall = wall
+
+
+class LoopClock:
+    """Both readings follow the event loop's time. `shift` is how far the time of day was set."""
+
+    def __init__(self, wall: float = WALL) -> None:
+        self._wall = wall
+        self.shift = 0.0
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return self._wall + self.monotonic() + self.shift
 
 
 class ShiftedClock:

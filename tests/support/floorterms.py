@@ -12,8 +12,8 @@ from adapter.model.autoscaling.floor import LABEL, Floor, encode_floor, floor_of
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import WALL, LoopClock
 from tests.support.configmaps import JSON, Line, Store
-from tests.support.election import WALL, LoopClock
 from tests.support.writing import Gate
 
 NAMESPACE = "fastpath"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from adapter.kubernetes import leader_election
+from adapter.kubernetes import credentials
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.server import Cluster
 
@@ -25,7 +25,7 @@ def owners(cluster: Cluster) -> dict[int, str]:
 
 def owner_of(cluster: Cluster, namespace: str) -> str:
     """Return the Pod that owns the slice of a namespace, "" for none."""
-    return leader_election.pod_of(owners(cluster).get(slices.slice_of(namespace), ""))
+    return credentials.pod_of(owners(cluster).get(slices.slice_of(namespace), ""))
 
 
 def are_shared(cluster: Cluster, scalers: int) -> bool:

@@ -26,8 +26,8 @@ from adapter.kubernetes.cache.leases import LABEL, LeaseView
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.client import KubernetesClient, ListWatch, ResponseBody
 from adapter.kubernetes.codec import WatchEvent
-from adapter.kubernetes.leader_election import Election
 from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.membership import MemberSettings
 from adapter.kubernetes.slice_keeper import SliceKeeper, Work
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
@@ -253,8 +253,8 @@ class World:
 
     # -- processes -------------------------------------------------------------------------------------------
 
-    def join(self, name: str = "", **election: float) -> "Process":
-        process = Process(self, name or f"pod-{len(self.processes)}", Election("", NAME, **election))
+    def join(self, name: str = "", **times: float) -> "Process":
+        process = Process(self, name or f"pod-{len(self.processes)}", MemberSettings("", NAME, **times))
         self.processes.append(process)
         return process
 
@@ -290,7 +290,7 @@ def is_open(fence: Fence) -> bool:
 class Process:
     """A scaler. `mode` says how its requests fare, see `_Client`."""
 
-    def __init__(self, world: World, name: str, election: Election) -> None:
+    def __init__(self, world: World, name: str, settings: MemberSettings) -> None:
         self.world = world
         self.identity = f"{name}_{len(world.processes)}"
         self.loop = ProcessLoop(world)
@@ -306,15 +306,14 @@ class Process:
         self.problems = ProblemLog(self.monitoring, self)
         client = cast("KubernetesClient", _Client(self))
         context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
-        election = dataclasses.replace(election, identity=self.identity)
+        settings = dataclasses.replace(settings, identity=self.identity)
         self.view = LeaseView(context, "default", NAME)
         self.keeper = SliceKeeper(
             client,
             "default",
-            election,
+            settings,
             self.view,
             self,
-            world.dice.random,
             self.monitoring,
             self.problems,
         )

@@ -15,7 +15,7 @@ from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
-from tests.support.election import LoopClock
+from tests.support.clock import LoopClock
 
 pytestmark = [pytest.mark.looptime]
 

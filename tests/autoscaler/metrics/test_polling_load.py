@@ -14,8 +14,7 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import steps
-from tests.support.clock import ShiftedClock
-from tests.support.election import LoopClock
+from tests.support.clock import LoopClock, ShiftedClock
 from tests.support.waiting import until
 
 MANY = 10_000

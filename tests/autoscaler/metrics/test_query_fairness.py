@@ -22,7 +22,7 @@ from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, series
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.election import LoopClock
+from tests.support.clock import LoopClock
 
 pytestmark = [pytest.mark.looptime]
 

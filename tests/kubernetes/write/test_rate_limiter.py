@@ -6,7 +6,7 @@ import pytest
 
 from adapter.kubernetes.write.writer import WriteKind, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
-from tests.support.election import LoopClock
+from tests.support.clock import LoopClock
 
 pytestmark = pytest.mark.looptime
 

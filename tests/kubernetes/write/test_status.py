@@ -17,7 +17,7 @@ from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.support.election import LoopClock
+from tests.support.clock import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 

@@ -1,6 +1,6 @@
-"""One process of a scaler as leadership sees it: an election, and a leader that follows a load without rest.
+"""One process of a scaler that follows a load without rest for the one slice that has an autoscaler.
 
-As a program it is a real process with a clock of its own: ``python -m tests.support.leader URL NAMESPACE
+As a program it is a real process with a clock of its own: ``python -m tests.support.slice_owner URL NAMESPACE
 IDENTITY UID``.
 """
 
@@ -17,32 +17,25 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.leases import LeaseView
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseFence, LeaseRecord
+from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.membership import MemberSettings
+from adapter.kubernetes.slice_keeper import SliceKeeper
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
+NAME = "fastpath"
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
 HPA = "/apis/autoscaling/v2/namespaces/{0}/horizontalpodautoscalers/web/status"
-
-
-class StuckStore(KubernetesLeases):
-    """A lease whose renewals get stuck on demand while all else goes through."""
-
-    stuck = False
-
-    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        if self.stuck and record.holder:
-            await asyncio.sleep(seconds)
-            raise KubernetesError(0, "Timeout", "stuck")
-        return await super().replace(lease, record, seconds)
 
 
 class Scaler:
@@ -62,8 +55,6 @@ class Scaler:
         self._clock = clock
         self._monitoring = Monitoring()
         self._problems = ProblemLog(self._monitoring, self._clock)
-        self.store: StuckStore
-        self.elector: Elector
         self._client: kubernetes.KubernetesClient
 
     async def run(self) -> None:
@@ -73,14 +64,22 @@ class Scaler:
         configuration = credentials.ClientConfiguration(self._url, authorization=header)
         async with await kubernetes.connect(configuration, random=random.random) as client:
             self._client = client
-            self.store = StuckStore(client, self.namespace, "fastpath")
-            election = Election(self.identity, "fastpath", DURATION, DEADLINE, RETRY)
-            self.elector = Elector(
-                self.store, election, self._clock, random.random, self._monitoring, self._problems
+            context = ReflectorContext(client, self._clock, self._monitoring, self._problems, random.random)
+            view = LeaseView(context, self.namespace, NAME)
+            settings = MemberSettings(self.identity, NAME, DURATION, DEADLINE, RETRY)
+            keeper = SliceKeeper(
+                client, self.namespace, settings, view, self._clock, self._monitoring, self._problems
             )
-            await self.elector.run(self._lead)
+            async with asyncio.TaskGroup() as group:
+                cache = group.create_task(view.cache.run())
+                try:
+                    await keeper.run(self._work)
+                finally:
+                    cache.cancel()
 
-    async def _lead(self, fence: LeaseFence) -> None:
+    async def _work(self, number: int, fence: Fence) -> None:
+        if number != slices.slice_of(self.namespace):
+            await asyncio.Event().wait()
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
         statuses = StatusWriter(writer, self._clock, self._monitoring, self._problems)

@@ -1,0 +1,233 @@
+"""Membership: a Lease of its own, which a scaler renews for as long as it takes part.
+
+No other process takes this Lease. It counts because other scalers clear it when it has not changed for its
+duration (`slice_keeper`). So a membership ends when a renewal finds the Lease cleared, or when none has
+succeeded for the renew deadline. The process then joins again. Nothing of the former membership can write,
+because each one has a fence of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from adapter import errors
+from adapter.kubernetes.lease import (
+    ClockReading,
+    KubernetesLeases,
+    Lease,
+    LeaseFence,
+    LeaseRecord,
+    micro_time,
+    read_clocks,
+)
+from adapter.model.clock import Clock
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+
+FAULT = "lease"
+_log = logging.getLogger(__name__)
+
+Serve = Callable[[LeaseFence], Awaitable[NoReturn]]
+"""The work of a member, called with the fence of its membership and cancelled at its end. It must leave no
+write in flight.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """Who a scaler is, and the times of its Lease, named as in Kubernetes' leader election.
+
+    All times are in seconds. `identity` is the Pod's name, an underscore and a UUID. `lease_name` is what the
+    names of the Leases begin with, and what scalers that share have in common.
+    """
+
+    identity: str
+    lease_name: str
+    lease_duration: float = 15.0
+    """Time after the last observed change at which others clear the Lease, which has it in whole seconds."""
+
+    renew_deadline: float = 10.0
+    """Time for which a member goes on without a successful renewal."""
+
+    retry_period: float = 2.0
+    """Interval between attempts, and between renewals."""
+
+    @property
+    def attempt(self) -> float:
+        """Timeout of one attempt: half the renew deadline, as in kube-controller-manager."""
+        return self.renew_deadline / 2
+
+    @property
+    def tolerance(self) -> float:
+        """How far the clocks may diverge. With the renew deadline it stays below the lease duration."""
+        return (self.lease_duration - self.renew_deadline) / 2
+
+
+def next_record(before: LeaseRecord | None, settings: MemberSettings, wall: float) -> LeaseRecord:
+    """Return the record to write in place of one. A renewal keeps acquireTime and leaseTransitions."""
+    stamp, duration = micro_time(wall), int(settings.lease_duration)
+    if before is None:
+        return LeaseRecord(settings.identity, duration, stamp, stamp, 0)
+    if before.holder == settings.identity:
+        return LeaseRecord(settings.identity, duration, before.acquired, stamp, before.transitions)
+    return LeaseRecord(settings.identity, duration, stamp, stamp, before.transitions + 1)
+
+
+def released(record: LeaseRecord, wall: float) -> LeaseRecord:
+    """Return the record of a released Lease: no holder, and as in client-go a duration of one second."""
+    stamp = micro_time(wall)
+    return LeaseRecord("", 1, stamp, stamp, record.transitions)
+
+
+class Membership:
+    """Makes a Lease, renews it, and releases it at the end."""
+
+    def __init__(
+        self,
+        store: KubernetesLeases,
+        settings: MemberSettings,
+        clock: Clock,
+        monitoring: Monitoring,
+        problems: ProblemLog,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._renewals = monitoring.lease_renewals
+        self._problems = problems
+        self._lease: Lease | None = None
+        """The Lease as last read or written, None if it did not exist."""
+        self._is_member = monitoring.leader.labels(settings.lease_name)
+        self._is_member.set(0)
+
+    async def run(self, serve: Serve) -> NoReturn:
+        """Join and serve, and again when the membership is lost, until cancelled or an error of `serve`."""
+        while True:
+            await self._renew(await self._join(), serve)
+
+    async def _join(self) -> LeaseFence:
+        """Write the Lease; return the fence of the membership."""
+        settings = self._settings
+        try:
+            while True:
+                sent = await self._attempt(settings.attempt, joins=True)
+                if sent is not None:
+                    break
+                await asyncio.sleep(settings.retry_period)
+        except asyncio.CancelledError:
+            await self._release()  # it may have been written
+            raise
+        self._is_member.set(1)
+        _log.info("scaler joined", extra=facts(lease=settings.lease_name, holder=settings.identity))
+        return LeaseFence(self._clock, sent, hold=settings.renew_deadline, tolerance=settings.tolerance)
+
+    async def _renew(self, fence: LeaseFence, serve: Serve) -> None:
+        """Serve and renew until the membership is lost. Raise what `serve` ends with before."""
+        settings = self._settings
+        work = asyncio.ensure_future(serve(fence))
+        is_lost = False
+        started = fence.sent.monotonic
+        try:
+            while not is_lost:
+                pause = min(started + settings.retry_period - self._clock.monotonic(), fence.due)
+                await asyncio.wait([work], timeout=max(0.0, pause))
+                if work.done():
+                    break
+                started = self._clock.monotonic()
+                seconds = min(settings.attempt, fence.due)
+                sent = await self._attempt(seconds, joins=False) if seconds > 0 else None
+                if sent is not None:
+                    fence.renewed(sent)
+                else:
+                    is_lost = fence.due <= 0 or self._is_cleared()
+        finally:
+            await self._end(fence, work, is_lost=is_lost)
+        if not is_lost:
+            work.result()
+
+    async def _end(self, fence: LeaseFence, work: asyncio.Future[NoReturn], *, is_lost: bool) -> None:
+        """End a membership: first the work, which may still write unless it is lost, then the Lease."""
+        if is_lost:
+            fence.close()
+        work.cancel()
+        await asyncio.wait([work])
+        fence.close()
+        self._is_member.set(0)
+        details = facts(lease=self._settings.lease_name, holder=self._settings.identity, lost=is_lost)
+        _log.log(logging.WARNING if is_lost else logging.INFO, "scaler left", extra=details)
+        if not is_lost:
+            await self._release()
+        elif not work.cancelled():
+            _log.error("the work of a member failed after its Lease was lost", exc_info=work.exception())
+
+    async def _release(self) -> None:
+        """Remove the holder if it is this process, within the timeout of one attempt."""
+        end = self._clock.monotonic() + self._settings.attempt
+        try:
+            while True:
+                lease = await self._store.fetch(self._left(end))
+                if lease is None or lease.record.holder != self._settings.identity:
+                    return
+                free = released(lease.record, self._clock.wall())
+                try:
+                    await self._store.replace(lease, free, self._left(end))
+                except errors.KubernetesError as error:
+                    if error.status != 409:
+                        raise
+                else:
+                    return
+        except errors.KubernetesError as error:
+            self._problems.report(FAULT, "the Lease could not be released", str(error))
+
+    # -- one attempt -----------------------------------------------------------------------------------------
+
+    async def _attempt(self, seconds: float, *, joins: bool) -> ClockReading | None:
+        """Try within `seconds` to join or renew; return when the confirmed write was sent, else None."""
+        try:
+            sent = await self._write(self._clock.monotonic() + seconds, joins=joins)
+        except errors.KubernetesError as error:
+            self._renewals.labels("failed").inc()
+            self._problems.report(FAULT, "the Lease could not be read or written", str(error))
+            return None
+        self._problems.resolve(FAULT)
+        return sent
+
+    async def _write(self, end: float, *, joins: bool) -> ClockReading | None:
+        """Renew the version last seen; to join, or after a conflict, read it first.
+
+        A member that finds its Lease cleared does not write it: its membership is over.
+        """
+        store, settings = self._store, self._settings
+        for reads in (joins, True, True):
+            if reads:
+                self._lease = await store.fetch(self._left(end))
+            if not joins and self._is_cleared():
+                return None
+            lease = self._lease
+            record = next_record(None if lease is None else lease.record, settings, self._clock.wall())
+            sent = read_clocks(self._clock)
+            try:
+                self._lease = (
+                    await store.create(record, self._left(end))
+                    if lease is None
+                    else await store.replace(lease, record, self._left(end))
+                )
+            except errors.KubernetesError as error:
+                # 404 on replace: the Lease was deleted; on create: the namespace does not exist
+                if error.status not in {404, 409} or (error.status == 404 and lease is None):
+                    raise
+                self._renewals.labels("conflict").inc()
+            else:
+                self._renewals.labels("success").inc()
+                return sent
+        return None
+
+    def _is_cleared(self) -> bool:
+        """Return whether another scaler removed the holder. A Lease that was deleted is made again."""
+        return self._lease is not None and self._lease.record.holder != self._settings.identity
+
+    def _left(self, end: float) -> float:
+        return max(0.001, end - self._clock.monotonic())
