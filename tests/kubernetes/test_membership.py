@@ -35,8 +35,8 @@ def test_no_scaler_clears_the_lease_while_a_write_may_be_under_way() -> None:
 class Member(Process):
     """A scaler that owns no slices."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, "pod", MemberSettings("", NAME))
+    def __init__(self, world: World, retry_period: float = 2.0) -> None:
+        super().__init__(world, "pod", MemberSettings("", NAME, retry_period=retry_period))
         world.processes.append(self)
         self.serve: Serve = self.stay
         self.fences: list[LeaseFence] = []
@@ -147,10 +147,11 @@ def test_work_that_does_not_end_cannot_write_after_the_renew_deadline(world: Wor
     assert member.holder == ""
 
 
-@pytest.mark.parametrize(("mode", "attempts"), [("cut", 2), ("deaf", 2), ("error", 5)])
+@pytest.mark.parametrize(("mode", "attempts"), [("cut", 2), ("deaf", 2), ("error", 4)])
 def test_a_member_without_renewals_ends_at_the_renew_deadline_and_joins_again(
-    world: World, member: Member, mode: str, attempts: int
+    world: World, mode: str, attempts: int
 ) -> None:
+    member = Member(world, retry_period=3.0)
     member.start()
     world.run(5)
     renewed = member.fences[0].sent.monotonic
@@ -161,7 +162,9 @@ def test_a_member_without_renewals_ends_at_the_renew_deadline_and_joins_again(
     assert (member.ended, member.fences[0].closed) == (1, True)
     assert member.faults().keys() == {("lease", "")}
     assert member.renewals("failed") == attempts, "one may take half the deadline"
-    world.run(10)
+    world.run(5.1)
+    assert member.renewals("failed") > attempts, "it does not release the Lease before it tries to join"
+    world.run(5)
     member.mode = "good"
     world.run_until(lambda: member.is_member, 8)
     assert len(member.fences) == 2
@@ -199,11 +202,20 @@ def test_what_another_program_adds_to_the_lease_costs_nothing(world: World, memb
 def test_a_member_whose_lease_was_cleared_ends_and_joins_again(
     world: World, member: Member, holder: str
 ) -> None:
+    left: list[float] = []
+
+    async def work(fence: LeaseFence) -> NoReturn:
+        try:
+            await member.stay(fence)
+        finally:
+            left.append(fence.left())
+
+    member.serve = work
     member.start()
     world.run(3)
     world.edit(member.lease, holderIdentity=holder)
     assert world.run_until(lambda: member.ended > 0) < 2.1
-    assert member.fences[0].closed
+    assert left == [0.0]
     world.run(1)
     assert (len(member.fences), member.holder) == (2, member.identity)
     assert world.leases[member.lease]["spec"]["leaseTransitions"] == 1
@@ -211,8 +223,9 @@ def test_a_member_whose_lease_was_cleared_ends_and_joins_again(
 
 def test_a_deleted_lease_is_made_again(world: World, member: Member) -> None:
     member.start()
-    world.delete(member.lease)
-    world.run(3)
+    for _ in range(4):  # the answer is 404 or 409
+        world.delete(member.lease)
+        world.run(3)
     assert (member.holder, len(member.fences)) == (member.identity, 1)
 
 
@@ -224,12 +237,20 @@ def test_a_jump_of_the_clock_closes_the_fence_until_the_next_renewal(world: Worl
     assert len(member.fences) == 1
 
 
-def test_a_conflict_does_not_keep_the_lease_from_being_released(world: World, member: Member) -> None:
+@pytest.mark.parametrize("holder", ["", "web-9_x"])
+def test_after_a_conflict_the_lease_is_released_if_it_has_the_same_holder(
+    world: World, member: Member, holder: str
+) -> None:
     member.start()
-    conflicts = iter([True, False])
-    world.before_write = lambda name: world.annotate(name) if next(conflicts) else None
+    holders = iter([holder or member.identity])
+
+    def intervene(name: str) -> None:
+        for other in holders:
+            world.edit(name, holderIdentity=other)
+
+    world.before_write = intervene
     member.stop()
-    assert (member.holder, member.faults()) == ("", {})
+    assert (member.holder, member.faults()) == (holder, {})
 
 
 @pytest.mark.parametrize("mode", ["cut", "error"])
