@@ -131,13 +131,13 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
         begun = CLOCK.wall()
         reasons = await _until_compared(stage, cluster.namespace, workloads, sizes.compare)
         compared = CLOCK.wall() - begun
-        dice, begin, before = random.Random(SEED), CLOCK.wall() + 1.0, _processor()
+        dice, begin, before = random.Random(SEED), CLOCK.wall() + 1.0, common.read_processor()
         for workload in workloads:
             workload.step = begin + sizes.seconds * dice.random()
             workload.end = workload.step + sizes.hold
         await _step_all(machines, workloads, calm, sizes.times)
         await asyncio.sleep(2 * sizes.period)  # the controller sees the last one fall
-        busy = _busy_share(before, _processor())
+        busy = common.busy_share(before, common.read_processor())
         reasons_after = await _reasons(stage, cluster.namespace, workloads)
         (log,) = stage.directory.glob("scaler-*.log")
         terms = log.read_text().count(": leading ")
@@ -228,17 +228,6 @@ async def _step_all(machines: Nodes, workloads: Sequence[Workload], calm: float,
         if factor != 1.0:
             workload.step = CLOCK.wall()
         machines.use(workload.name, calm * factor)
-
-
-def _processor() -> list[int]:
-    """Return the ticks of the whole machine: user, nice, system, idle and so on."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    return [int(field) for field in line.split()[1:9]]
-
-
-def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    passed = [now - then for then, now in zip(before, after, strict=True)]
-    return 1.0 - (passed[3] + passed[4]) / sum(passed)
 
 
 # -- the figures ---------------------------------------------------------------------------------------------

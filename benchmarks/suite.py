@@ -151,6 +151,13 @@ CASES: Mapping[str, Case] = {
         short="--workloads 3 --seconds 60",
         long=True,
     ),
+    "scalers": Case(
+        "several scalers on a real control plane that come, crash, freeze and are replaced",
+        tiny="--autoscalers 12 --namespaces 6 --lease 4 --renew 3 --retry 0.5 --step 4 --window 8 --freeze 6 "
+        "--quiet 4",
+        short="--autoscalers 60 --namespaces 30",
+        long=True,
+    ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
         tiny="--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",

@@ -36,6 +36,7 @@ need controllers are skipped.
 """
 
 CONTROLLERS = "kube-controller-manager"
+AUDIT_LOG = "audit.log"
 _CONTROLLERS_RUN = (
     "horizontal-pod-autoscaler-controller",
     "deployment-controller",
@@ -44,6 +45,25 @@ _CONTROLLERS_RUN = (
     "clusterrole-aggregation-controller",
 )
 """Their names since 1.28."""
+
+_AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch"],
+            "resources": [
+                {"group": "apps", "resources": ["deployments/scale"]},
+                {"group": "coordination.k8s.io", "resources": ["leases"]},
+            ],
+        },
+        {"level": "None"},
+    ],
+}
+"""What the audit log has; `tests.support.scaleraudit` reads it."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -175,8 +195,11 @@ def make_api_server(
 ) -> Server:
     """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
-    Pods need no service account: no controller makes one in each namespace.
+    Pods need no service account: no controller makes one in each namespace. Its audit log has the writes
+    of Scales and Leases.
     """
+    policy = directory / "audit-policy.yaml"
+    policy.write_text(yaml.safe_dump(_AUDITED), encoding="utf-8")
     serving = authority.issue("127.0.0.1", "localhost", "kubernetes.default.svc")
     signing, verifying = _write_signing_keys(directory)
     client = authority.client_context(authority.issue(common_name="readiness", organization="system:masters"))
@@ -198,6 +221,9 @@ def make_api_server(
             f"--service-account-key-file={verifying}",
             f"--service-account-signing-key-file={signing}",
             "--authorization-mode=RBAC",
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={directory / AUDIT_LOG}",
+            "--audit-log-maxsize=4096",  # MB: a new file at 100 would be missed
             # no controller makes the accounts that pods would need
             "--disable-admission-plugins=ServiceAccount",
             # the aggregation layer; without --enable-aggregator-routing, with which a Service of type
@@ -273,6 +299,7 @@ class ControlPlane:
         self.front_proxy = FrontProxy(directory)
         self.authority = authority
         """Whose client certificates are users."""
+        self.audit_log = directory / AUDIT_LOG
         self._etcd = make_etcd(etcd, directory)
         self._server: Server | None = None
         self._controllers: Server | None = None

@@ -43,6 +43,10 @@ rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'demand{namespace!="",deployment!=""}'
+  resources:
+    overrides: {namespace: {resource: namespace}, deployment: {group: apps, resource: deployment}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 externalRules:
 - seriesQuery: 'backlog{namespace!="",queue!=""}'
   resources: {overrides: {namespace: {resource: namespace}}}
