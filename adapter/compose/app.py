@@ -9,6 +9,7 @@ import functools
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapter.compose import providers
@@ -23,6 +24,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.apiservices import RegistrationWatch
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.scope import Scope
 from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
@@ -177,6 +179,8 @@ async def run_scaler(
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
+        if options.leader_elect and not options.autoscalers:  # else it has all, or what the files name
+            runtime = replace(runtime, watching=replace(runtime.watching, scope=Scope()))
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
         def build_usages(pods: PodCache) -> ResourceProvider:

@@ -159,6 +159,7 @@ class Scaler:
             runtime.clock,
             runtime.monitoring,
             runtime.problems,
+            runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None,
         )
         return view, keeper
 
@@ -237,6 +238,8 @@ class Scaler:
             if self.floors is not None and number == 0:
                 cleaner = FloorCleaner(writer, self.floors, clock, problems)
                 group.create_task(cleaner.run(), name="floors of before slices")
+            if runtime.watching.scope is not None:
+                await runtime.watching.scope.wait_for(number)
             await self._registry.wait_for_any(number)
             group.create_task(self._scale_any(number, writer, poller), name=f"autoscalers of slice {number}")
 

@@ -27,6 +27,7 @@ from adapter.kubernetes.codec import (
     WatchEvent,
 )
 from adapter.kubernetes.credentials import ClientConfiguration
+from adapter.kubernetes.heads import Keeps
 from adapter.kubernetes.transport import (
     JSON,
     NOTHING,
@@ -63,8 +64,9 @@ class ResponseBody(NamedTuple):
 class ListWatch(Generic[_T]):
     """What to list and watch: a kind in one namespace or ("") all, as `codec` keeps its objects.
 
-    `selector` and `fields` (a field selector as text) restrict the objects. An `optional` kind need not
-    exist: to a reflector one that the API server does not serve has no objects.
+    `selector` and `fields` (a field selector as text) restrict the objects, and `keeps` those that are
+    decoded. An `optional` kind need not exist: to a reflector one that the API server does not serve has no
+    objects.
     """
 
     codec: ObjectCodec[_T]
@@ -73,6 +75,7 @@ class ListWatch(Generic[_T]):
     selector: LabelSelector = EVERYTHING
     fields: str = ""
     optional: bool = False
+    keeps: Keeps | None = None
 
     @property
     def path(self) -> str:
@@ -219,7 +222,7 @@ class KubernetesClient:
         what = f"list {source.resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.list_accept)
-        decoder = ListDecoder(source.codec, lose)
+        decoder = ListDecoder(source.codec, lose, source.keeps)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
@@ -256,9 +259,10 @@ class KubernetesClient:
             "timeoutSeconds": str(round(duration)),
         }
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.watch_accept)
+        decoder = WatchDecoder(source.codec, source.keeps)
         async with (
             self._sender.send(request) as response,
-            contextlib.aclosing(_read_events(response, what, WatchDecoder(source.codec))) as events,
+            contextlib.aclosing(_read_events(response, what, decoder)) as events,
         ):
             yield events
 

@@ -17,7 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from adapter.kubernetes import nesting
+from adapter.kubernetes import heads, nesting
+from adapter.kubernetes.heads import Keeps
 from adapter.kubernetes.nesting import Pruner
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
@@ -155,15 +156,22 @@ class ObjectCodec(Generic[T]):
     def decode(self, text: bytes | msgspec.Raw) -> T:
         return self.keep(self._one.decode(text))
 
-    def decode_items(self, text: bytes, lose: Callable[[Unreadable], None]) -> list[T]:
+    def decode_items(
+        self, text: bytes, lose: Callable[[Unreadable], None], keeps: Keeps | None = None
+    ) -> list[T]:
         """Decode a JSON array; `lose` is called with the objects that are unreadable.
 
-        RecursionError if it is nested too deep, `msgspec.DecodeError` if it is no array.
+        With `keeps`, objects of other namespaces are left out. RecursionError if it is nested too deep,
+        `msgspec.DecodeError` if it is no array.
         """
-        try:
-            return list(map(self.keep, self._many.decode(text)))
-        except Exception:  # noqa: BLE001 - whatever it is, it is the fault of one object
-            items = list(map(self._read, _RAW_ITEMS.decode(text)))
+        if keeps is not None:
+            raws = _RAW_ITEMS.decode(text)
+            items = [self._read(raw) for raw in raws if not heads.is_other(heads.read_head(raw), keeps)]
+        else:
+            try:
+                return list(map(self.keep, self._many.decode(text)))
+            except Exception:  # noqa: BLE001 - whatever it is, it is the fault of one object
+                items = list(map(self._read, _RAW_ITEMS.decode(text)))
         kept: list[T] = []
         for item in items:
             if isinstance(item, Unreadable):
@@ -184,8 +192,14 @@ class ObjectCodec(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             return _mark(raw, error)
 
-    def decode_event(self, line: bytes) -> WatchEvent[T] | Status:
-        """Decode a line of a watch; an ERROR event is the Status that it carries."""
+    def decode_event(self, line: bytes, keeps: Keeps | None = None) -> WatchEvent[T] | Status:
+        """Decode a line of a watch; an ERROR event is the Status that it carries.
+
+        With `keeps`, an event of another namespace is one without an object.
+        """
+        head = None if keeps is None else heads.read_event_head(line)
+        if heads.is_other(head, keeps):
+            return WatchEvent("BOOKMARK", None, head.version)
         event = _EVENT_LINE.decode(line)
         if event.type not in _EVENT_TYPES:
             raise msgspec.DecodeError(f"unknown type of watch event: {event.type[:50]}")
@@ -193,6 +207,10 @@ class ObjectCodec(Generic[T]):
             return STATUS.decode(event.object)
         if event.type == "BOOKMARK":
             return WatchEvent(event.type, None, _VERSIONED.decode(event.object).metadata.resource_version)
+        if keeps is not None and head is None:
+            head = heads.read_head(event.object)
+            if heads.is_other(head, keeps):
+                return WatchEvent("BOOKMARK", None, head.version)
         if self._version_of is not None:
             with contextlib.suppress(Exception):  # then the object is read with more care
                 decoded = self._one.decode(event.object)
@@ -240,7 +258,7 @@ class ListDecoder(Generic[T]):
     """Decodes one page of a list from the pieces of its body.
 
     Raises `msgspec.DecodeError` for a body that is not a list. `lose` is called with each unreadable object;
-    without it the list fails.
+    without it the list fails. With `keeps`, objects of other namespaces are left out.
 
     Items are cut off the front in slices. The end of a slice is a guess: the text with which the first item
     begins occurs there too. The guess is right exactly if the slice decodes, because a cut inside a nested
@@ -249,9 +267,15 @@ class ListDecoder(Generic[T]):
     times. After an object that is nested too deep, the rest of the page is read without its depths.
     """
 
-    def __init__(self, codec: ObjectCodec[T], lose: Callable[[Unreadable], None] | None = None) -> None:
+    def __init__(
+        self,
+        codec: ObjectCodec[T],
+        lose: Callable[[Unreadable], None] | None = None,
+        keeps: Keeps | None = None,
+    ) -> None:
         self._codec = codec
         self._lose = lose or _refuse
+        self._keeps = keeps
         self._head = b""
         self._rest = bytearray()
         self._first_key = b""
@@ -327,7 +351,7 @@ class ListDecoder(Generic[T]):
             return None
         before[-1:] = b"]"
         try:
-            items = self._codec.decode_items(b"[" + before, self._lose)
+            items = self._codec.decode_items(b"[" + before, self._lose, self._keeps)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
@@ -347,16 +371,17 @@ class ListDecoder(Generic[T]):
     def _decode_rest(self) -> tuple[list[T], ListMeta]:
         left = b"" if self._pruner is None else self._pruner.finish()
         document = _DOCUMENT.decode(self._head + self._rest + left)
-        items = bytes(document.items)
-        return [] if items == b"null" else self._codec.decode_items(items, self._lose), document.metadata
+        items, meta = bytes(document.items), document.metadata
+        return [] if items == b"null" else self._codec.decode_items(items, self._lose, self._keeps), meta
 
 
 class WatchDecoder(Generic[T]):
     """Decodes the lines of a watch from the pieces in which they arrive."""
 
-    def __init__(self, codec: ObjectCodec[T]) -> None:
+    def __init__(self, codec: ObjectCodec[T], keeps: Keeps | None = None) -> None:
         self._rest = bytearray()
         self._codec = codec
+        self._keeps = keeps
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
         """Yield the events that `piece` completes; an ERROR is its Status, the last.
@@ -373,13 +398,13 @@ class WatchDecoder(Generic[T]):
             start = end + 1
             if line and not line.isspace():
                 try:
-                    event = self._codec.decode_event(line)
+                    event = self._codec.decode_event(line, self._keeps)
                 except RecursionError:
                     pruner, pruned = Pruner(), []
                     for at in range(0, len(line), STEP_BYTES):
                         pruned.append(pruner.feed(line[at : at + STEP_BYTES]))
                         yield []
-                    event = self._codec.decode_event(b"".join([*pruned, pruner.finish()]))
+                    event = self._codec.decode_event(b"".join([*pruned, pruner.finish()]), self._keeps)
                 if isinstance(event, Status):
                     if events:
                         yield events

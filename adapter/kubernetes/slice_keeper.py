@@ -80,13 +80,16 @@ class SliceKeeper:
         clock: Clock,
         monitoring: Monitoring,
         problems: ProblemLog,
+        wants: Callable[[Collection[int]], None] = lambda _: None,
     ) -> None:
+        """`wants` is called with the slices that are owned, or are to be taken now, when they may change."""
         self._client = client
         self._namespace = namespace
         self._settings = settings
         self._view = view
         self._clock = clock
         self._problems = problems
+        self._wants = wants
         leases = self._leases(self._member_lease(settings.identity))
         self._membership = Membership(leases, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
@@ -165,6 +168,7 @@ class SliceKeeper:
             for number in self._plan(members):
                 held = self._held[number] = _Held()
                 group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
+            self._wants(self._held.keys())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()

@@ -74,7 +74,7 @@ class LeaseView:
         self._ended: dict[str, float] = {}
         """Since when members have no holder, by their Leases."""
         periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
-        watching = dataclasses.replace(watching, periods=periods)
+        watching = dataclasses.replace(watching, periods=periods, scope=None)
         self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow, listed=self._listed)
         self.cache.reflect(_CODEC, LEASES, [namespace], selector=parse_selector(f"{LABEL}={name}"))
 
