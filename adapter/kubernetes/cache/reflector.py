@@ -484,6 +484,7 @@ class Reflector(Generic[T]):
     def _end_wait(self) -> None:
         if self._waiting is not None:
             self._waiting.reschedule(asyncio.get_running_loop().time())
+            self._waiting = None
 
     # -- state -----------------------------------------------------------------------------------------------
 
