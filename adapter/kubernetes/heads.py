@@ -14,7 +14,7 @@ import msgspec
 Keeps = Callable[[str], bool]
 """Tells whether the objects of a namespace are kept."""
 
-_TEXT = rb'"([^"\\]*)"'
+_TEXT = rb'"([-.0-9A-Za-z]*)"'
 _METADATA = (
     rb'\{(?:"kind":"[^"\\]*","apiVersion":"[^"\\]*",)?"metadata":\{"name":"[^"\\]*",'
     rb'(?:"generateName":"[^"\\]*",)?"namespace":' + _TEXT + rb',"uid":"[^"\\]*","resourceVersion":' + _TEXT

@@ -128,7 +128,7 @@ class Coverage:
     @property
     def differs(self) -> bool:
         """Whether the scope has changed since it was followed."""
-        return self.complete != self.scope.slices
+        return not self.complete == self.kept == self.scope.slices
 
     @property
     def missing(self) -> frozenset[int]:

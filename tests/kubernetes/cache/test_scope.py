@@ -1,0 +1,270 @@
+"""What a reflector keeps while slices come and go: histories of all kinds, with an API server in memory."""
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.kubernetes.cache import scope as scopes
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.scope import Coverage, Scope
+from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.client import ListWatch
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
+from adapter.model.autoscaling import slices
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.apiclient import PODS
+from tests.support.clock import FakeClock
+from tests.support.waiting import running
+
+NAMESPACES = [f"tenant-{number}" for number in range(8)]
+SLICES = sorted({slices.slice_of(namespace) for namespace in NAMESPACES})
+STABLE = "stable"
+"""The object of each namespace that is there from the beginning and never deleted."""
+
+
+class Server:
+    """Answers lists and watches; lists take turns of the loop, and may break off or be older than what is."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.version = 1
+        self.objects = {(namespace, STABLE): 1 for namespace in NAMESPACES}
+        self.log: list[WatchEvent[PartialMetadata]] = []
+        self.failures = 0.0
+        self.lists: list[str] = []
+        self.watches = 0
+        self._changed = asyncio.Event()
+
+    def change(self, namespace: str, name: str, *, delete: bool = False) -> None:
+        if delete and self.objects.pop((namespace, name), None) is None:
+            return
+        self.version += 1
+        if not delete:
+            self.objects[namespace, name] = self.version
+        changed = PartialMetadata(name, namespace, None, str(self.version))
+        self.log.append(WatchEvent("DELETED" if delete else "MODIFIED", changed, str(self.version)))
+        self._changed.set()
+
+    async def turns(self) -> None:
+        for _ in range(self.dice.randrange(4)):
+            await asyncio.sleep(0)
+
+    def fail(self) -> None:
+        if self.dice.random() < self.failures:
+            raise errors.KubernetesError(self.dice.choice([0, 410, 429, 500, 503]), "reason", "cannot")
+
+    async def list_objects(
+        self,
+        source: ListWatch[Any],
+        deliver: Callable[[list[Any]], None],
+        *,
+        resource_version: str,
+        lose: Callable[[Unreadable], None],
+    ) -> str:
+        self.lists.append(source.namespace)
+        await self.turns()
+        self.fail()
+        state, version = dict(self.objects), self.version
+        for (namespace, name), seen in state.items():
+            await self.turns()
+            if source.namespace in {"", namespace} and (source.keeps is None or source.keeps(namespace)):
+                deliver([PartialMetadata(name, namespace, None, str(seen))])
+        self.fail()
+        assert version >= int(resource_version or 0)
+        return str(version)
+
+    @contextlib.asynccontextmanager
+    async def watch_objects(
+        self, source: ListWatch[Any], *, resource_version: str, **_: float
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[PartialMetadata]]]]:
+        await self.turns()
+        self.fail()
+        self.watches += 1
+
+        async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
+            sent = int(resource_version)
+            while True:
+                self._changed.clear()
+                for event in [event for event in self.log if int(event.version) > sent]:
+                    await self.turns()
+                    self.fail()
+                    assert event.object is not None
+                    kept = source.keeps is None or source.keeps(event.object.namespace)
+                    sent = int(event.version)
+                    yield [event if kept else WatchEvent("BOOKMARK", None, event.version)]
+                if self.version == sent or not self.log:
+                    await self._changed.wait()
+
+        yield events()
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.server = Server(self.dice)
+        self.scope = Scope()
+        clock, monitoring = FakeClock(), Monitoring()
+        problems = ProblemLog(monitoring, clock)
+
+        async def sleep(_: float) -> None:
+            await asyncio.sleep(0)
+
+        client: Any = self.server  # has all that a reflector calls
+        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, sleep, scope=self.scope)
+        self.cache: ObjectCache[PartialMetadata] = ObjectCache(
+            context, lambda *_: None, listed=lambda: iter([None] * self.dice.randrange(4))
+        )
+        self.reflector: Reflector[PartialMetadata] = Reflector(
+            ListWatch(PARTIAL_METADATA, PODS), self.cache, context, "pods"
+        )
+        self._ready: set[int] = set()
+        self._seen: dict[tuple[str, str], int] = {}
+        self._deleted: dict[tuple[str, str], int] = {}
+
+    def expected(self) -> dict[tuple[str, str], str]:
+        objects = self.server.objects.items()
+        return {key: str(seen) for key, seen in objects if slices.slice_of(key[0]) in self.scope.slices}
+
+    def stored(self) -> dict[tuple[str, str], str]:
+        return {(obj.namespace, obj.name): obj.resource_version for obj in self.cache}
+
+    def is_complete(self, number: int) -> bool:
+        coverages = self.scope._coverages
+        return bool(coverages) and all(one.is_synced and number in one.complete for one in coverages)
+
+    def set_scope(self, numbers: Collection[int]) -> None:
+        self._ready &= {*numbers}
+        self.scope.set(numbers)
+
+    def check(self) -> None:
+        """A slice that was complete lacks nothing, no object becomes older, and no deleted one is back."""
+        stored = {key: int(version) for key, version in self.stored().items()}
+        self._ready |= {number for number in self.scope.slices if self.is_complete(number)}
+        for namespace in NAMESPACES:
+            assert slices.slice_of(namespace) not in self._ready or (namespace, STABLE) in stored
+        for key, version in stored.items():
+            assert version >= self._seen.get(key, 0), f"{key} went back to {version}"
+            assert version > self._deleted.get(key, 0), f"{key} is back"
+        for key, version in self._seen.items():
+            if key not in stored and self.is_complete(slices.slice_of(key[0])):
+                self._deleted[key] = version
+        self._seen = stored
+
+    async def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            await asyncio.sleep(0)
+            self.check()
+
+    async def settle(self) -> None:
+        for _ in range(3_000):
+            is_complete = self.reflector.synced and all(map(self.is_complete, self.scope.slices))
+            if is_complete and self.stored() == self.expected():
+                return
+            await self.turn()
+        raise AssertionError(f"{self.stored()} after all, and not {self.expected()}")
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.05, 0.3]))
+async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: float) -> None:
+    world = World(seed)
+    dice, server = world.dice, world.server
+    async with running(world.reflector.run()):
+        server.failures = failures
+        for _ in range(60):
+            if dice.random() < 0.25:
+                world.set_scope(set(dice.sample(SLICES, dice.randrange(len(SLICES) + 1))))
+                if dice.random() < 0.1:
+                    world.set_scope(range(slices.COUNT))
+            name = dice.choice([STABLE, "one", "two"])
+            server.change(dice.choice(NAMESPACES), name, delete=name != STABLE and dice.random() < 0.5)
+            await world.turn(dice.randrange(30))
+        server.failures = 0.0
+        await world.settle()
+
+
+async def test_a_slice_that_comes_is_listed_and_not_everything_again() -> None:
+    world = World(0)
+    first, second = slices.slice_of("tenant-0"), slices.slice_of("tenant-1")
+    world.scope.set({first})
+    async with running(world.reflector.run()):
+        await world.settle()
+        world.scope.set({first, second})
+        await world.settle()
+    own = [name for name in NAMESPACES if slices.slice_of(name) == second]
+    assert world.server.lists == ["", *own]
+
+
+async def test_many_namespaces_at_once_are_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapter.kubernetes.cache.reflector.MOST_NAMESPACES", len(NAMESPACES) - 1)
+    world = World(0)
+    world.scope.set(())
+    async with running(world.reflector.run()):
+        await world.settle()
+        world.scope.set(range(slices.COUNT))
+        await world.settle()
+    assert world.server.lists == ["", ""]
+
+
+async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None:
+    world, number = World(0), slices.slice_of("tenant-0")
+    world.scope.set(())
+    async with running(world.reflector.run()):
+        await world.settle()
+        world.scope.set({number})
+        waiting = asyncio.create_task(world.scope.wait_for(number))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await waiting
+        assert ("tenant-0", STABLE) in world.stored()
+    # one that has ended is not waited for
+    await world.scope.wait_for(SLICES[-1])
+
+
+async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scopes, "FIRST_PLAN", 0.01)
+    world = World(0)
+    async with running(world.reflector.run()):
+        await asyncio.sleep(0)
+        assert world.server.lists == []
+        await world.reflector.attempted.wait()
+        assert world.reflector.synced
+        assert world.stored() == {}
+
+
+def test_a_scaler_with_all_slices_looks_at_no_namespace() -> None:
+    scope = Scope()
+    scope.set(range(slices.COUNT))
+    coverage = Coverage(scope)
+    coverage.begin()
+    assert coverage.is_whole
+
+
+def test_cluster_scoped_objects_are_kept() -> None:
+    assert Coverage(Scope()).keeps("")
+
+
+def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> None:
+    coverage = Coverage(Scope())
+    coverage.note_list("a", "20")
+    coverage.note_list("b", "30")
+    coverage.note_list("c", "opaque")
+    seen = [("a", "20"), ("a", "21"), ("b", "30"), ("c", "1"), ("d", "1"), ("a", "opaque")]
+    assert [coverage.is_listed(*each) for each in seen] == [True, False, True, False, False, False]
+    assert [coverage.is_listed(*each) for each in itertools.product("ab", ["31", "1"])] == [False] * 4
+
+
+def test_versions_that_went_back_are_not_skipped_after_a_list_of_everything() -> None:
+    coverage = Coverage(Scope())
+    coverage.note_list("a", "20")
+    coverage.begin()
+    assert not coverage.is_listed("a", "5")
