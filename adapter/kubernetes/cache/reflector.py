@@ -18,13 +18,13 @@ first list is told "not synced", never "not found".
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
-from adapter.kubernetes.cache.scope import MOST_NAMESPACES, Coverage, Scope
+from adapter.kubernetes.cache.scope import Coverage, Scope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
@@ -182,11 +182,7 @@ class Reflector(Generic[T]):
         self._heard: float | None = None
         self._read = asyncio.Event()
         self._listed = asyncio.Event()
-        self._coverage: Coverage | None = None
-        if context.scope is not None:
-            self._coverage = Coverage(context.scope)
-            self._coverage.changed = self._end_wait
-        self._waiting: asyncio.Timeout | None = None
+        self._coverage = Coverage(context.scope or Scope.of_everything())
 
     def status(self) -> ReflectorStatus:
         age = None if self._heard is None else self._context.clock.monotonic() - self._heard
@@ -244,26 +240,22 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         if not self._watchable:
             _log.info("this kind cannot be watched; it is listed instead", extra=facts(resource=self.name))
-        if self._coverage is None:
-            await self._follow()
-            return
-        with self._coverage.scope.applied(self._coverage):
-            await self._coverage.scope.wait_for_plan()
-            await self._follow()
+        async with self._coverage.applied():
+            await self._run()
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         to_list = True
         while True:
             try:
                 if to_list:
                     await self._list()
-                if self._coverage is not None and not await self._cover(self._coverage):
+                if not await self._follow_scope():
                     to_list = True
                     continue
                 if to_list:
                     await self._end_list()
                 to_list = self._mode == "list"
-                async with self._until_scope_changes():
+                async with self._coverage.until_it_changes():
                     await (self._wait_to_poll() if to_list else self._watch())
             except errors.KubernetesError as error:
                 to_list = to_list or error.status not in _RESUMABLE
@@ -271,9 +263,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Make the store equal to a list of everything."""
-        coverage = self._coverage
-        if coverage is not None:
-            coverage.begin()
+        self._coverage.begin()
         try:
             self._version = await self._list_in(self._source)
         except errors.KubernetesError as error:
@@ -281,8 +271,7 @@ class Reflector(Generic[T]):
                 raise
             self._mode, self._version = "list", ""
             await self._sweep(self.source.namespace, {})
-        if coverage is not None:
-            coverage.end()
+        self._coverage.end()
 
     async def _end_list(self) -> None:
         self._reports.relists.inc()
@@ -294,6 +283,26 @@ class Reflector(Generic[T]):
         self._listed.set()
         if self._mode == "list":
             self._recover()
+
+    @property
+    def _source(self) -> ListWatch[T]:
+        """What is listed and watched; objects of other slices are dropped."""
+        coverage = self._coverage
+        return self.source if coverage.is_whole else replace(self.source, keeps=coverage.keeps)
+
+    async def _follow_scope(self) -> bool:
+        """Remove the objects of slices that are gone, and list those of new ones; False to list everything."""
+
+        async def read(namespace: str) -> str:
+            version = await self._list_in(replace(self.source, namespace=namespace))
+            self.store.end_batch()
+            return version
+
+        return await self._coverage.follow(
+            lambda: [namespace for namespace, _ in self.store.listing(self.source.namespace)],
+            lambda namespace: self._sweep(namespace, {}),
+            read if self._mode == "watch" else None,
+        )
 
     async def _list_in(self, source: ListWatch[T]) -> str:
         """Make the store equal to a list, in the namespace of that; return the version of the list.
@@ -322,8 +331,7 @@ class Reflector(Generic[T]):
     def _mark_synced(self) -> None:
         if not self.synced:
             self.synced = True
-            if self._coverage is not None:
-                self._coverage.is_synced = True
+            self._coverage.is_synced = True
             self._reports.synced.set(1)
             count = self.store.count(self.source.namespace)
             _log.info("first list received", extra=facts(resource=self.name, objects=count))
@@ -380,9 +388,9 @@ class Reflector(Generic[T]):
             )
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        changed, coverage, version = event.object, self._coverage, event.version
+        changed, version = event.object, event.version
         self._version = version or self._version
-        if changed is None or (coverage is not None and coverage.is_listed(changed.namespace, version)):
+        if changed is None or self._coverage.is_listed(changed.namespace, version):
             return
         if event.type == "DELETED":
             self._remove(changed.namespace, changed.name)
@@ -391,7 +399,7 @@ class Reflector(Generic[T]):
 
     def _put(self, obj: T | Unreadable) -> None:
         """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
-        if self._coverage is not None and not self._coverage.keeps(obj.namespace):
+        if not (self._coverage.is_whole or self._coverage.keeps(obj.namespace)):
             return  # its namespace could not be read without decoding it
         try:
             if isinstance(obj, Unreadable):
@@ -435,56 +443,6 @@ class Reflector(Generic[T]):
         denied_for = self._context.clock.monotonic() - self._watch_denied
         if self._watchable and denied_for >= self._periods.watch_again:
             self._mode = "watch"
-
-    # -- slices ----------------------------------------------------------------------------------------------
-
-    @property
-    def _source(self) -> ListWatch[T]:
-        """What is listed and watched; objects of other slices are dropped."""
-        coverage = self._coverage
-        if coverage is None or coverage.is_whole:
-            return self.source
-        return replace(self.source, keeps=coverage.keeps)
-
-    async def _cover(self, coverage: Coverage) -> bool:
-        """Follow the scope: remove what is out of it, and list what is new; False to list everything.
-
-        The watch goes on where it ended. Its events from before the list of a namespace are skipped there.
-        """
-        while coverage.differs:
-            spaces = [namespace for namespace, _ in self.store.listing(self.source.namespace)]
-            for namespace in coverage.drop(spaces):
-                await self._sweep(namespace, {})
-            missing = coverage.missing
-            namespaces = coverage.namespaces_of(missing)
-            if missing and (self._mode == "list" or len(namespaces) > MOST_NAMESPACES):
-                return False
-            coverage.keep(missing)
-            for namespace in namespaces:
-                version = await self._list_in(replace(self.source, namespace=namespace))
-                coverage.note_list(namespace, version)
-                self.store.end_batch()
-            coverage.end_namespaces(missing)
-        return True
-
-    @contextlib.asynccontextmanager
-    async def _until_scope_changes(self) -> AsyncIterator[None]:
-        """Cancel what is awaited within when the scope changes."""
-        is_current = self._coverage is None or not self._coverage.differs
-        try:
-            async with asyncio.timeout(None if is_current else 0) as limit:
-                self._waiting = limit
-                yield
-        except TimeoutError:
-            if not limit.expired():
-                raise
-        finally:
-            self._waiting = None
-
-    def _end_wait(self) -> None:
-        if self._waiting is not None:
-            self._waiting.reschedule(asyncio.get_running_loop().time())
-            self._waiting = None
 
     # -- state -----------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ object, and pays nothing.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 
 from adapter.model.autoscaling import slices
 
@@ -34,13 +34,19 @@ class Scope:
         self._completed = asyncio.Event()
         self._coverages: set[Coverage] = set()
 
+    @classmethod
+    def of_everything(cls) -> "Scope":
+        scope = cls()
+        scope.set(range(slices.COUNT))
+        return scope
+
     def set(self, numbers: Collection[int]) -> None:
         """Have the objects of these slices kept, and no others."""
         self._known.set()
         if self.slices != numbers:
             self.slices = frozenset(numbers)
             for coverage in self._coverages:
-                coverage.changed()
+                coverage.end_wait()
 
     async def wait_for_plan(self) -> None:
         """Wait until the slices are known, for a time."""
@@ -56,15 +62,12 @@ class Scope:
             self._completed.clear()
             await self._completed.wait()
 
-    @contextmanager
-    def applied(self, coverage: "Coverage") -> Iterator[None]:
-        """Have a reflector follow the scope."""
+    def add(self, coverage: "Coverage") -> None:
         self._coverages.add(coverage)
-        try:
-            yield
-        finally:
-            self._coverages.discard(coverage)
-            self._completed.set()
+
+    def discard(self, coverage: "Coverage") -> None:
+        self._coverages.discard(coverage)
+        self._completed.set()
 
     def completed(self) -> None:
         """Note that a reflector has the objects of more slices."""
@@ -72,20 +75,31 @@ class Scope:
 
 
 class Coverage:
-    """The slices of which one reflector has the objects. `changed` is called when the scope has changed.
+    """The slices of which one reflector has the objects.
 
-    `kept` are the slices whose objects are not dropped, and `complete` those of them that were listed.
+    `kept` are the slices whose objects are not dropped, and `complete` those of them that were listed. The
+    reflector sets `is_synced` with its first list.
     """
 
     def __init__(self, scope: Scope) -> None:
-        self.changed: Callable[[], None] = lambda: None
         self.is_synced = False
-        self.scope = scope
-        self.kept = self.complete = _NONE
+        self.kept, self.complete = scope.slices, _NONE
+        self._scope = scope
+        self._waiting: asyncio.Timeout | None = None
         self._dropped: defaultdict[int, set[str]] = defaultdict(set)
         """The namespaces of other slices."""
         self._listed: dict[str, int] = {}
         """The versions of the lists of namespaces that the watch has not reached yet."""
+
+    @asynccontextmanager
+    async def applied(self) -> AsyncIterator[None]:
+        """Follow the scope within; begin when the slices are known."""
+        self._scope.add(self)
+        try:
+            await self._scope.wait_for_plan()
+            yield
+        finally:
+            self._scope.discard(self)
 
     @property
     def is_whole(self) -> bool:
@@ -107,7 +121,7 @@ class Coverage:
 
     def begin(self) -> None:
         """Begin a list of everything. Until its end the slices that are new are not complete."""
-        self.kept = self.scope.slices
+        self.kept = self._scope.slices
         self.complete &= self.kept
         self._dropped.clear()
         self._listed.clear()
@@ -118,33 +132,41 @@ class Coverage:
 
     # -- slices that come and go -----------------------------------------------------------------------------
 
-    def drop(self, namespaces: Collection[str]) -> Iterator[str]:
-        """Stop keeping slices that the scope has no more; yield which of `namespaces` are of these."""
-        gone, self.kept = self.kept - self.scope.slices, self.kept & self.scope.slices
-        self.complete &= self.kept
-        if gone:
-            yield from (namespace for namespace in namespaces if not self.keeps(namespace))
-
     @property
     def differs(self) -> bool:
         """Whether the scope has changed since it was followed."""
-        return not self.complete == self.kept == self.scope.slices
+        return not self.complete == self.kept == self._scope.slices
 
-    @property
-    def missing(self) -> frozenset[int]:
-        """The slices of the scope whose objects are not there yet."""
-        return self.scope.slices - self.complete
+    async def follow(
+        self,
+        namespaces: Callable[[], Collection[str]],
+        remove: Callable[[str], Awaitable[None]],
+        read: Callable[[str], Awaitable[str]] | None,
+    ) -> bool:
+        """Follow the scope: remove what is out of it, and list what is new; False to list everything.
 
-    def namespaces_of(self, numbers: frozenset[int]) -> list[str]:
-        return sorted(name for number in numbers for name in self._dropped.get(number, ()))
-
-    def keep(self, numbers: frozenset[int]) -> None:
-        self.kept |= numbers
-
-    def note_list(self, namespace: str, version: str) -> None:
-        """Note the version of a list of one namespace: the watch is behind it."""
-        if version.isdecimal():
-            self._listed[namespace] = int(version)
+        `namespaces` returns those that have objects. `read` lists one of them and returns the version; it is
+        None where there is no watch. A watch then goes on where it ended, which is before those lists.
+        """
+        while self.differs:
+            gone, self.kept = self.kept - self._scope.slices, self.kept & self._scope.slices
+            self.complete &= self.kept
+            for namespace in namespaces() if gone else ():
+                if not self.keeps(namespace):
+                    await remove(namespace)
+            missing = self._scope.slices - self.complete
+            new = sorted(name for number in missing for name in self._dropped[number])
+            if missing and (read is None or len(new) > MOST_NAMESPACES):
+                return False
+            self.kept |= missing
+            for namespace in new:
+                version = await read(namespace) if read is not None else ""
+                if version.isdecimal():
+                    self._listed[namespace] = int(version)
+            for number in missing:
+                self._dropped.pop(number, None)
+            self._complete(self.complete | missing)
+        return True
 
     def is_listed(self, namespace: str, version: str) -> bool:
         """Tell whether an event was before the list of its namespace."""
@@ -154,12 +176,24 @@ class Coverage:
             self._listed.clear()
         return int(version) <= self._listed.get(namespace, 0)
 
-    def end_namespaces(self, numbers: frozenset[int]) -> None:
-        """Note that all namespaces of these slices were listed."""
-        for number in numbers:
-            self._dropped.pop(number, None)
-        self._complete(self.complete | numbers)
+    @asynccontextmanager
+    async def until_it_changes(self) -> AsyncIterator[None]:
+        """Cancel what is awaited within when the scope changes."""
+        try:
+            async with asyncio.timeout(0 if self.differs else None) as limit:
+                self._waiting = limit
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self._waiting = None
+
+    def end_wait(self) -> None:
+        if self._waiting is not None:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+            self._waiting = None
 
     def _complete(self, numbers: frozenset[int]) -> None:
         self.complete = numbers
-        self.scope.completed()
+        self._scope.completed()

@@ -40,6 +40,7 @@ class Server:
         self.objects = {(namespace, STABLE): 1 for namespace in NAMESPACES}
         self.log: list[WatchEvent[PartialMetadata]] = []
         self.failures = 0.0
+        self.breaks_off = False
         self.lists: list[str] = []
         self.watches = 0
         self._changed = asyncio.Event()
@@ -78,6 +79,8 @@ class Server:
             await self.turns()
             if source.namespace in {"", namespace} and (source.keeps is None or source.keeps(namespace)):
                 deliver([PartialMetadata(name, namespace, None, str(seen))])
+        if self.breaks_off:
+            raise errors.KubernetesError(0, "reset", "cannot")
         self.fail()
         assert version >= int(resource_version or 0)
         return str(version)
@@ -204,8 +207,23 @@ async def test_a_slice_that_comes_is_listed_and_not_everything_again() -> None:
     assert world.server.lists == ["", *own]
 
 
+async def test_nothing_is_left_of_a_slice_whose_list_broke_off() -> None:
+    world = World(0)
+    first, second = slices.slice_of("tenant-0"), slices.slice_of("tenant-1")
+    world.scope.set({first})
+    async with running(world.reflector.run()):
+        await world.settle()
+        world.server.breaks_off = True
+        world.scope.set({first, second})
+        while len(world.server.lists) < 3:
+            await world.turn()
+        assert ("tenant-1", STABLE) in world.stored()
+        world.scope.set({first})
+        await world.settle()
+
+
 async def test_many_namespaces_at_once_are_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapter.kubernetes.cache.reflector.MOST_NAMESPACES", len(NAMESPACES) - 1)
+    monkeypatch.setattr(scopes, "MOST_NAMESPACES", len(NAMESPACES) - 1)
     world = World(0)
     world.scope.set(())
     async with running(world.reflector.run()):
@@ -242,9 +260,7 @@ async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pyt
 
 
 def test_a_scaler_with_all_slices_looks_at_no_namespace() -> None:
-    scope = Scope()
-    scope.set(range(slices.COUNT))
-    coverage = Coverage(scope)
+    coverage = Coverage(Scope.of_everything())
     coverage.begin()
     assert coverage.is_whole
 
@@ -255,9 +271,7 @@ def test_cluster_scoped_objects_are_kept() -> None:
 
 def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> None:
     coverage = Coverage(Scope())
-    coverage.note_list("a", "20")
-    coverage.note_list("b", "30")
-    coverage.note_list("c", "opaque")
+    coverage._listed = {"a": 20, "b": 30}
     seen = [("a", "20"), ("a", "21"), ("b", "30"), ("c", "1"), ("d", "1"), ("a", "opaque")]
     assert [coverage.is_listed(*each) for each in seen] == [True, False, True, False, False, False]
     assert [coverage.is_listed(*each) for each in itertools.product("ab", ["31", "1"])] == [False] * 4
@@ -265,6 +279,6 @@ def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> Non
 
 def test_versions_that_went_back_are_not_skipped_after_a_list_of_everything() -> None:
     coverage = Coverage(Scope())
-    coverage.note_list("a", "20")
+    coverage._listed = {"a": 20}
     coverage.begin()
     assert not coverage.is_listed("a", "5")
