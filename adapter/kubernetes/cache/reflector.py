@@ -291,7 +291,7 @@ class Reflector(Generic[T]):
         return self.source if coverage.is_whole else replace(self.source, keeps=coverage.keeps)
 
     async def _follow_scope(self) -> bool:
-        """Remove the objects of slices that are gone, and list those of new ones; False to list everything."""
+        """Remove the objects of slices that are gone, list those of new ones; False to list everything."""
 
         async def read(namespace: str) -> str:
             version = await self._list_in(replace(self.source, namespace=namespace))
