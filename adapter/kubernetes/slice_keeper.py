@@ -20,7 +20,7 @@ Two members never own a slice at once:
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -100,6 +100,8 @@ class SliceKeeper:
         self._is_first = True
         """Whether no slice ever had a Lease."""
         self._clearing: set[str] = set()
+        self._failed: dict[str, str] = {}
+        """Leases that could not be read or written, with the version that the view showed then."""
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
         view.changed = self._wake.set
@@ -136,8 +138,13 @@ class SliceKeeper:
         seen, since = None, 0.0
         while True:
             wait = settings.retry_period
-            try:
-                lease, now = await leases.fetch(settings.attempt), self._clock.monotonic()
+            with self._attempt(settings.lease_name):
+                try:
+                    lease, now = await leases.fetch(settings.attempt), self._clock.monotonic()
+                except errors.KubernetesError as error:
+                    if error.status == 403:
+                        return  # it never was this scaler's Lease
+                    raise
                 if lease is not None and lease.record != seen:
                     seen, since = lease.record, now
                 if seen is None:
@@ -149,10 +156,6 @@ class SliceKeeper:
                         await self._clear(leases, lease)
                     return
                 wait = min(wait, left)
-            except errors.KubernetesError as error:
-                if error.status == 403:
-                    return  # it never was this scaler's Lease
-                self._report(error)
             await asyncio.sleep(wait)
 
     # -- a membership ----------------------------------------------------------------------------------------
@@ -163,6 +166,7 @@ class SliceKeeper:
         while True:
             self._wake.clear()
             members = {member.record.holder: member for member in self._view.members()}
+            self._end_problems()
             wait = self._clear_late(group, members)
             self._tidy(group)
             for number in self._plan(members):
@@ -224,14 +228,17 @@ class SliceKeeper:
 
     async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
         """Take a slice, do its work until it is given up, and release it."""
-        leases = self._leases(slices.name_of(self._settings.lease_name, number))
+        name = slices.name_of(self._settings.lease_name, number)
+        leases, lease = self._leases(name), None
         try:
-            lease = await self._try_to_take(number, leases)
+            with self._attempt(name):
+                async with self._room:
+                    lease = await self._take(number, leases)
             if lease is not None:
                 held.is_owned, held.record, held.since = True, lease.record, self._clock.monotonic()
                 await self._work(number, held, work, SliceFence(fence))
                 self._outdated[number] = lease.version
-                await self._release(leases, lease)
+                await self._release(name, leases, lease)
             elif number not in self._outdated:
                 await asyncio.sleep(_RETRY)
         finally:
@@ -252,16 +259,6 @@ class SliceKeeper:
             held.is_owned = False
         if not working.cancelled():
             working.result()
-
-    async def _try_to_take(self, number: int, leases: KubernetesLeases) -> Lease | None:
-        try:
-            async with self._room:
-                lease = await self._take(number, leases)
-        except errors.KubernetesError as error:
-            self._report(error)
-            return None
-        self._problems.resolve(FAULT)
-        return lease
 
     async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
@@ -326,15 +323,13 @@ class SliceKeeper:
         """Clear the Lease of a member that is late, or learn that it is not."""
         leases = self._leases(member.lease)
         try:
-            lease = await leases.fetch(self._settings.attempt)
-            if lease is not None and lease.record == member.record:
-                lease = await self._clear(leases, lease)
-            if lease is not None:
-                self._view.learn(member.lease, lease.record)
-                self._wake.set()
-            await asyncio.sleep(_RETRY)
-        except errors.KubernetesError as error:
-            self._report(error)
+            with self._attempt(member.lease):
+                lease = await leases.fetch(self._settings.attempt)
+                if lease is not None and lease.record == member.record:
+                    lease = await self._clear(leases, lease)
+                if lease is not None:
+                    self._view.learn(member.lease, lease.record)
+                    self._wake.set()
             await asyncio.sleep(_RETRY)
         finally:
             self._clearing.discard(member.lease)
@@ -346,34 +341,22 @@ class SliceKeeper:
             group.create_task(self._delete(lease), name=f"delete {lease.name}")
 
     async def _delete(self, lease: WatchedLease) -> None:
-        try:
+        with self._attempt(lease.name):
             await self._leases(lease.name).delete(lease.version, self._settings.attempt)
-        except errors.KubernetesError as error:
-            if error.status not in {404, 409}:
-                self._report(error)
 
-    async def _release(self, leases: KubernetesLeases, lease: Lease) -> None:
+    async def _release(self, name: str, leases: KubernetesLeases, lease: Lease) -> None:
         while True:
-            try:
+            with self._attempt(name):
                 async with self._room:
                     await self._clear(leases, lease)
-            except errors.KubernetesError as error:
-                self._report(error)
-                await asyncio.sleep(_RETRY)
-            else:
+            if name not in self._failed:
                 return
+            await asyncio.sleep(_RETRY)
 
-    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease | None:
-        """Remove the holder of a Lease; None if it has another version by then, which is as good."""
+    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease:
+        """Remove the holder of a Lease in the version that was read."""
         record = released(lease.record, self._clock.wall())
-        try:
-            cleared = await leases.replace(lease, record, self._settings.attempt)
-        except errors.KubernetesError as error:
-            if error.status not in {404, 409}:
-                raise
-            cleared = None
-        self._problems.resolve(FAULT)
-        return cleared
+        return await leases.replace(lease, record, self._settings.attempt)
 
     def _member_lease(self, identity: str) -> str:
         """Return the name of the Lease of a member, which no other process has."""
@@ -382,8 +365,33 @@ class SliceKeeper:
     def _leases(self, name: str) -> KubernetesLeases:
         return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._settings.lease_name})
 
-    def _report(self, error: errors.KubernetesError) -> None:
-        self._problems.report(FAULT, "a Lease could not be read or written", str(error))
+    # -- problems --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        """Report an error of the block as a problem of a Lease, and end the block. A conflict is no problem."""
+        try:
+            yield
+        except errors.KubernetesError as error:
+            if error.status not in {404, 409}:
+                self._failed[name] = self._show_version(name)
+                message = "a Lease could not be read or written"
+                self._problems.report(FAULT, message, str(error), subject=name)
+                return
+        self._end_problem(name)
+
+    def _end_problems(self) -> None:
+        """End the problems of Leases that have changed: what could not be done may be done by another."""
+        for name, version in list(self._failed.items()):
+            if self._show_version(name) != version:
+                self._end_problem(name)
+
+    def _end_problem(self, name: str) -> None:
+        self._failed.pop(name, None)
+        self._problems.resolve(FAULT, subject=name)
+
+    def _show_version(self, name: str) -> str:
+        return _read_version(self._view.cache.find(self._namespace, name))
 
 
 def _read_version(lease: Lease | WatchedLease | None) -> str:
