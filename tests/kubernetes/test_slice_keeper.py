@@ -39,10 +39,28 @@ def world_of(seed: int = 0) -> Iterator[World]:
         world.close()
 
 
+@pytest.fixture
+def world() -> Iterator[World]:
+    with world_of() as world:
+        yield world
+
+
 # --- one thing at a time ------------------------------------------------------------------------------------
 
 WHOLE = [slices.COUNT]
 FIVE = slices.name_of(NAME, 5)
+
+
+def settle(world: World, members: int = 1) -> list[Process]:
+    """Let scalers join, and share the slices."""
+    joined = [world.join() for _ in range(members)]
+    world.run_until(world.is_fair)
+    return joined
+
+
+def put_five(world: World, holder: str) -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+    world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
 
 
 def owner(world: World, number: int) -> Process:
@@ -50,38 +68,32 @@ def owner(world: World, number: int) -> Process:
     return process
 
 
-def test_one_scaler_owns_all_and_writes_no_more_than_a_leader() -> None:
-    with world_of() as world:
-        alone = world.join()
-        assert world.run_until(world.is_fair) < 1
-        assert world.shares() == WHOLE
-        assert {world.holder(slices.name_of(NAME, number)) for number in range(slices.COUNT)} == {
-            alone.identity
-        }
-        before, calls = len(world.log), alone.calls
-        world.run(60)
-        assert len(world.log) - before == 30, "the renewals of its own Lease"
-        assert alone.calls - calls == 30
+def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: World) -> None:
+    alone = world.join()
+    assert world.run_until(world.is_fair) < 1
+    assert world.shares() == WHOLE
+    assert {world.holder(slices.name_of(NAME, number)) for number in range(slices.COUNT)} == {alone.identity}
+    before, calls = len(world.log), alone.calls
+    world.run(60)
+    assert len(world.log) - before == 30, "the renewals of its own Lease"
+    assert alone.calls - calls == 30
 
 
-def test_one_that_joins_gets_its_share_and_nothing_else_moves() -> None:
-    with world_of() as world:
-        world.join()
-        world.run_until(world.is_fair)
-        world.join()
-        begun = len(world.begun)
-        assert world.run_until(world.is_fair) < 1
-        assert world.shares() == [32, 32]
-        world.run(60)
-        assert len(world.begun) == begun + 32
+def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> None:
+    settle(world)
+    world.join()
+    begun = len(world.begun)
+    assert world.run_until(world.is_fair) < 1
+    assert world.shares() == [32, 32]
+    world.run(60)
+    assert len(world.begun) == begun + 32
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("members", [2, 5, 40])
 def test_hand_over_and_failover(members: int) -> None:
     with world_of(members) as world:
-        first, second, *_ = [world.join() for _ in range(members)]
-        world.run_until(world.is_fair)
+        first, second, *_ = settle(world, members)
         world.run(7.3)
         first.leave()
         assert world.run_until(world.is_fair) < 1
@@ -94,127 +106,109 @@ def test_hand_over_and_failover(members: int) -> None:
         assert len(world.begun) == begun
 
 
-def test_a_slice_is_released_after_its_work_has_ended() -> None:
-    with world_of() as world:
-        first = world.join()
-        world.run_until(world.is_fair)
-        world.join()
-        world.run_until(lambda: any(not world.holder(slices.name_of(NAME, n)) for n in range(slices.COUNT)))
-        freed = [n for n in range(slices.COUNT) if not world.holder(slices.name_of(NAME, n))]
-        assert not set(freed) & set(first.owned)
+def test_a_slice_is_released_after_its_work_has_ended(world: World) -> None:
+    (first,) = settle(world)
+    world.join()
+    world.run_until(lambda: any(not world.holder(slices.name_of(NAME, n)) for n in range(slices.COUNT)))
+    freed = [n for n in range(slices.COUNT) if not world.holder(slices.name_of(NAME, n))]
+    assert not set(freed) & set(first.owned)
 
 
-def test_the_fence_of_a_slice_that_was_given_up_is_closed() -> None:
-    with world_of() as world:
-        first = world.join()
-        world.run_until(world.is_fair)
-        fences = {number: fence for number, ((_, fence),) in world.writers.items()}
-        world.join()
-        world.run_until(world.is_fair)
-        assert len(first.owned) == 32
-        assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
+def test_the_fence_of_a_slice_that_was_given_up_is_closed(world: World) -> None:
+    (first,) = settle(world)
+    fences = {number: fence for number, ((_, fence),) in world.writers.items()}
+    settle(world)
+    assert len(first.owned) == 32
+    assert {number for number, fence in fences.items() if is_open(fence)} == set(first.owned)
 
 
-def test_scalers_that_are_new_together_wait_for_nothing() -> None:
-    with world_of() as world:
-        world.join(), world.join(), world.join()
-        assert world.run_until(world.is_fair) < 2
+def test_scalers_that_are_new_together_wait_for_nothing(world: World) -> None:
+    world.join(), world.join(), world.join()
+    assert world.run_until(world.is_fair) < 2
 
 
-def test_one_that_slept_for_long_owns_nothing_until_it_takes_slices_again() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
-        first.freeze(60)
-        assert world.run_until(lambda: len(second.owned) == slices.COUNT) < 16
-        world.run(50)
-        assert world.run_until(world.is_fair) < 12
-        assert world.shares() == [32, 32]
+def test_one_that_slept_for_long_owns_nothing_until_it_takes_slices_again(world: World) -> None:
+    first, second = settle(world, 2)
+    first.freeze(60)
+    assert world.run_until(lambda: len(second.owned) == slices.COUNT) < 16
+    world.run(50)
+    assert world.run_until(world.is_fair) < 12
+    assert world.shares() == [32, 32]
 
 
-def test_one_that_is_cut_off_alone_goes_on_when_it_is_back() -> None:
-    with world_of() as world:
-        alone = world.join()
-        world.run_until(world.is_fair)
-        alone.mode = "cut"
-        assert 8 < world.run_until(lambda: not alone.owned) < 10.1
-        alone.mode = "good"
-        assert world.run_until(world.is_fair) < 10
-        world.run(3)
-        assert alone.problems.active() == {}
+def test_one_that_is_cut_off_alone_goes_on_when_it_is_back(world: World) -> None:
+    (alone,) = settle(world)
+    alone.mode = "cut"
+    assert 8 < world.run_until(lambda: not alone.owned) < 10.1
+    alone.mode = "good"
+    assert world.run_until(world.is_fair) < 10
+    world.run(3)
+    assert alone.problems.active() == {}
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), KubernetesError(500, "x", "of the work")])
-def test_an_error_of_the_work_ends_the_process(error: Exception) -> None:
+def test_an_error_of_the_work_ends_the_process(world: World, error: Exception) -> None:
     async def fail(number: int, fence: Fence) -> None:
         await asyncio.sleep(3 if number == 5 else 100)
         raise error
 
-    with world_of() as world:
-        process = world.join()
-        process.work = fail
-        world.run(4)
-        assert process.task.done()
-        raised = process.task.exception()
-        while isinstance(raised, BaseExceptionGroup):
-            (raised,) = raised.exceptions
-        assert raised is error
-        assert world.holder(process.lease) == ""
+    process = world.join()
+    process.work = fail
+    world.run(4)
+    assert process.task.done()
+    raised = process.task.exception()
+    while isinstance(raised, BaseExceptionGroup):
+        (raised,) = raised.exceptions
+    assert raised is error
+    assert world.holder(process.lease) == ""
 
 
-def test_work_that_ends_by_itself_begins_again() -> None:
-    with world_of() as world:
-        process = world.join()
-        ends = []
+def test_work_that_ends_by_itself_begins_again(world: World) -> None:
+    process = world.join()
+    ends = []
 
-        async def end(number: int, fence: Fence) -> None:
-            ends.append(number)
-            await asyncio.sleep(1 if number == 5 else 100)
+    async def end(number: int, fence: Fence) -> None:
+        ends.append(number)
+        await asyncio.sleep(1 if number == 5 else 100)
 
-        process.work = end
-        world.run(3)
-        assert ends.count(5) == 3
-        assert ends.count(6) == 1
-
-
-def test_a_scaler_that_cannot_see_the_others_is_no_member() -> None:
-    with world_of() as world:
-        blind = world.join()
-        world.refused.add("leases")
-        world.run(30)
-        assert not world.leases
-        assert ("informer", blind.view.cache.reflectors[0].name) in blind.problems.active()
-        world.refused.clear()
-        assert world.run_until(world.is_fair) < 5
+    process.work = end
+    world.run(3)
+    assert ends.count(5) == 3
+    assert ends.count(6) == 1
 
 
-def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while() -> None:
-    with world_of() as world:
-        first, second, third = (world.join() for _ in range(3))
-        world.run_until(world.is_fair)
-        second.leave()
-        third.kill()
-        world.run(500)
-        assert {second.lease, third.lease} <= world.leases.keys()
-        world.run(200)
-        assert {name for name in world.leases if "-member-" in name} == {first.lease}
-        assert world.is_fair()
+def test_a_scaler_that_cannot_see_the_others_is_no_member(world: World) -> None:
+    blind = world.join()
+    world.refused.add("leases")
+    world.run(30)
+    assert not world.leases
+    assert ("informer", blind.view.cache.reflectors[0].name) in blind.problems.active()
+    world.refused.clear()
+    assert world.run_until(world.is_fair) < 5
 
 
-def test_the_owner_of_a_slice_is_known_to_all() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        assert first.keeper.find_owner(5) == ""
-        world.run_until(world.is_fair)
-        world.run(1)
-        assert {first.keeper.find_owner(5), second.keeper.find_owner(5)} == {owner(world, 5).identity}
-        second.leave()
-        world.run_until(lambda: world.holder(second.lease) == "")
-        gone = next(
-            n for n in range(slices.COUNT) if world.holder(slices.name_of(NAME, n)) == second.identity
-        )
-        world.run_until(lambda: first.keeper.find_owner(gone) == "", 1)
-        assert first.keeper.find_owner(gone) == ""
+def test_the_lease_of_a_member_that_has_ended_is_deleted_in_a_while(world: World) -> None:
+    first, second, third = settle(world, 3)
+    second.leave()
+    third.kill()
+    world.run(500)
+    assert {second.lease, third.lease} <= world.leases.keys()
+    world.run(200)
+    assert {name for name in world.leases if "-member-" in name} == {first.lease}
+    assert world.is_fair()
+
+
+def test_the_owner_of_a_slice_is_known_to_all(world: World) -> None:
+    first, second = world.join(), world.join()
+    assert first.keeper.find_owner(5) == ""
+    world.run_until(world.is_fair)
+    world.run(1)
+    assert {first.keeper.find_owner(5), second.keeper.find_owner(5)} == {owner(world, 5).identity}
+    second.leave()
+    world.run_until(lambda: world.holder(second.lease) == "")
+    gone = next(n for n in range(slices.COUNT) if world.holder(slices.name_of(NAME, n)) == second.identity)
+    world.run_until(lambda: first.keeper.find_owner(gone) == "", 1)
+    assert first.keeper.find_owner(gone) == ""
 
 
 # --- the leader of a version without slices -----------------------------------------------------------------
@@ -225,318 +219,276 @@ def lead(world: World, holder: str, renewed: str = "2026-01-31T12:00:00.000000Z"
     world.put(NAME, {"metadata": {"name": NAME}, "spec": spec})
 
 
-def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor() -> None:
-    with world_of() as world:
-        lead(world, "old-1")
-        process = world.join()
-        for turn in range(20):
-            world.run(2)
-            lead(world, "old-1", str(turn))
-        assert process.lease not in world.leases
-        lead(world, "")
+def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor(world: World) -> None:
+    lead(world, "old-1")
+    process = world.join()
+    for turn in range(20):
         world.run(2)
-        lead(world, "old-2")
-        world.run(14)
-        assert process.lease not in world.leases
-        lead(world, "")
-        assert 4.4 <= world.run_until(world.is_fair) < 7.5
+        lead(world, "old-1", str(turn))
+    assert process.lease not in world.leases
+    lead(world, "")
+    world.run(2)
+    lead(world, "old-2")
+    world.run(14)
+    assert process.lease not in world.leases
+    lead(world, "")
+    assert 4.4 <= world.run_until(world.is_fair) < 7.5
 
 
-def test_a_leader_of_an_older_version_that_is_dead_cannot_come_back() -> None:
-    with world_of() as world:
-        lead(world, "old-1")
-        world.join()
-        assert 19 < world.run_until(world.is_fair) < 22
-        assert world.holder(NAME) == ""
+def test_a_leader_of_an_older_version_that_is_dead_cannot_come_back(world: World) -> None:
+    lead(world, "old-1")
+    world.join()
+    assert 19 < world.run_until(world.is_fair) < 22
+    assert world.holder(NAME) == ""
 
 
-def test_a_leader_of_an_older_version_may_come_back_at_the_last_moment() -> None:
-    with world_of() as world:
-        lead(world, "old-1")
-        process = world.join()
-        comes = iter(["old-2"])
+def test_a_leader_of_an_older_version_may_come_back_at_the_last_moment(world: World) -> None:
+    lead(world, "old-1")
+    process = world.join()
+    comes = iter(["old-2"])
 
-        def intervene(name: str) -> None:
-            if name == NAME:
-                lead(world, next(comes))
+    def intervene(name: str) -> None:
+        if name == NAME:
+            lead(world, next(comes))
 
-        world.before_write = intervene
-        world.run_until(lambda: world.holder(NAME) == "old-2")
-        world.before_write = lambda _name: None
-        world.run(15)
-        assert process.lease not in world.leases
-        assert world.run_until(world.is_fair) < 7.5
-
-
-def test_the_lease_of_an_older_version_may_be_refused_or_unreadable_for_a_time() -> None:
-    with world_of() as world:
-        world.refused.add(NAME)
-        world.join()
-        assert world.run_until(world.is_fair) < 1
-        late = world.join()
-        late.mode = "error"
-        world.run(5)
-        assert ("slices", NAME) in late.problems.active()
-        late.mode = "good"
-        assert world.run_until(world.is_fair) < 6
+    world.before_write = intervene
+    world.run_until(lambda: world.holder(NAME) == "old-2")
+    world.before_write = lambda _name: None
+    world.run(15)
+    assert process.lease not in world.leases
+    assert world.run_until(world.is_fair) < 7.5
 
 
-def test_the_lease_of_an_older_version_may_be_deleted() -> None:
-    with world_of() as world:
-        lead(world, "old-1")
-        world.join()
-        world.run(1)
-        world.delete(NAME)
-        assert 18 < world.run_until(world.is_fair) < 22
+def test_the_lease_of_an_older_version_may_be_refused_or_unreadable_for_a_time(world: World) -> None:
+    world.refused.add(NAME)
+    world.join()
+    assert world.run_until(world.is_fair) < 1
+    late = world.join()
+    late.mode = "error"
+    world.run(5)
+    assert ("slices", NAME) in late.problems.active()
+    late.mode = "good"
+    assert world.run_until(world.is_fair) < 6
+
+
+def test_the_lease_of_an_older_version_may_be_deleted(world: World) -> None:
+    lead(world, "old-1")
+    world.join()
+    world.run(1)
+    world.delete(NAME)
+    assert 18 < world.run_until(world.is_fair) < 22
 
 
 # --- writes that go wrong -----------------------------------------------------------------------------------
 
 
-def test_one_of_two_that_take_a_slice_gets_a_conflict() -> None:
-    with world_of() as world:
+def test_one_of_two_that_take_a_slice_gets_a_conflict(world: World) -> None:
+    def intervene(name: str) -> None:
+        if name == FIVE and FIVE not in world.leases:
+            put_five(world, "pod-1_x")
 
-        def intervene(name: str) -> None:
-            if name == FIVE and FIVE not in world.leases:
-                spec = {"holderIdentity": "pod-1_x", "leaseDurationSeconds": 15}
-                world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
-
-        world.before_write = intervene
-        process = world.join()
-        world.run(5)
-        assert 5 not in process.owned
-        assert world.run_until(world.is_fair) < 15 + 2 + 1, "its owner never was a member"
+    world.before_write = intervene
+    process = world.join()
+    world.run(5)
+    assert 5 not in process.owned
+    assert world.run_until(world.is_fair) < 15 + 2 + 1, "its owner never was a member"
 
 
 @pytest.mark.parametrize("mode", ["deaf", "late", "error"])
-def test_a_write_without_an_answer_is_no_ownership(mode: str) -> None:
-    with world_of() as world:
-        process = world.join()
-        world.run_until(lambda: process.lease in world.leases)
-        world.run(0.045)
-        process.mode = mode
-        world.run(4)
-        assert len(process.owned) < slices.COUNT
-        process.mode = "good"
-        assert world.run_until(world.is_fair, 30) < 16
+def test_a_write_without_an_answer_is_no_ownership(world: World, mode: str) -> None:
+    process = world.join()
+    world.run_until(lambda: process.lease in world.leases)
+    world.run(0.045)
+    process.mode = mode
+    world.run(4)
+    assert len(process.owned) < slices.COUNT
+    process.mode = "good"
+    assert world.run_until(world.is_fair, 30) < 16
 
 
 @pytest.mark.parametrize("mode", ["deaf", "error"])
-def test_a_release_is_repeated(mode: str) -> None:
-    with world_of() as world:
-        first = world.join()
-        world.run_until(world.is_fair)
-        world.join()
-        world.run_until(lambda: sum(world.shares()) < slices.COUNT)
-        first.mode = mode
-        world.run(3)
-        assert any(fault == "slices" for fault, _ in first.problems.active()) or mode == "deaf"
-        first.mode = "good"
-        assert world.run_until(world.is_fair) < 8
-        world.run(3)
-        assert first.problems.active() == {}
+def test_a_release_is_repeated(world: World, mode: str) -> None:
+    (first,) = settle(world)
+    world.join()
+    world.run_until(lambda: sum(world.shares()) < slices.COUNT)
+    first.mode = mode
+    world.run(3)
+    assert any(fault == "slices" for fault, _ in first.problems.active()) or mode == "deaf"
+    first.mode = "good"
+    assert world.run_until(world.is_fair) < 8
+    world.run(3)
+    assert first.problems.active() == {}
 
 
-def test_a_problem_of_one_lease_lasts_until_that_lease_changes() -> None:
+def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: World) -> None:
     def refuse(name: str) -> None:
         if name in {FIVE, slices.name_of(NAME, 6)}:
             raise KubernetesError(503, "ServiceUnavailable", "refused")
 
-    with world_of() as world:
-        process = world.join()
-        world.before_write = refuse
-        world.run(3)
-        assert len(process.owned) == slices.COUNT - 2
-        assert process.problems.active().keys() == {("slices", FIVE), ("slices", slices.name_of(NAME, 6))}
-        spec = {"holderIdentity": "pod-9_x", "leaseDurationSeconds": 15}
-        world.put(FIVE, {"metadata": {"name": FIVE, "labels": {LABEL: NAME}}, "spec": spec})
-        world.run(1)
-        assert process.problems.active().keys() == {("slices", slices.name_of(NAME, 6))}
-        world.before_write = lambda _name: None
-        world.run(1)
-        assert process.problems.active() == {}
+    process = world.join()
+    world.before_write = refuse
+    world.run(3)
+    assert len(process.owned) == slices.COUNT - 2
+    assert process.problems.active().keys() == {("slices", FIVE), ("slices", slices.name_of(NAME, 6))}
+    put_five(world, "pod-9_x")
+    world.run(1)
+    assert process.problems.active().keys() == {("slices", slices.name_of(NAME, 6))}
+    world.before_write = lambda _name: None
+    world.run(1)
+    assert process.problems.active() == {}
 
 
-def test_a_late_member_is_cleared_when_the_api_server_answers_again() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
-        first.kill()
-        world.run(11)
-        second.mode = "error"
-        world.run(6)
-        assert ("slices", first.lease) in second.problems.active()
-        second.mode = "good"
-        assert world.run_until(world.is_fair) < 4
+def test_a_late_member_is_cleared_when_the_api_server_answers_again(world: World) -> None:
+    first, second = settle(world, 2)
+    first.kill()
+    world.run(11)
+    second.mode = "error"
+    world.run(6)
+    assert ("slices", first.lease) in second.problems.active()
+    second.mode = "good"
+    assert world.run_until(world.is_fair) < 4
 
 
-def test_a_slice_that_is_deleted_while_it_is_taken_is_taken_anew() -> None:
-    with world_of() as world:
-        first = world.join()
-        world.run_until(world.is_fair)
-        first.leave()
-        world.run(1)
-        world.before_write = lambda name: world.delete(name) if name == FIVE and world.now < until else None
-        until = world.now + 1
-        second = world.join()
-        assert world.run_until(world.is_fair) < 2
-        assert second.problems.active() == {}
+def test_a_slice_that_is_deleted_while_it_is_taken_is_taken_anew(world: World) -> None:
+    (first,) = settle(world)
+    first.leave()
+    world.run(1)
+    world.before_write = lambda name: world.delete(name) if name == FIVE and world.now < until else None
+    until = world.now + 1
+    second = world.join()
+    assert world.run_until(world.is_fair) < 2
+    assert second.problems.active() == {}
 
 
-def test_a_lease_that_changed_before_it_was_released_is_taken_and_released_again() -> None:
-    with world_of() as world:
-        world.join()
-        world.run_until(world.is_fair)
-        for number in range(slices.COUNT):
-            world.annotate(slices.name_of(NAME, number))
-        world.join()
-        assert world.run_until(world.is_fair) < 3
+def test_a_lease_that_changed_before_it_was_released_is_taken_and_released_again(world: World) -> None:
+    settle(world)
+    for number in range(slices.COUNT):
+        world.annotate(slices.name_of(NAME, number))
+    world.join()
+    assert world.run_until(world.is_fair) < 3
 
 
 # --- Leases that a person changes ---------------------------------------------------------------------------
 
 
-def test_a_deleted_slice_is_made_again_at_once_by_one_alone_and_else_after_its_duration() -> None:
-    with world_of() as world:
-        world.join()
-        world.run_until(world.is_fair)
-        world.delete(FIVE)
-        world.run_until(lambda: not world.is_fair(), 1)
-        assert world.run_until(world.is_fair) < 1
-        world.join()
-        world.run_until(world.is_fair)
-        world.run(1)
+def test_a_deleted_slice_is_made_again_at_once_by_one_alone_and_else_after_its_duration(world: World) -> None:
+    settle(world)
+    world.delete(FIVE)
+    world.run_until(lambda: not world.is_fair(), 1)
+    assert world.run_until(world.is_fair) < 1
+    settle(world)
+    world.run(1)
+    world.delete(FIVE)
+    world.run_until(lambda: not world.is_fair(), 1)
+    assert 14 < world.run_until(world.is_fair) < 17
+
+
+def test_a_deleted_slice_that_was_missing_before_waits_anew(world: World) -> None:
+    settle(world, 2)
+    for pause in (20, 20, 3):
+        world.run(pause)
         world.delete(FIVE)
         world.run_until(lambda: not world.is_fair(), 1)
         assert 14 < world.run_until(world.is_fair) < 17
 
 
-def test_a_deleted_slice_that_was_missing_before_waits_anew() -> None:
-    with world_of() as world:
-        world.join(), world.join()
-        world.run_until(world.is_fair)
-        for pause in (20, 20, 3):
-            world.run(pause)
-            world.delete(FIVE)
-            world.run_until(lambda: not world.is_fair(), 1)
-            assert 14 < world.run_until(world.is_fair) < 17
-
-
-def test_a_slice_that_is_deleted_before_its_owner_has_seen_it_is_given_up() -> None:
-    with world_of() as world:
-        world.join()
-        world.run_until(world.is_fair)
-        second = world.join()
-        last = slices.name_of(NAME, slices.COUNT - 1)
-        world.run_until(lambda: world.holder(last) == second.identity)
-        world.delete(last)
-        world.run_until(world.is_fair, 5)
-        assert 2 < world.run_until(lambda: not world.is_fair()) < 10
-        assert world.run_until(world.is_fair) < 17
+def test_a_slice_that_is_deleted_before_its_owner_has_seen_it_is_given_up(world: World) -> None:
+    settle(world)
+    second = world.join()
+    last = slices.name_of(NAME, slices.COUNT - 1)
+    world.run_until(lambda: world.holder(last) == second.identity)
+    world.delete(last)
+    world.run_until(world.is_fair, 5)
+    assert 2 < world.run_until(lambda: not world.is_fair()) < 10
+    assert world.run_until(world.is_fair) < 17
 
 
 @pytest.mark.parametrize("holder", ["", "pod-9_x"])
-def test_an_owner_that_reads_another_holder_gives_the_slice_up(holder: str) -> None:
-    with world_of() as world:
-        first = world.join()
-        world.run_until(world.is_fair)
-        world.run(1)
-        world.edit(FIVE, holderIdentity=holder)
-        world.run_until(lambda: 5 not in first.owned, 1)
-        assert 5 not in first.owned
-        assert world.run_until(world.is_fair) < 15 + 2 + 1, "missed for its duration, from a renewal on"
+def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: World, holder: str) -> None:
+    (first,) = settle(world)
+    world.run(1)
+    world.edit(FIVE, holderIdentity=holder)
+    world.run_until(lambda: 5 not in first.owned, 1)
+    assert 5 not in first.owned
+    assert world.run_until(world.is_fair) < 15 + 2 + 1, "missed for its duration, from a renewal on"
 
 
-def test_all_leases_may_be_deleted() -> None:
-    with world_of() as world:
-        world.join(), world.join()
-        world.run_until(world.is_fair)
-        world.run(1)
-        for name in list(world.leases):
-            world.delete(name)
-        world.run(1)
-        assert world.run_until(world.is_fair) < 18
+def test_all_leases_may_be_deleted(world: World) -> None:
+    settle(world, 2)
+    world.run(1)
+    for name in list(world.leases):
+        world.delete(name)
+    world.run(1)
+    assert world.run_until(world.is_fair) < 18
 
 
-def test_a_member_whose_lease_was_deleted_stays_one_to_a_scaler_that_slept_meanwhile() -> None:
+def test_a_member_whose_lease_was_deleted_stays_one_to_a_scaler_that_slept_meanwhile(world: World) -> None:
     """The second of two sees the deletion, and not that the Lease was made again."""
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
-        world.run(5)
-        second.stalled = True
-        world.delete(first.lease)
-        second.stalled = False
-        world.run_until(lambda: second.view.cache.find("default", first.lease) is None, 1)
-        second.freeze(40)
-        world.run(60)
-        assert world.is_fair()
+    first, second = settle(world, 2)
+    world.run(5)
+    second.stalled = True
+    world.delete(first.lease)
+    second.stalled = False
+    world.run_until(lambda: second.view.cache.find("default", first.lease) is None, 1)
+    second.freeze(40)
+    world.run(60)
+    assert world.is_fair()
 
 
-def test_a_dead_member_whose_lease_was_deleted_is_followed() -> None:
-    with world_of() as world:
-        first, _ = world.join(), world.join()
-        world.run_until(world.is_fair)
-        first.kill()
-        world.delete(first.lease)
-        assert 14 < world.run_until(world.is_fair, 40) < 18
+def test_a_dead_member_whose_lease_was_deleted_is_followed(world: World) -> None:
+    first, _ = settle(world, 2)
+    first.kill()
+    world.delete(first.lease)
+    assert 14 < world.run_until(world.is_fair, 40) < 18
 
 
-def test_labels_that_were_removed_come_back() -> None:
-    with world_of() as world:
-        first, _ = world.join(), world.join()
-        world.run_until(world.is_fair)
-        world.run(1)
-        world.label(first.lease, {"team": "x"})
-        world.label(FIVE, {})
-        world.run(3)
-        assert world.leases[first.lease]["metadata"]["labels"] == {"team": "x", LABEL: NAME}
-        assert world.run_until(world.is_fair) < 16
-        assert world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}
+def test_labels_that_were_removed_come_back(world: World) -> None:
+    first, _ = settle(world, 2)
+    world.run(1)
+    world.label(first.lease, {"team": "x"})
+    world.label(FIVE, {})
+    world.run(3)
+    assert world.leases[first.lease]["metadata"]["labels"] == {"team": "x", LABEL: NAME}
+    assert world.run_until(world.is_fair) < 16
+    assert world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}
 
 
 # --- the view -----------------------------------------------------------------------------------------------
 
 
-def test_a_member_is_one_until_it_is_late_and_deleted() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
+def test_a_member_is_one_until_it_is_late_and_deleted(world: World) -> None:
+    first, second = settle(world, 2)
 
-        def seen() -> set[str]:
-            return {member.lease for member in first.view.members()}
+    def seen() -> set[str]:
+        return {member.lease for member in first.view.members()}
 
-        assert seen() == {first.lease, second.lease}
-        second.kill()
-        world.delete(second.lease)
-        world.run(12)
-        assert seen() == {first.lease, second.lease}
-        world.run(3)
-        assert seen() == {first.lease}
+    assert seen() == {first.lease, second.lease}
+    second.kill()
+    world.delete(second.lease)
+    world.run(12)
+    assert seen() == {first.lease, second.lease}
+    world.run(3)
+    assert seen() == {first.lease}
 
 
-def test_a_member_that_only_seems_late_is_left_alone() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
-        world.run(1)
-        second.stalled = True
-        begun, calls = len(world.begun), second.calls
-        world.run(60)
-        assert len(world.begun) == begun
-        assert second.calls - calls < 60
-        assert {member.lease for member in second.view.members()} == {first.lease, second.lease}
+def test_a_member_that_only_seems_late_is_left_alone(world: World) -> None:
+    first, second = settle(world, 2)
+    world.run(1)
+    second.stalled = True
+    begun, calls = len(world.begun), second.calls
+    world.run(60)
+    assert len(world.begun) == begun
+    assert second.calls - calls < 60
+    assert {member.lease for member in second.view.members()} == {first.lease, second.lease}
 
 
-def test_a_silent_watch_is_given_up_before_a_member_is_late() -> None:
-    with world_of() as world:
-        first, second = world.join(), world.join()
-        world.run_until(world.is_fair)
-        second.stalled = True
-        world.run(1)
-        second.stalled = False
-        first.leave()
-        assert world.run_until(world.is_fair) < 12
+def test_a_silent_watch_is_given_up_before_a_member_is_late(world: World) -> None:
+    first, second = settle(world, 2)
+    second.stalled = True
+    world.run(1)
+    second.stalled = False
+    first.leave()
+    assert world.run_until(world.is_fair) < 12
 
 
 # --- histories ----------------------------------------------------------------------------------------------
