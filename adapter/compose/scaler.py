@@ -61,6 +61,7 @@ _DRAIN_TIMEOUT = 0.5
 its next owner waits."""
 
 
+_LOOK = 0.05  # seconds between two looks at the caches until they are synced
 LISTED_SECONDS = 60.0
 """How long after the start a server of metrics is ready although its scaler has not listed a kind."""
 
@@ -160,6 +161,7 @@ class Scaler:
             runtime.monitoring,
             runtime.problems,
             runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None,
+            self._wait_ready,
         )
         return view, keeper
 
@@ -228,6 +230,12 @@ class Scaler:
         finally:
             await self._forecaster.close()
             monitoring.forecast_values.set(0)
+
+    async def _wait_ready(self) -> None:
+        """Wait for what every decision needs: until then the other scalers decide."""
+        await self._runtime.relister.attempted.wait()
+        while self.find_unsynced() is not None:  # noqa: ASYNC110 - no event follows a failed list
+            await asyncio.sleep(_LOOK)
 
     async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
         """Decide and write for one slice."""

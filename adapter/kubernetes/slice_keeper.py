@@ -81,8 +81,12 @@ class SliceKeeper:
         monitoring: Monitoring,
         problems: ProblemLog,
         wants: Callable[[Collection[int]], None] = lambda _: None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`wants` is called with the slices that are owned, or are to be taken now, when they may change."""
+        """`wants` is called with the slices that are owned, or are to be taken now, when they may change.
+
+        If there are other members, `prepare` returns when this one can do the work of an owner.
+        """
         self._client = client
         self._namespace = namespace
         self._settings = settings
@@ -90,6 +94,7 @@ class SliceKeeper:
         self._clock = clock
         self._problems = problems
         self._wants = wants
+        self._prepare = prepare
         leases = self._leases(self._member_lease(settings.identity))
         self._membership = Membership(leases, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
@@ -127,6 +132,9 @@ class SliceKeeper:
         while not self._view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
+        if self._prepare is not None and any(self._view.members()):
+            self._wants(())
+            await self._prepare()
         await self._membership.run(serve)
 
     async def _wait_for_leader(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
+from adapter.compose import scaler
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
@@ -63,7 +65,7 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
         watching=ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0),
         cache=nothing,
         resources=cast("CatalogueSource", SimpleNamespace(current=lambda: BUILTIN)),
-        relister=cast("Relister", SimpleNamespace(subscribe=lambda changed: None)),
+        relister=cast("Relister", SimpleNamespace(subscribe=lambda changed: None, attempted=asyncio.Event())),
         source_problems=nothing,
         freshness=nothing,
         scraped=scraped,
@@ -171,6 +173,24 @@ async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> Non
         for reflector in cache.reflectors:
             reflector.synced = True
     assert bench.scaler.find_unlisted() is None
+
+
+async def test_a_scaler_is_ready_to_join_once_it_can_decide(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaler, "_LOOK", 0)
+    reflectors = [*bench.scaler.pods.reflectors, *bench.scaler.rivals.reflectors]
+    events: list[Callable[[], None]] = [
+        bench.scaler._runtime.relister.attempted.set,
+        *(functools.partial(setattr, reflector, "synced", True) for reflector in reflectors),
+    ]
+    waiting = asyncio.create_task(bench.scaler._wait_ready())
+    for happen in events:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        happen()
+    await waiting
 
 
 async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench) -> None:

@@ -89,6 +89,20 @@ def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> N
     assert len(world.begun) == begun + 32
 
 
+def test_one_that_joins_gets_nothing_before_it_is_prepared() -> None:
+    with world_of() as world:
+        first = world.join()
+        first.keeper._prepare = asyncio.Event().wait  # type: ignore[assignment]  # alone it does not wait
+        assert world.run_until(world.is_fair) < 1
+        second, is_prepared, wanted = world.join(), asyncio.Event(), list[int]()
+        second.keeper._prepare = is_prepared.wait  # type: ignore[assignment]
+        second.keeper._wants = lambda numbers: wanted.append(len(numbers))
+        world.run(60)
+        assert (len(first.owned), wanted, world.holder(second.lease)) == (slices.COUNT, [0], "")
+        second.loop.call_soon(is_prepared.set)
+        assert world.run_until(world.is_fair) < 1
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("members", [2, 5, 40])
 def test_hand_over_and_failover(members: int) -> None:

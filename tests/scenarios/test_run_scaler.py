@@ -10,8 +10,10 @@ import pytest
 import yaml
 from cryptography import x509
 
+from adapter.compose.clock import SystemClock
 from adapter.compose.scaler import LISTED_SECONDS
 from adapter.errors import InputError
+from adapter.kubernetes.lease import micro_time
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_scale import SCRAPED, ScaledCluster, autoscaler, happens, world
@@ -187,6 +189,30 @@ async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: Scal
                 await asyncio.sleep(0.05)
         status, text = await running.get("/readyz?verbose")
         assert (status, "[-]shutdown failed" in text) == (500, True)
+
+
+async def test_a_scaler_leaves_the_slices_to_another_until_it_has_listed_all(
+    tmp_path: Path, world: ScaledCluster
+) -> None:
+    def acquired() -> list[str]:
+        """Return when each member took part first."""
+        leases = world.cluster.list("Lease", "default")
+        return [each["spec"]["acquireTime"] for each in leases if "-member-" in each["metadata"]["name"]]
+
+    async with scaling(tmp_path, world) as first:
+        await first.shows('fastpath_scaler_slices{name="fastpath-scaler"} 64.0')
+        world.cluster.forbid("list", "pods")
+        folder = tmp_path / "second"
+        folder.mkdir()
+        async with scaling(folder, world) as second:
+            synced = 'informer_synced{resource="horizontalpodautoscalers.autoscaling (scaler)"} 1.0'
+            await second.shows(synced)
+            allowed = micro_time(SystemClock().wall())
+            world.cluster.allow("list", "pods")
+            for scaler in (first, second):
+                await scaler.shows('fastpath_scaler_slices{name="fastpath-scaler"} 32.0')
+            earlier, later = sorted(acquired())
+            assert earlier < allowed < later
 
 
 async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: ScaledCluster) -> None:
