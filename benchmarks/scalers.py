@@ -26,6 +26,7 @@ import statistics
 import sys
 from pathlib import Path
 
+from adapter.kubernetes.credentials import pod_of
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage, queries_of
@@ -33,7 +34,7 @@ from tests.e2e import controlplane, fleet
 from tests.e2e.aggregation import FrontedControlPlane
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.fleet import Fleet, Sizes
+from tests.e2e.fleet import Fleet, Sizes, Turn
 from tests.e2e.test_scaler import NAME, Scene
 from tests.support import crd
 from tests.support.kubectl import Kubectl
@@ -43,6 +44,8 @@ from tests.support.tls import Authority
 SEED = 20_261_127
 _LOST = ("kill", "freeze")
 _PLANNED = ("join", "thaw", "update", "leave")
+_SLOWEST = 5
+"""How many of the slowest reactions of a turn are described."""
 
 
 def main() -> None:
@@ -125,8 +128,13 @@ def _figures(scalers: Fleet) -> dict[str, float]:
 
 def _notes(scalers: Fleet) -> dict[str, str]:
     """Return the slowest reactions, and the first faults of each kind."""
-    slow = sorted(scalers.reactions(), key=lambda each: -each.seconds)[:20]
-    notes = {"slowest": "; ".join(_describe(scalers, each) for each in slow)}
+    notes = {}
+    reactions = sorted(scalers.reactions(), key=lambda each: -each.seconds)
+    for turn in scalers.turns:
+        slow = [each for each in reactions if turn.begin <= each.step.time + each.seconds < turn.end][
+            :_SLOWEST
+        ]
+        notes[f"slowest_{turn.name}"] = "; ".join(_describe(scalers, turn, each) for each in slow)
     for name, faults in (
         ("double_writes", scalers.doubles()),
         ("unjournalled", scalers.unjournalled()),
@@ -137,11 +145,16 @@ def _notes(scalers: Fleet) -> dict[str, str]:
     return notes
 
 
-def _describe(scalers: Fleet, reaction: Reaction) -> str:
-    end = reaction.step.time + reaction.seconds
-    turn = next((turn for turn in scalers.turns if turn.begin <= end < turn.end), None)
-    name, since = (turn.name, reaction.step.time - turn.begin) if turn else ("between", 0.0)
-    return f"{name} {since:+.2f} s: {reaction.seconds:.2f} s ({reaction.owner}, {reaction.is_written})"
+def _describe(scalers: Fleet, turn: Turn, reaction: Reaction) -> str:
+    """Return when the load stepped, how long the Scale took, and who owned the slice from when on."""
+    since, end = reaction.step.time, reaction.step.time + reaction.seconds
+    owners = [
+        f"{each.time - since:+.2f} s {pod_of(each.holder) or 'none'}"
+        for each in scalers.audit.owners(reaction.target.namespace, since - 10.0, end)
+    ]
+    what = "" if reaction.is_written else ", not written"
+    known = ", ".join([reaction.owner, *owners])
+    return f"{since - turn.begin:+.2f} s: {reaction.seconds:.2f} s{what} ({known})"
 
 
 if __name__ == "__main__":

@@ -117,15 +117,17 @@ class Demands:
 
 
 def _plan(dice: random.Random, step: float) -> Iterator[tuple[int, float]]:
-    """Yield counts, each with its seconds: four raises, and a fall in two steps."""
-    yield INITIAL, 6 * step * dice.random()
+    """Yield counts, each with its seconds: four raises, and a fall in two steps, from any of these on."""
+    yield INITIAL, step * dice.random()
+    skipped = dice.randrange(6)
     while True:
-        count = dice.randint(1, 2)
-        yield count, 3 * step * dice.uniform(0.8, 1.2)
-        for _ in range(4):
-            count = math.ceil(count * dice.uniform(1.4, 1.9))
-            yield count, step * dice.uniform(0.8, 1.2)
-        yield count // 2, step * dice.uniform(0.8, 1.2)
+        counts = [dice.randint(1, 2)]
+        while len(counts) < 5:
+            counts.append(math.ceil(counts[-1] * dice.uniform(1.4, 1.9)))
+        counts.append(counts[-1] // 2)
+        for number, count in list(enumerate(counts))[skipped:]:
+            yield count, step * dice.uniform(0.8, 1.2) * (1 if number else 3)
+        skipped = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -152,6 +152,11 @@ class ScalerAudit:
         holders = (self._holder(slices.name_of(NAME, number)) for number in range(slices.COUNT))
         return Counter(map(pod_of, filter(None, holders)))
 
+    def owners(self, namespace: str, begin: float, end: float) -> Sequence[LeaseWrite]:
+        """Return the changes of the owner of the slice of a namespace in a time."""
+        writes = self._leases[slices.name_of(NAME, slices.slice_of(namespace))]
+        return [write for write in writes if begin <= write.time <= end]
+
     def _holder(self, name: str, version: int | None = None, time: float | None = None) -> str:
         writes = self._leases.get(name, [])
         if version is not None:
