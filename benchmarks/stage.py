@@ -240,6 +240,13 @@ class Stage:
         self._start("pod_list", ["benchmarks.pod_list", str(port), *sizes], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
+    def start_slices(self, autoscalers: int) -> str:
+        """Start an API server with so many autoscalers and their pods; return its URL."""
+        port = self.directory / f"port-{self._started}"
+        module = ["benchmarks.slices", "--serve", str(port), str(autoscalers)]
+        self._start("slices", module, port.exists)
+        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+
     def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
         """Start a server that floods its clients, a ``cluster`` or a ``prometheus``; return its URL."""
         port = self.directory / f"port-{self._started}"

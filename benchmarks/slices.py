@@ -1,0 +1,333 @@
+"""What each of several scalers costs that share 100,000 autoscalers and 200,000 pods: `benchmarks.slices`.
+
+An API server sends generated lists and a stream of changes of pods. One scaler after the other has a fair
+share of the slices, in a process of its own on one core; the first one has all. Each reads autoscalers, their
+targets and pods into its caches, over HTTP, and decides with the values that `benchmarks.tick` uses.
+
+The figures of a share are those of the scaler that has most. `..._share` is the part of what one scaler with
+all slices has: of its memory, and of the objects that it decodes. `taken_seconds` is the time from the moment
+when a scaler takes one more slice until its objects are there. `round_seconds` is one decision of all its
+autoscalers, in processor time, and so are `list_cpu_seconds` (all first lists) and
+`event_cpu_microseconds` (one change of any pod of the cluster).
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from adapter.autoscaler.autoscaler_sources import AutoscalerObjectSource
+from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
+from adapter.autoscaler.follower import TargetFollowers
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.registry import AutoscalerRegistry, Controller
+from adapter.autoscaler.reporter import Journal
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.compose.clock import SystemClock
+from adapter.errors import NotSyncedError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.scale_targets import ScaleTargets
+from adapter.kubernetes.cache.scope import Scope
+from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from benchmarks import bare, common, tick
+from benchmarks.common import ROOT, Goal, Report
+from benchmarks.pod_list import pod
+from benchmarks.podwatch import memory
+from benchmarks.stage import App, Stage, make_apps
+from tests.support.controller import NoForecasts
+
+_PODS = 2
+_BATCH = 200
+_EVENTS = 20_000
+_ROUNDS = 3
+_BEGIN = "/begin"
+_VERSION = "900"
+"""The version of all lists."""
+
+_METRIC = {
+    "type": "Pods",
+    "pods": {
+        "metric": {"name": "requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "20"},
+    },
+}
+
+
+# -- the API server ------------------------------------------------------------------------------------------
+
+
+def _autoscaler(app: App, number: int) -> dict[str, Any]:
+    document = tick.autoscaler(number, _PODS, _METRIC)
+    document["metadata"] |= {"name": app.name, "namespace": app.namespace}
+    document["spec"]["scaleTargetRef"]["name"] = app.name
+    # as the API server writes a custom resource
+    return dict(json.loads(json.dumps(document, sort_keys=True)))
+
+
+def _deployment(app: App, number: int) -> dict[str, Any]:
+    labels = {"app": app.name}
+    return {
+        "metadata": {
+            "name": app.name,
+            "namespace": app.namespace,
+            "uid": f"9a3c6f4b-4a55-5f7e-9a3c-{number:012x}",
+            "resourceVersion": str(1000 + number),
+            "generation": 1,
+            "labels": labels,
+        },
+        "spec": {
+            "replicas": _PODS,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod(app, number, "", "")["spec"]},
+        },
+        "status": {"replicas": _PODS, "readyReplicas": _PODS, "observedGeneration": 1},
+    }
+
+
+class Server:
+    """Answers lists and watches of `count` autoscalers."""
+
+    def __init__(self, count: int) -> None:
+        self._apps = make_apps(count, _PODS)
+        self._begun = asyncio.Event()
+        self._namespaces: dict[str, list[int]] = {}
+        for number, app in enumerate(self._apps):
+            self._namespaces.setdefault(app.namespace, []).append(number)
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == _BEGIN:
+            self._begun.set()
+            return web.Response()
+        *_, plural = request.path.split("/")
+        _, _, within = request.path.partition("/namespaces/")
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        if "watch" in request.query:
+            if plural == "pods" and request.query["resourceVersion"] == _VERSION:
+                await self._begun.wait()
+                self._begun.clear()
+                await self._send_events(response)
+            await asyncio.Event().wait()
+        numbers = self._namespaces.get(within.partition("/")[0], ()) if within else range(len(self._apps))
+        head = f'{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{_VERSION}"}},"items":['
+        await response.write(head.encode())
+        objects = self._objects(plural, numbers)
+        first = True
+        while batch := list(itertools.islice(objects, _BATCH)):
+            await response.write((b"" if first else b",") + b",".join(map(_encode, batch)))
+            first = False
+        await response.write(b"]}\n")
+        await response.write_eof()
+        return response
+
+    def _objects(self, plural: str, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for number in numbers:
+            app = self._apps[number]
+            if plural == "pods":
+                yield from (pod(app, number * _PODS + each, app.pods[each], "RS") for each in range(_PODS))
+            elif plural == "deployments":
+                yield _deployment(app, number)
+            elif plural == "fastpathautoscalers":
+                yield _autoscaler(app, number)
+
+    async def _send_events(self, response: web.StreamResponse) -> None:
+        """Send changes of pods of all namespaces in turn."""
+        step = max(1, len(self._apps) * 7919 // _EVENTS) | 1
+        numbers = iter(range(0, _EVENTS * step, step))
+        while batch := list(itertools.islice(numbers, _BATCH)):
+            lines = []
+            for number in batch:
+                place = number % len(self._apps)
+                changed = pod(self._apps[place], place * _PODS, self._apps[place].pods[0], "RS", ready=False)
+                changed["metadata"]["resourceVersion"] = str(1000 + number)
+                changed = {"kind": "Pod", "apiVersion": "v1"} | changed
+                lines.append(b'{"type":"MODIFIED","object":' + _encode(changed) + b"}\n")
+            await response.write(b"".join(lines))
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+# -- a scaler ------------------------------------------------------------------------------------------------
+
+
+class _Catalogue:
+    """Knows the built-in kinds only."""
+
+    def current(self) -> Any:
+        raise NotSyncedError("not read")
+
+
+class _Scrapes:
+    def put(self, _: object) -> None: ...
+
+    def remove(self, _: object) -> None: ...
+
+
+class _Source:
+    """A value for each pod; each call builds a new reading."""
+
+    span = 1_000_000_000
+
+    def __init__(self, site: Subscriber) -> None:
+        self._site = site
+        self.sampled = 0
+
+    def read(self, view: ReadContext) -> Reading:
+        self.sampled = taken = view.now - 500_000_000
+        values = dict.fromkeys(self._site.names(), 20_400)
+        return PodsReading(values, dict.fromkeys(values, (taken, 1_000_000_000)))
+
+    def close(self) -> None: ...
+
+
+class _World(tick.World):
+    def open(self, metric: MetricSpec, site: Subscriber) -> Any:  # noqa: ARG002 - there is one metric
+        return _Source(site)
+
+
+async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
+    """Return the figures of a scaler with these slices, in this process."""
+    clock, monitoring, scope = SystemClock(), Monitoring(), Scope()
+    problems = ProblemLog(monitoring, clock)
+    ticking = tick.Clock()
+    world: Any = _World(ticking, _PODS, 0)
+    unused: Any = _Catalogue()
+    client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
+    watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
+    pods, targets, rivals = PodCache(watching), ScaleTargets(client, watching, unused), ScaleConflicts(watching)
+    scrapes: Any = _Scrapes()
+    registry = AutoscalerRegistry(rivals, scrapes)
+    source = AutoscalerObjectSource(registry, problems, watching, ("",))
+    context = AutoscalerContext(
+        TargetFollowers(targets, pods), rivals, world, Settings(scale_to_zero=True, strict=True), NoForecasts()
+    )
+    controllers = [
+        Controller(context, world, ticking, monitoring, Journal(), random=lambda: 0.0) for _ in numbers
+    ]
+    applied = monitoring.registry.get_sample_value
+    events = {"resource": "pods"}
+    scope.set(numbers)
+    async with client, asyncio.TaskGroup() as group:
+        used = time.process_time()
+        tasks = [group.create_task(each.run()) for each in (pods, targets, rivals, source)]
+        for reflected in (pods, rivals, source._objects):  # noqa: SLF001 - waits without turning the loop
+            await _first_lists(reflected)
+        for number, controller in zip(numbers, controllers, strict=True):
+            await scope.wait_for(number)
+            registry.begin(number, controller)
+            await source.put_all(number)
+        count = sum(len(tuple(controller.names())) for controller in controllers)
+        while not all(_is_decided(controller) for controller in controllers):
+            ticking.seconds += 1.0
+            for controller in controllers:
+                await controller.loop.tick()
+            await asyncio.sleep(0.1)
+        figures = {"list_cpu_seconds": time.process_time() - used, "autoscalers": count, "pods": pods.count("")}
+        used = time.process_time()
+        await client.get(_BEGIN)
+        while (applied("fastpath_informer_events_total", events) or 0) < _EVENTS:  # noqa: ASYNC110 - no event says it
+            await asyncio.sleep(0.05)
+        figures["event_cpu_microseconds"] = (time.process_time() - used) * 1e6 / _EVENTS
+        gc.collect()
+        gc.freeze()
+        rounds = []
+        for _ in range(_ROUNDS):
+            ticking.seconds += 1.0
+            used = time.process_time()
+            for controller in controllers:
+                await controller.loop.tick()
+            rounds.append(time.process_time() - used)
+        figures["round_seconds"] = statistics.median(rounds)
+        figures |= {"memory_mib": memory("VmRSS"), "peak_mib": memory("VmHWM")}
+        if len(numbers) < slices.COUNT:
+            other = next(number for number in range(slices.COUNT) if number not in numbers)
+            began = time.perf_counter()
+            scope.set({*numbers, other})
+            await scope.wait_for(other)
+            figures["taken_seconds"] = time.perf_counter() - began
+        for task in tasks:
+            task.cancel()
+    return figures
+
+
+def _is_decided(controller: Controller) -> bool:
+    """Tell whether each autoscaler has target, pods and values."""
+    states = map(controller.find, tuple(controller.names()))
+    return all(state and state.last and state.last.decision.wanted is not None for state in states)
+
+
+async def _first_lists(cache: Any) -> None:
+    for reflector in cache.reflectors:
+        await reflector.attempted.wait()
+        assert reflector.synced, reflector.error
+
+
+def _run(url: str, numbers: Sequence[int]) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.slices", "--measure", url, *map(str, numbers)]
+    done = subprocess.run(
+        common.on_server_core(command), cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    sizes = common.parse_sizes(__doc__, autoscalers=100_000, scalers=8)
+    common.stay_on_load_core()
+    count, scalers = int(sizes.autoscalers), int(sizes.scalers)
+    each = f"each of {scalers} scalers for {count:,} autoscalers and {count * _PODS:,} pods"
+    most = 1.3 / scalers
+    report = Report(
+        "slices",
+        vars(sizes),
+        {
+            "round_seconds": Goal(f"{each}: a decision round, on one core", 1.0, "s"),
+            "memory_share": Goal(f"{each}: memory, by that of one scaler for all", most, ""),
+            "decoded_share": Goal(f"{each}: objects decoded, by those of one scaler for all", most, ""),
+        },
+    )
+    with Stage() as stage:
+        url = stage.start_slices(count)
+        alone = _run(url, range(slices.COUNT))
+        shares = [_run(url, range(place, slices.COUNT, scalers)) for place in range(scalers)]
+    worst = {name: max(share[name] for share in shares) for name in shares[0]}
+    assert sum(share["autoscalers"] for share in shares) == count
+    report.add(**{f"alone_{name}": value for name, value in alone.items()}, **worst)
+    report.add(
+        memory_share=worst["memory_mib"] / alone["memory_mib"],
+        decoded_share=worst["pods"] / alone["pods"],
+    )
+    report.show()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(uvloop.run(measure(sys.argv[2], [*map(int, sys.argv[3:])]))))
+    elif sys.argv[1:2] == ["--serve"]:
+        uvloop.run(bare.listen(Server(int(sys.argv[3])).answer, Path(sys.argv[2])))
+    else:
+        main()
