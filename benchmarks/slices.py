@@ -15,13 +15,12 @@ import asyncio
 import gc
 import itertools
 import json
-import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.cache.scope import Scope
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.telemetry.metrics import Monitoring
@@ -104,11 +104,19 @@ def _deployment(app: App, number: int) -> dict[str, Any]:
 
 
 class Server:
-    """Answers lists and watches of `count` autoscalers."""
+    """Answers lists and watches of `count` autoscalers. All objects are encoded before it listens."""
 
     def __init__(self, count: int) -> None:
         self._apps = make_apps(count, _PODS)
         self._begun = asyncio.Event()
+        self._texts: dict[str, list[list[bytes]]] = {
+            "fastpathautoscalers": [[_encode(_autoscaler(app, at))] for at, app in enumerate(self._apps)],
+            "deployments": [[_encode(_deployment(app, at))] for at, app in enumerate(self._apps)],
+            "pods": [
+                [_encode(pod(app, at * _PODS + each, app.pods[each], "ReplicaSet")) for each in range(_PODS)]
+                for at, app in enumerate(self._apps)
+            ],
+        }
         self._namespaces: dict[str, list[int]] = {}
         for number, app in enumerate(self._apps):
             self._namespaces.setdefault(app.namespace, []).append(number)
@@ -129,26 +137,19 @@ class Server:
                 await self._send_events(response)
             await asyncio.Event().wait()
         numbers = self._namespaces.get(within.partition("/")[0], ()) if within else range(len(self._apps))
-        head = f'{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{_VERSION}"}},"items":['
-        await response.write(head.encode())
-        objects = self._objects(plural, numbers)
-        first = True
-        while batch := list(itertools.islice(objects, _BATCH)):
-            await response.write((b"" if first else b",") + b",".join(map(_encode, batch)))
-            first = False
+        known = self._texts.get(plural)
+        texts = itertools.chain.from_iterable(known[number] for number in numbers if known)
+        await response.write(
+            f'{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{_VERSION}"}},"items":['.encode()
+        )
+        separator = b""
+        while batch := list(itertools.islice(texts, _BATCH)):
+            await response.write(separator + b",".join(batch))
+            await asyncio.sleep(0)  # another list has its turn
+            separator = b","
         await response.write(b"]}\n")
         await response.write_eof()
         return response
-
-    def _objects(self, plural: str, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
-        for number in numbers:
-            app = self._apps[number]
-            if plural == "pods":
-                yield from (pod(app, number * _PODS + each, app.pods[each], "RS") for each in range(_PODS))
-            elif plural == "deployments":
-                yield _deployment(app, number)
-            elif plural == "fastpathautoscalers":
-                yield _autoscaler(app, number)
 
     async def _send_events(self, response: web.StreamResponse) -> None:
         """Send changes of pods of all namespaces in turn."""
@@ -158,10 +159,11 @@ class Server:
             lines = []
             for number in batch:
                 place = number % len(self._apps)
-                changed = pod(self._apps[place], place * _PODS, self._apps[place].pods[0], "RS", ready=False)
+                app = self._apps[place]
+                changed = pod(app, place * _PODS, app.pods[0], "ReplicaSet", ready=False)
                 changed["metadata"]["resourceVersion"] = str(1000 + number)
-                changed = {"kind": "Pod", "apiVersion": "v1"} | changed
-                lines.append(b'{"type":"MODIFIED","object":' + _encode(changed) + b"}\n")
+                event = {"type": "MODIFIED", "object": {"kind": "Pod", "apiVersion": "v1"} | changed}
+                lines.append(_encode(event) + b"\n")
             await response.write(b"".join(lines))
 
 
@@ -216,18 +218,19 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     unused: Any = _Catalogue()
     client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
     watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
-    pods, targets, rivals = PodCache(watching), ScaleTargets(client, watching, unused), ScaleConflicts(watching)
+    pods, targets, rivals = (
+        PodCache(watching),
+        ScaleTargets(client, watching, unused),
+        ScaleConflicts(watching),
+    )
     scrapes: Any = _Scrapes()
     registry = AutoscalerRegistry(rivals, scrapes)
     source = AutoscalerObjectSource(registry, problems, watching, ("",))
-    context = AutoscalerContext(
-        TargetFollowers(targets, pods), rivals, world, Settings(scale_to_zero=True, strict=True), NoForecasts()
-    )
+    settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
+    context = AutoscalerContext(followers, rivals, world, settings, NoForecasts())
     controllers = [
         Controller(context, world, ticking, monitoring, Journal(), random=lambda: 0.0) for _ in numbers
     ]
-    applied = monitoring.registry.get_sample_value
-    events = {"resource": "pods"}
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()
@@ -240,26 +243,22 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
             await source.put_all(number)
         count = sum(len(tuple(controller.names())) for controller in controllers)
         while not all(_is_decided(controller) for controller in controllers):
-            ticking.seconds += 1.0
-            for controller in controllers:
-                await controller.loop.tick()
+            await _round(controllers, ticking)
             await asyncio.sleep(0.1)
-        figures = {"list_cpu_seconds": time.process_time() - used, "autoscalers": count, "pods": pods.count("")}
-        used = time.process_time()
-        await client.get(_BEGIN)
-        while (applied("fastpath_informer_events_total", events) or 0) < _EVENTS:  # noqa: ASYNC110 - no event says it
-            await asyncio.sleep(0.05)
-        figures["event_cpu_microseconds"] = (time.process_time() - used) * 1e6 / _EVENTS
+        figures = {
+            "list_cpu_seconds": time.process_time() - used,
+            "autoscalers": count,
+            "pods": pods.count(""),
+        }
+        figures |= {
+            "pods": pods.count(""),
+            "event_cpu_microseconds": await _follow_events(client, monitoring),
+        }
         gc.collect()
         gc.freeze()
-        rounds = []
-        for _ in range(_ROUNDS):
-            ticking.seconds += 1.0
-            used = time.process_time()
-            for controller in controllers:
-                await controller.loop.tick()
-            rounds.append(time.process_time() - used)
-        figures["round_seconds"] = statistics.median(rounds)
+        figures["round_seconds"] = statistics.median(
+            [await _round(controllers, ticking) for _ in range(_ROUNDS)]
+        )
         figures |= {"memory_mib": memory("VmRSS"), "peak_mib": memory("VmHWM")}
         if len(numbers) < slices.COUNT:
             other = next(number for number in range(slices.COUNT) if number not in numbers)
@@ -270,6 +269,25 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
         for task in tasks:
             task.cancel()
     return figures
+
+
+async def _round(controllers: Sequence[Controller], clock: tick.Clock) -> float:
+    """Decide all autoscalers once; return the processor seconds."""
+    clock.seconds += 1.0
+    used = time.process_time()
+    for controller in controllers:
+        await controller.loop.tick()
+    return time.process_time() - used
+
+
+async def _follow_events(client: KubernetesClient, monitoring: Monitoring) -> float:
+    """Have the server send changes of pods; return the microseconds of processor time for each."""
+    used = time.process_time()
+    await client.get(_BEGIN)
+    count: Any = monitoring.registry.get_sample_value
+    while (count("fastpath_informer_events_total", {"resource": "pods"}) or 0) < _EVENTS:  # noqa: ASYNC110 - no event says it
+        await asyncio.sleep(0.05)
+    return (time.process_time() - used) * 1e6 / _EVENTS
 
 
 def _is_decided(controller: Controller) -> bool:

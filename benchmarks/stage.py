@@ -244,7 +244,7 @@ class Stage:
         """Start an API server with so many autoscalers and their pods; return its URL."""
         port = self.directory / f"port-{self._started}"
         module = ["benchmarks.slices", "--serve", str(port), str(autoscalers)]
-        self._start("slices", module, port.exists)
+        self._start("slices", module, port.exists, seconds=300)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
@@ -264,14 +264,20 @@ class Stage:
                 return response.status, response.read()
 
     def _start(
-        self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False
+        self,
+        name: str,
+        module: Sequence[str],
+        ready: Callable[[], bool],
+        *,
+        pinned: bool = False,
+        seconds: float = START_SECONDS,
     ) -> int:
         """Start a Python module as a process and wait until `ready`; return its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1
         command = [sys.executable, "-m", *module]
         try:
-            pid = self.start_program(command, log, ready, START_SECONDS, directory=ROOT, pinned=pinned)
+            pid = self.start_program(command, log, ready, seconds, directory=ROOT, pinned=pinned)
         except ChildProcessError as error:
             sys.exit(f"{name} {error}:\n{log.read_text(encoding='utf-8', errors='replace')}")
         self.pids[name] = pid
