@@ -132,10 +132,26 @@ class SliceKeeper:
         while not self._view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
-        if self._prepare is not None and any(self._view.members()):
+        if self._prepare is not None and self._has_others():
             self._wants(())
-            await self._prepare()
+            await self._wait_prepared(self._prepare())
         await self._membership.run(serve)
+
+    def _has_others(self) -> bool:
+        now = self._clock.monotonic()
+        return any(member.expires > now for member in self._view.members())
+
+    async def _wait_prepared(self, prepare: Awaitable[None]) -> None:
+        """Wait until this scaler is prepared, or no other is left that could own its share meanwhile."""
+        preparing = asyncio.ensure_future(prepare)
+        try:
+            while not preparing.done() and self._has_others():
+                await asyncio.wait({preparing}, timeout=_RETRY)
+        finally:
+            preparing.cancel()
+            await asyncio.wait({preparing})
+        if not preparing.cancelled():
+            preparing.result()
 
     async def _wait_for_leader(self) -> None:
         """Wait for the leader of a version without slices, whose Lease has the common name.

@@ -103,6 +103,16 @@ def test_one_that_joins_gets_nothing_before_it_is_prepared() -> None:
         assert world.run_until(world.is_fair) < 1
 
 
+def test_one_that_is_not_prepared_takes_over_from_the_last_of_the_others(world: World) -> None:
+    (first,) = settle(world)
+    second = world.join()
+    second.keeper._prepare = asyncio.Event().wait  # type: ignore[assignment]
+    world.run(20)
+    assert not second.owned
+    first.kill()
+    assert 10 < world.run_until(lambda: len(second.owned) == slices.COUNT) < 32
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("members", [2, 5, 40])
 def test_hand_over_and_failover(members: int) -> None:
