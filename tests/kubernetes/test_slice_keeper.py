@@ -82,11 +82,11 @@ def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: World) -> N
 def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> None:
     settle(world)
     world.join()
-    begun = len(world.begun)
+    begun = world.begun
     assert world.run_until(world.is_fair) < 1
     assert world.shares() == [32, 32]
     world.run(60)
-    assert len(world.begun) == begun + 32
+    assert world.begun == begun + 32
 
 
 def test_one_that_joins_gets_nothing_before_it_is_prepared() -> None:
@@ -125,9 +125,9 @@ def test_hand_over_and_failover(members: int) -> None:
         second.kill()
         if members > 2:
             assert 10 < world.run_until(world.is_fair) < 16
-        begun = len(world.begun)
+        begun = world.begun
         world.run(5)
-        assert len(world.begun) == begun
+        assert world.begun == begun
 
 
 def test_a_slice_is_released_after_its_work_has_ended(world: World) -> None:
@@ -499,9 +499,9 @@ def test_a_member_that_only_seems_late_is_left_alone(world: World) -> None:
     first, second = settle(world, 2)
     world.run(1)
     second.stalled = True
-    begun, calls = len(world.begun), second.calls
+    begun, calls = world.begun, second.calls
     world.run(60)
-    assert len(world.begun) == begun
+    assert world.begun == begun
     assert second.calls - calls < 60
     assert {member.lease for member in second.view.members()} == {first.lease, second.lease}
 
@@ -599,9 +599,9 @@ def live_through(seed: int, members: int, history: list[tuple[float, tuple[objec
         took = world.run_until(world.is_fair, SETTLED)
         assert took < SETTLED, f"{world.shares()} after {took} s"
         world.run(1)  # what was on its way then
-        begun = len(world.begun)
+        begun = world.begun
         world.run(5)
-        assert len(world.begun) == begun, "slices go on moving"
+        assert world.begun == begun, "slices go on moving"
         assert world.is_fair()
     assert [process.error for process in world.processes if process.error is not None] == []
 

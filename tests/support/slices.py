@@ -2,7 +2,7 @@
 
 Time is the world's and stands still while a process runs. A process may be frozen or killed wherever it is.
 Requests are on their way for some time and land even if their sender has given up; each watch is at one of
-several API servers, which learn of a write at different times.
+several API servers, which learn of a write at different times. The clocks of processes differ in speed.
 """
 
 import asyncio
@@ -11,13 +11,12 @@ import dataclasses
 import functools
 import heapq
 import itertools
-import json
 import math
 import random
 from asyncio import events
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
 
@@ -49,38 +48,67 @@ class _NoSelector:
         return []
 
 
-class ProcessLoop(asyncio.BaseEventLoop):
-    """The loop of one process, which runs when its world says so."""
+class _Task(asyncio.Task[_T]):
+    """A task with the same place in a set in each run, so that all happens in the same order."""
 
-    def __init__(self, world: "World") -> None:
+    _numbers = itertools.count()
+
+    def __new__(cls, *_: object, **_options: object) -> Self:
+        task = super().__new__(cls)
+        task._number = next(cls._numbers)
+        return task
+
+    _number: int
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class ProcessLoop(asyncio.BaseEventLoop):
+    """The loop of one process, which runs when its world says so, by the clock of the process."""
+
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _timer_cancelled_count: int
+
+    def __init__(self, process: "Process") -> None:
         super().__init__()
-        self._world = world
+        self._process = process
         self._selector = _NoSelector()
         self.set_exception_handler(lambda _loop, _context: None)
+        self.set_task_factory(lambda loop, work, **options: _Task(work, loop=loop, **options))
 
     def time(self) -> float:
-        return self._world.now
+        return self._process.monotonic()
 
     def _process_events(self, _events: list[Any]) -> None:
         """Do nothing: there are no files."""
 
     def due(self) -> float:
-        """Return when there is something to run."""
-        inside = cast("Any", self)
-        if inside._ready:
-            return self._world.now
-        scheduled = inside._scheduled
+        """Return when there is something to run, in the time of the world."""
+        if self._ready:
+            return -math.inf
+        scheduled = self._scheduled
         while scheduled and scheduled[0]._cancelled:
-            inside._timer_cancelled_count -= 1
+            self._timer_cancelled_count -= 1
             heapq.heappop(scheduled)._scheduled = False
-        return scheduled[0]._when if scheduled else math.inf
+        return self._process.when(scheduled[0]._when) if scheduled else math.inf
 
-    def turn(self) -> None:
+    def run_due(self) -> float:
+        """Run what is due; return when there is something again."""
+        process, world = self._process, self._process.world
+        if (due := self.due()) > world.now:
+            return due
+        run_once = cast("Any", self)._run_once
         events._set_running_loop(self)
         try:
-            cast("Any", self)._run_once()
+            while due <= world.now and process.is_running:
+                run_once()
+                world.now += _TURN
+                due = self.due()
         finally:
             events._set_running_loop(None)
+        return due
 
 
 class Change(NamedTuple):
@@ -92,17 +120,34 @@ class Change(NamedTuple):
 
 
 class World:
-    """The API servers and all processes."""
+    """The API servers and all processes. To declare metrics takes longer than much of what happens here, so
+    the processes may have the same.
+    """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, monitoring: Monitoring | None = None) -> None:
         self.now = 1000.0
+        _Task._numbers = itertools.count()
         self.dice = random.Random(seed)
+        self.monitoring = monitoring
         self.leases: dict[str, Document] = {}
         self.log: list[Change] = []
         self.processes: list[Process] = []
         self.writers: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
-        """Those that work on a slice, each with its fence."""
-        self.begun: list[tuple[float, int, str]] = []
+        """Those that work on a slice, each with its fence. What a process that was killed has sent may land
+        until its fence is closed.
+        """
+        self.ended: defaultdict[int, list[tuple[Process, Fence]]] = defaultdict(list)
+        """Those whose work has ended, while their fence is open."""
+        self.contested: set[int] = set()
+        """Slices that several may work on."""
+        self.failures: list[str] = []
+        """What must not have happened, in the middle of a process."""
+        self.begun = 0
+        """How often work on a slice has begun."""
+        self.free: dict[int, float] = {}
+        """Since when slices have no owner that runs."""
+        self.taken: Callable[[int, float], None] = lambda _number, _since: None
+        """Called when a slice has an owner again, with the time since when it had none."""
         self.compacted = 0
         self.deleted = self.stalled = -math.inf
         """When a slice's Lease was last deleted, and until when a watch is silent."""
@@ -110,6 +155,8 @@ class World:
         """The names of Leases that may not be read."""
         self.before_write: Callable[[str], None] = lambda _name: None
         self._version = 0
+        self._shown: dict[int, WatchEvent[Any] | None] = {}
+        """The events of changes by their versions, None where no watch has one."""
         self._watches: list[Watch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -126,11 +173,10 @@ class World:
         """Let time pass until a condition holds, or for so long; return how long it took."""
         start = self.now
         while True:
-            self._settle()
+            due = self._settle()
             if condition():
                 return self.now - start
-            loops = (process.loop.due() for process in self.processes if process.is_running)
-            when = min(min(loops, default=math.inf), self._due[0][0] if self._due else math.inf)
+            when = min(due, self._due[0][0]) if self._due else due
             if when > start + most:
                 self.now = start + most
                 return most
@@ -138,23 +184,34 @@ class World:
             while self._due and self._due[0][0] <= self.now:
                 heapq.heappop(self._due)[2]()
 
-    def _settle(self) -> None:
-        has_run = True
-        while has_run:
-            has_run = False
-            for process in self.processes:
-                while process.is_running and process.loop.due() <= self.now:
-                    process.loop.turn()
-                    self.now += _TURN
-                    has_run = True
+    def _settle(self) -> float:
+        """Run what is due; return when there is something again. Processes meet at the API server only."""
+        before, due = self.now, math.inf
+        for process in self.processes:
+            if process.is_running:
+                due = min(due, process.loop.run_due())
+        if self.now > before:
             self.check()
+        assert not self.failures, self.failures[0]
+        return due
 
     def check(self) -> None:
-        """Fail if two processes could write for one slice."""
-        for number, working in self.writers.items():
-            if len(working) > 1:
-                writing = [process.identity for process, fence in working if is_open(fence)]
-                assert len(writing) <= 1, f"at {self.now:.3f} slice {number} has {writing}"
+        """Note if two processes could write for one slice."""
+        for number in self.contested:
+            able = [*self.writers[number], *self.ended[number]]
+            writing = [process.identity for process, fence in able if is_open(fence)]
+            if len(writing) > 1:
+                self.failures.append(f"at {self.now:.3f} slice {number} has {writing}")
+
+    def note_owner(self, number: int) -> None:
+        """Note whether a slice has an owner that runs, and whether several may write."""
+        working = self.writers[number]
+        ended = self.ended[number] = [entry for entry in self.ended[number] if is_open(entry[1])]
+        (self.contested.add if len(working) + len(ended) > 1 else self.contested.discard)(number)
+        if not any(process.is_running for process, _ in working):
+            self.free.setdefault(number, self.now)
+        elif (since := self.free.pop(number, None)) is not None:
+            self.taken(number, since)
 
     # -- Leases ----------------------------------------------------------------------------------------------
 
@@ -199,6 +256,8 @@ class World:
 
     def state(self, at: float) -> tuple[int, dict[str, Document]]:
         """Return the version and the Leases of a moment."""
+        if not self.log or self.log[-1].at <= at:
+            return self._version, self.leases
         version, found = 0, dict[str, Document]()
         for change in self.log:
             if change.at > at:
@@ -215,10 +274,10 @@ class World:
             raise KubernetesError(403, "Forbidden", "refused")
         if name not in self.leases:
             raise KubernetesError(404, "NotFound", "it does not exist")
-        return json.dumps(self.leases[name]).encode()
+        return msgspec.json.encode(self.leases[name])
 
     def write(self, method: str, path: str, content: bytes) -> bytes:
-        document = json.loads(content)
+        document = msgspec.json.decode(content)
         name = path.rpartition("/")[2] if method == "DELETE" else document["metadata"]["name"]
         self.before_write(name)
         known = self.leases.get(name)
@@ -245,6 +304,22 @@ class World:
         for watch in self._watches:
             watch.end()
 
+    def show(self, change: Change, source: ListWatch[Any]) -> WatchEvent[Any] | None:
+        """Return the event of a change, None if it does not concern a watch."""
+        if change.version not in self._shown:
+            before, after = (
+                document if document is not None and _is_shown(document) else None
+                for document in (change.before, change.after)
+            )
+            type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
+            shown, event = after or before, None
+            if shown is not None:
+                metadata = shown["metadata"] | {"resourceVersion": str(change.version)}
+                content = msgspec.json.encode({"type": type_, "object": shown | {"metadata": metadata}})
+                event = cast("WatchEvent[Any]", source.codec.decode_event(content))
+            self._shown[change.version] = event
+        return self._shown[change.version]
+
     def watch(self, watch: "Watch") -> None:
         self._watches.append(watch)
 
@@ -262,14 +337,14 @@ class World:
     def alive(self) -> list["Process"]:
         return [process for process in self.processes if not process.is_killed and not process.is_leaving]
 
-    def shares(self) -> list[int]:
-        """Return how many slices each process owns that is there to stay."""
+    def shares(self, among: Collection["Process"] | None = None) -> list[int]:
+        """Return how many slices each of these processes owns, by default of those that are there to stay."""
         owned = [process for working in self.writers.values() for process, fence in working if is_open(fence)]
-        return [owned.count(process) for process in self.alive]
+        return [owned.count(process) for process in (self.alive if among is None else among)]
 
-    def is_fair(self) -> bool:
-        """Return whether every slice is owned, and no process owns two more than another."""
-        shares = self.shares()
+    def is_fair(self, among: Collection["Process"] | None = None) -> bool:
+        """Return whether these processes own every slice, and none two more than another."""
+        shares = self.shares(among)
         return sum(shares) == slices.COUNT and max(shares) - min(shares) <= 1
 
     def close(self) -> None:
@@ -293,16 +368,20 @@ class Process:
     def __init__(self, world: World, name: str, settings: MemberSettings) -> None:
         self.world = world
         self.identity = f"{name}_{len(world.processes)}"
-        self.loop = ProcessLoop(world)
         self.mode = "good"
         self.stalled = False
         """Whether its watches are silent, and new ones too."""
         self.lag: Callable[[], float] = lambda: world.dice.choice((0.001, 0.01, 0.05))
         self.is_killed = self.is_leaving = self.is_frozen = False
-        self.rate, self.shift = 1.0, 0.0
+        self.suspended = math.inf
+        self.rate, self.slept, self.shift = 1.0, 0.0, 0.0
+        """The speed of its clocks, the time for which the monotonic one stood still, and what the other one
+        was set by.
+        """
         self.calls = 0
         self.error: BaseException | None = None
-        self.monitoring = Monitoring()
+        self.loop = ProcessLoop(self)
+        self.monitoring = world.monitoring or Monitoring()
         self.problems = ProblemLog(self.monitoring, self)
         client = cast("KubernetesClient", _Client(self))
         context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
@@ -321,10 +400,14 @@ class Process:
         self.task = self.loop.create_task(self._main())
 
     def monotonic(self) -> float:
-        return self.world.now * self.rate
+        return self.world.now * self.rate - self.slept
+
+    def when(self, monotonic: float) -> float:
+        """Return the time of the world when its clock shows this."""
+        return (monotonic + self.slept) / self.rate
 
     def wall(self) -> float:
-        return 1_700_000_000.0 + self.monotonic() + self.shift
+        return 1_700_000_000.0 + self.world.now * self.rate + self.shift
 
     @property
     def is_running(self) -> bool:
@@ -350,7 +433,8 @@ class Process:
     async def _work(self, number: int, fence: Fence) -> None:
         working = self.world.writers[number]
         working.append((self, fence))
-        self.world.begun.append((self.world.now, number, self.identity))
+        self.world.begun += 1
+        self.world.note_owner(number)
         self.world.check()
         try:
             await asyncio.Event().wait()
@@ -358,6 +442,8 @@ class Process:
             await asyncio.sleep(DRAIN)
             if (self, fence) in working:
                 working.remove((self, fence))
+                self.world.ended[number].append((self, fence))
+                self.world.note_owner(number)
 
     def leave(self) -> None:
         """End in order."""
@@ -366,15 +452,28 @@ class Process:
 
     def kill(self) -> None:
         self.is_killed = True
-        for working in self.world.writers.values():
-            working[:] = [entry for entry in working if entry[0] is not self]
+        self._note_owned()
 
-    def freeze(self, seconds: float) -> None:
+    def freeze(self, seconds: float = math.inf) -> None:
         self.is_frozen = True
-        self.world.after(seconds, self.thaw)
+        self._note_owned()
+        if seconds < math.inf:
+            self.world.after(seconds, self.thaw)
+
+    def suspend(self) -> None:
+        """Freeze the machine: the monotonic clock of the process stands still meanwhile."""
+        self.suspended = self.world.now
+        self.freeze()
 
     def thaw(self) -> None:
         self.is_frozen = False
+        self.slept += max(0.0, self.world.now - self.suspended) * self.rate
+        self.suspended = math.inf
+        self._note_owned()
+
+    def _note_owned(self) -> None:
+        for number in self.owned:
+            self.world.note_owner(number)
 
     def heal(self) -> None:
         """End all faults."""
@@ -388,41 +487,41 @@ class Process:
 
     def close(self) -> None:
         """End the tasks, so that nothing is left for the garbage collector."""
-        self.is_killed, self.mode = True, "cut"
-        for _ in range(10):
-            for task in asyncio.all_tasks(self.loop):
+        self.is_killed, self.is_frozen, self.mode = False, False, "cut"
+        while tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
                 task.cancel()
-            for _ in range(20):
-                self.world.now = min(max(self.world.now, self.loop.due()), self.world.now + 60)
-                self.loop.turn()
-        assert not asyncio.all_tasks(self.loop)
+            self.loop.run_due()
+            self.world.now += DRAIN
+        self.is_killed = True
         if not self.task.cancelled():
             self.error = self.task.exception()
         self.loop.close()
+
+
+_TIMEOUT = KubernetesError(0, "Timeout", "no answer")
+_FATES = ("good", "good", "good", "cut", "deaf", "late", "error", "slow")
 
 
 class _Client:
     """What a process calls.
 
     A request is lost in mode ``cut``, its answer in ``deaf``; it lands when its sender has given up in
-    ``late``, takes seconds in ``slow``, and is refused in ``error``.
+    ``late``, takes seconds in ``slow``, and is refused in ``error``. In ``flaky`` each has a fate of its own.
     """
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def get(self, path: str) -> ResponseBody:
-        return ResponseBody("application/json", await self._call(lambda: self._process.world.read(path)))
+        answer = await self._call(math.inf, lambda: self._process.world.read(path))
+        return ResponseBody("application/json", answer)
 
     async def write(
         self, method: str, path: str, content: bytes, *, seconds: float, check: Callable[[], object]
     ) -> ResponseBody:
         check()
-        try:
-            async with asyncio.timeout(seconds):
-                answer = await self._call(lambda: self._process.world.write(method, path, content))
-        except TimeoutError:
-            raise KubernetesError(0, "Timeout", f"cannot {method} {path}: no answer") from None
+        answer = await self._call(seconds, lambda: self._process.world.write(method, path, content))
         return ResponseBody("application/json", answer)
 
     async def list_objects(
@@ -443,16 +542,11 @@ class _Client:
                 raise KubernetesError(504, "Timeout", "Too large resource version")
             return version, found
 
-        try:
-            async with asyncio.timeout(10):
-                version, found = await self._call(read)
-        except TimeoutError:
-            raise KubernetesError(0, "Timeout", "cannot list leases: no answer") from None
-        shown = [document for name, document in sorted(found.items()) if _is_shown(source, name, document)]
+        version, found = await self._call(10, read)
+        shown = [document for _, document in sorted(found.items()) if _is_shown(document)]
         for start in range(0, len(shown), 10):
-            deliver(
-                [source.codec.decode(json.dumps(document).encode()) for document in shown[start : start + 10]]
-            )
+            part = shown[start : start + 10]
+            deliver([source.codec.decode(msgspec.json.encode(document)) for document in part])
             await asyncio.sleep(0)
         return str(version)
 
@@ -466,31 +560,28 @@ class _Client:
         def begin() -> None:
             if int(resource_version) < world.compacted:
                 raise KubernetesError(410, "Expired", "too old")
-            for change in world.log:
-                if change.version > int(resource_version):
-                    watch.report(change)
+            for change in world.log[int(resource_version) :]:
+                watch.report(change)
             world.watch(watch)
 
-        try:
-            async with asyncio.timeout(10):
-                await self._call(begin)
-        except TimeoutError:
-            raise KubernetesError(0, "Timeout", "cannot watch leases: no answer") from None
+        await self._call(10, begin)
         try:
             yield watch.events(silence)
         finally:
             if watch in world._watches:
                 world.unwatch(watch)
 
-    async def _call(self, act: Callable[[], _T]) -> _T:
+    async def _call(self, seconds: float, act: Callable[[], _T]) -> _T:
         process, world, dice = self._process, self._process.world, self._process.world.dice
         process.calls += 1
         mode, future = process.mode, process.loop.create_future()
+        if mode == "flaky":
+            mode = dice.choice(_FATES)
         there, back = dice.choice((0.001, 0.003, 0.02)), dice.choice((0.001, 0.003, 0.02))
         if mode == "slow":
             there, back = dice.uniform(0, 3), dice.uniform(0, 3)
         elif mode == "late":
-            there = dice.uniform(5, 12)
+            there = dice.uniform(6, 12)
 
         def land() -> None:
             settle = functools.partial(_settle, future, *_try(_refuse if mode == "error" else act))
@@ -499,7 +590,13 @@ class _Client:
 
         if mode != "cut":
             world.after(there, land)
-        return cast("_T", await future)
+        if seconds == math.inf:
+            return cast("_T", await future)
+        timer = process.loop.call_later(seconds, _settle, future, None, _TIMEOUT)
+        try:
+            return cast("_T", await future)
+        finally:
+            timer.cancel()
 
 
 def _refuse() -> NoReturn:
@@ -533,21 +630,13 @@ class Watch:
         self._is_lost = False
         """Whether the connection is lost, without a sign of it."""
         self._arrived: list[WatchEvent[Any] | None] = []
-        self._has_arrived = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
         process.world.after(duration, self.end)
 
     def report(self, change: Change) -> None:
-        before, after = (
-            document if document is not None and _is_shown(self._source, change.name, document) else None
-            for document in (change.before, change.after)
-        )
-        if before is None and after is None:
-            return
-        type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
-        metadata = {**(after or before or {})["metadata"], "resourceVersion": str(change.version)}
-        shown = (after or before or {}) | {"metadata": metadata}
-        event = self._source.codec.decode_event(msgspec.json.encode({"type": type_, "object": shown}))
-        self._deliver(cast("WatchEvent[Any]", event))
+        event = self.process.world.show(change, self._source)
+        if event is not None:
+            self._deliver(event)
 
     def end(self) -> None:
         self._deliver(None)
@@ -560,19 +649,26 @@ class Watch:
             self._is_lost |= self.process.stalled or self.process.mode == "cut"
             if not self._is_lost:
                 self._arrived.append(event)
-                self._has_arrived.set()
+                self._wake()
 
         world.after(self._last - world.now, arrive)
 
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
     async def events(self, silence: float) -> AsyncIterator[list[WatchEvent[Any]]]:
+        loop = self.process.loop
         while True:
             if not self._arrived:
-                self._has_arrived.clear()
+                self._reader = loop.create_future()
+                timer = loop.call_later(silence, self._wake)
                 try:
-                    async with asyncio.timeout(silence):
-                        await self._has_arrived.wait()
-                except TimeoutError:
-                    raise KubernetesError(0, "Timeout", "the watch is silent") from None
+                    await self._reader
+                finally:
+                    timer.cancel()
+                if not self._arrived:
+                    raise KubernetesError(0, "Timeout", "the watch is silent")
             batch, self._arrived = self._arrived, []
             if found := [event for event in batch if event is not None]:
                 yield found
@@ -580,7 +676,5 @@ class Watch:
                 return
 
 
-def _is_shown(source: ListWatch[Any], name: str, document: Document) -> bool:
-    if source.fields:
-        return source.fields == f"metadata.name={name}"
+def _is_shown(document: Document) -> bool:
     return bool((document["metadata"].get("labels") or {}).get(LABEL) == NAME)
