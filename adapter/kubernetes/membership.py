@@ -1,9 +1,10 @@
 """Membership: a Lease of its own, which a scaler renews for as long as it takes part.
 
 No other process takes this Lease. It counts because other scalers clear it when it has not changed for its
-duration (`slice_keeper`). So a membership ends when a renewal finds the Lease cleared, or when none has
-succeeded for the renew deadline. The process then joins again. Nothing of the former membership can write,
-because each one has a fence of its own.
+duration (`slice_keeper`). So a membership ends when a renewal finds the Lease cleared, when none has
+succeeded for the renew deadline, or when the clocks have diverged: the machine may have slept, and a Lease
+that was deleted meanwhile has been missed by others. The process then joins again. Nothing of the former
+membership can write, because each one has a fence of its own.
 """
 
 import asyncio
@@ -137,12 +138,11 @@ class Membership:
                 if work.done():
                     break
                 started = self._clock.monotonic()
-                seconds = min(settings.attempt, fence.due)
+                seconds = min(settings.attempt, fence.left())
                 sent = await self._attempt(seconds, joins=False) if seconds > 0 else None
-                if sent is not None:
+                is_lost = not fence.left() or self._is_cleared()
+                if sent is not None and not is_lost:
                     fence.renewed(sent)
-                else:
-                    is_lost = fence.due <= 0 or self._is_cleared()
         finally:
             await self._end(fence, work, is_lost=is_lost)
         if not is_lost:

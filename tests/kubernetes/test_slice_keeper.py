@@ -160,6 +160,16 @@ def test_one_that_slept_for_long_owns_nothing_until_it_takes_slices_again(world:
     assert world.shares() == [32, 32]
 
 
+def test_one_that_slept_while_its_lease_was_deleted_owns_nothing_either(world: World) -> None:
+    first, second = settle(world, 2)
+    first.suspend()
+    world.delete(first.lease)
+    world.run_until(lambda: len(second.owned) == slices.COUNT, 18)
+    first.thaw()
+    world.run(5)
+    assert world.is_fair()
+
+
 def test_one_that_is_cut_off_alone_goes_on_when_it_is_back(world: World) -> None:
     (alone,) = settle(world)
     alone.mode = "cut"
