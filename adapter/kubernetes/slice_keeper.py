@@ -98,8 +98,10 @@ class SliceKeeper:
         leases = self._leases(self._member_lease(settings.identity))
         self._membership = Membership(leases, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
-        self._outdated: dict[int, str] = {}
-        """Versions of slices, "" for none, that the view may still show although there is a newer one."""
+        self._outdated: dict[int, tuple[str, float]] = {}
+        """Versions of slices, "" for none, that the view may still show although there is a newer one, and
+        until when: the same may be true again, for a Lease that was made and deleted meanwhile.
+        """
         self._missing: dict[str, tuple[float, float]] = {}
         """When Leases that do not exist were first and last looked for."""
         self._is_first = True
@@ -233,7 +235,8 @@ class SliceKeeper:
             self._missing.pop(name, None)
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else me
-        if self._outdated.get(number) == _read_version(seen):
+        version, until = self._outdated.get(number, ("", 0.0))
+        if version == _read_version(seen) and self._clock.monotonic() < until:
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
@@ -261,7 +264,7 @@ class SliceKeeper:
             if lease is not None:
                 held.is_owned, held.record, held.since = True, lease.record, self._clock.monotonic()
                 await self._work(number, held, work, SliceFence(fence))
-                self._outdated[number] = lease.version
+                self._note_outdated(number, lease.version)
                 await self._release(name, leases, lease)
             elif number not in self._outdated:
                 await asyncio.sleep(_RETRY)
@@ -291,7 +294,7 @@ class SliceKeeper:
         if version != _read_version(lease):
             if lease is not None and not leases.has_labels(lease):  # the view does not show it
                 await leases.replace(lease, lease.record, settings.attempt)
-            self._outdated[number] = version
+            self._note_outdated(number, version)
             return None
         if lease is not None and not await self._is_free(lease.record):
             return None
@@ -302,9 +305,12 @@ class SliceKeeper:
             return await leases.replace(lease, record, settings.attempt)
         except errors.KubernetesError as error:
             if error.status == 409 or (error.status == 404 and lease is not None):
-                self._outdated[number] = version
+                self._note_outdated(number, version)
                 return None
             raise
+
+    def _note_outdated(self, number: int, version: str) -> None:
+        self._outdated[number] = version, self._clock.monotonic() + self._settings.lease_duration / 2
 
     async def _is_free(self, record: LeaseRecord) -> bool:
         """Return whether the membership has ended in which a slice was taken."""

@@ -426,6 +426,20 @@ def test_a_deleted_slice_that_was_missing_before_waits_anew(world: World) -> Non
         assert 14 < world.run_until(world.is_fair) < 17
 
 
+def test_a_slice_that_is_made_and_hidden_again_before_the_view_shows_it_is_taken_in_a_while(
+    world: World,
+) -> None:
+    settle(world)
+    world.run(1)
+    world.label(FIVE, {})
+    world.run_until(lambda: 5 in world.free, 1)
+    world.run_until(lambda: world.leases[FIVE]["metadata"]["labels"] == {LABEL: NAME}, 1)
+    world.label(FIVE, {})
+    world.run(1)
+    assert 5 in world.free
+    assert world.run_until(world.is_fair) < 15
+
+
 def test_a_slice_that_is_deleted_before_its_owner_has_seen_it_is_given_up(world: World) -> None:
     settle(world)
     second = world.join()
