@@ -1,0 +1,243 @@
+"""Histories of scalers that share slices, with the real keeper: `support.histories` says what may happen.
+
+Most have few slices and scalers, because what goes wrong between many goes wrong between few, and a short
+history takes a fortieth of a second. Of a thousand, twenty have more of both, and two have all slices and up
+to forty scalers.
+
+A usual run has the sixth part of a thousand. `HISTORIES` is how many thousands to live through, each with a
+seed of its own, from `SEED` on. A hundred take an hour of one processor:
+
+    HISTORIES=100 scripts/test tests/kubernetes/test_slice_histories.py
+
+The other tests break the protocol, one rule at a time, and expect that histories find it.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.kubernetes import slice_keeper
+from adapter.kubernetes.cache.leases import LeaseView, Member
+from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
+from adapter.kubernetes.membership import Membership
+from adapter.kubernetes.slice_keeper import SliceKeeper
+from adapter.model.autoscaling import slices
+from tests.support import histories
+
+SCALES = {"few": (6, 3, 5), "more": (16, 6, 8), "all": (64, 36, 40)}
+"""How many slices there are, how many scalers at first, and how many at once."""
+
+SHARES = {"few": 978, "more": 20, "all": 2}
+"""How many histories of a thousand have them."""
+
+
+HISTORIES = int(os.environ.get("HISTORIES", "0"))
+SEED = int(os.environ.get("SEED", "0"))
+
+
+class Outcome:
+    """What is known after some histories."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.slack = float("inf")
+        """How many seconds before its bound the latest slice had an owner again."""
+        self.longest: dict[str, float] = {}
+        """For how long slices were free after a fault of each kind."""
+
+    def add(self, history: histories.History) -> None:
+        self.slack = min(self.slack, history.slack)
+        for cause, seconds in history.longest.items():
+            self.longest[cause] = max(self.longest.get(cause, 0.0), seconds)
+
+
+def live(
+    outcome: Outcome, scale: str, count: int, first: int, phases: Sequence[Phase] = tuple(Phase)
+) -> None:
+    """Live through so many histories."""
+    number, members, most = SCALES[scale]
+
+    @seed(first)
+    @settings(
+        max_examples=count,
+        phases=phases,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.integers(0, 1 << 20), st.integers(1, members), st.just(most), histories.STEPS)
+    def live_through(dice: int, members: int, most: int, steps: Sequence[histories.Step]) -> None:
+        outcome.count += 1
+        outcome.add(histories.live_through(dice, members, most, steps))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "COUNT", number)
+        patch.setattr(slice_keeper, "_AT_ONCE", number // 4)
+        live_through()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(SEED, SEED + max(1, HISTORIES)))
+def test_two_never_own_a_slice_and_none_is_free_for_long(
+    number: int, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = Outcome()
+    for scale, share in SHARES.items():
+        live(outcome, scale, share if HISTORIES else math.ceil(share / 6), number)
+    for name, value in vars(outcome).items():
+        record_property(name, value)
+    assert outcome.slack >= 0
+
+
+# --- a protocol that is broken ------------------------------------------------------------------------------
+
+
+def takes_without_a_look_at_its_owner(patch: pytest.MonkeyPatch) -> None:
+    async def is_free(_keeper: SliceKeeper, _record: LeaseRecord) -> bool:
+        return True
+
+    patch.setattr(SliceKeeper, "_is_free", is_free)
+
+
+def takes_whatever_version_there_is(patch: pytest.MonkeyPatch) -> None:
+    replace = KubernetesLeases.replace
+
+    async def replace_newest(leases: Any, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
+        if "-slice-" in leases._name:
+            lease = await leases.fetch(seconds) or lease
+        return await replace(leases, lease, record, seconds)
+
+    patch.setattr(KubernetesLeases, "replace", replace_newest)
+
+
+def clears_a_member_that_has_renewed(patch: pytest.MonkeyPatch) -> None:
+    clear = SliceKeeper._clear_member
+
+    async def clear_newest(keeper: SliceKeeper, member: Member) -> None:
+        try:
+            lease = await keeper._leases(member.lease).fetch(5)
+        except errors.KubernetesError:
+            lease = None
+        await clear(keeper, member if lease is None else member._replace(record=lease.record))
+
+    patch.setattr(SliceKeeper, "_clear_member", clear_newest)
+
+
+def clears_a_member_after_half_its_duration(patch: pytest.MonkeyPatch) -> None:
+    learn = LeaseView.learn
+
+    def learn_early(view: LeaseView, lease: str, record: LeaseRecord) -> None:
+        before = view._members.get(lease)
+        learn(view, lease, record)
+        if (member := view._members.get(lease)) is not None and member is not before:
+            view._members[lease] = member._replace(expires=member.expires - record.duration / 2)
+
+    patch.setattr(LeaseView, "learn", learn_early)
+
+
+def renews_what_was_cleared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Membership, "_is_cleared", lambda _membership: False)
+
+
+def keeps_slices_over_a_membership(patch: pytest.MonkeyPatch) -> None:
+    take = SliceKeeper._take
+
+    async def keep(keeper: SliceKeeper, number: int, leases: KubernetesLeases) -> Lease | None:
+        seen = keeper._view.find_slice(number)
+        if seen is not None and seen.record.holder == keeper._settings.identity:
+            lease = await leases.fetch(5)
+            return None if lease is None else lease._replace(record=seen.record)
+        return await take(keeper, number, leases)
+
+    patch.setattr(SliceKeeper, "_take", keep)
+
+
+def leaves_the_fence_of_a_slice_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SliceFence, "close", lambda _fence: None)
+
+
+def releases_before_the_work_has_ended(patch: pytest.MonkeyPatch) -> None:
+    async def work(_keeper: SliceKeeper, number: int, held: Any, do: slice_keeper.Work, fence: Fence) -> None:
+        working = asyncio.ensure_future(do(number, fence))
+        try:
+            await held.surplus.wait()
+        finally:
+            working.cancel()
+            held.is_owned = False
+
+    patch.setattr(SliceKeeper, "_work", work)
+
+
+def has_a_fence_as_long_as_its_lease(patch: pytest.MonkeyPatch) -> None:
+    init = LeaseFence.__init__
+
+    def init_long(fence: LeaseFence, clock: Any, sent: Any, *, hold: float, tolerance: float) -> None:
+        init(fence, clock, sent, hold=hold + 2 * tolerance, tolerance=tolerance)
+
+    patch.setattr(LeaseFence, "__init__", init_long)
+
+
+def ignores_that_its_clocks_diverge(patch: pytest.MonkeyPatch) -> None:
+    init = LeaseFence.__init__
+
+    def init_tolerant(fence: LeaseFence, clock: Any, sent: Any, *, hold: float, tolerance: float) -> None:
+        init(fence, clock, sent, hold=hold, tolerance=tolerance + 1e9)
+
+    patch.setattr(LeaseFence, "__init__", init_tolerant)
+
+
+def takes_what_is_missing_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SliceKeeper, "_is_gone", lambda *_: True)
+
+
+def clears_no_member(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SliceKeeper, "_clear_late", lambda *_: None)
+
+
+def releases_nothing_for_others(patch: pytest.MonkeyPatch) -> None:
+    plan = slices.plan
+    patch.setattr(slices, "plan", lambda *details: plan(*details)._replace(release=[]))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        takes_without_a_look_at_its_owner,
+        takes_whatever_version_there_is,
+        clears_a_member_that_has_renewed,
+        clears_a_member_after_half_its_duration,
+        renews_what_was_cleared,
+        keeps_slices_over_a_membership,
+        leaves_the_fence_of_a_slice_open,
+        releases_before_the_work_has_ended,
+        has_a_fence_as_long_as_its_lease,
+        ignores_that_its_clocks_diverge,
+        takes_what_is_missing_at_once,
+    ],
+)
+def test_histories_find_two_owners(
+    breaks: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks(monkeypatch)
+    with pytest.raises(AssertionError, match=r"slice \d+ has"):
+        live(Outcome(), "few", 1000, 7, phases=[Phase.generate])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("breaks", [clears_no_member, releases_nothing_for_others])
+def test_histories_find_slices_that_stay_free_and_uneven_shares(
+    breaks: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks(monkeypatch)
+    with pytest.raises(AssertionError, match=r"is free since|\[\d, \d"):
+        live(Outcome(), "few", 1000, 7, phases=[Phase.generate])
