@@ -42,7 +42,7 @@ from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.cache.scope import Scope
+from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
@@ -211,7 +211,7 @@ class _World(tick.World):
 
 async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     """Return the figures of a scaler with these slices, in this process."""
-    clock, monitoring, scope = SystemClock(), Monitoring(), Scope()
+    clock, monitoring, scope = SystemClock(), Monitoring(), SliceScope()
     problems = ProblemLog(monitoring, clock)
     ticking = tick.Clock()
     world: Any = _World(ticking, _PODS, 0)

@@ -24,7 +24,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.apiservices import RegistrationWatch
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.scope import Scope
+from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
@@ -180,7 +180,7 @@ async def run_scaler(
     async with AsyncExitStack() as stack:
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
         if options.leader_elect and not options.autoscalers:  # else it has all, or what the files name
-            runtime = replace(runtime, watching=replace(runtime.watching, scope=Scope()))
+            runtime = replace(runtime, watching=replace(runtime.watching, scope=SliceScope()))
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
         def build_usages(pods: PodCache) -> ResourceProvider:

@@ -28,13 +28,13 @@ class ObjectHead(NamedTuple):
     version: str
 
 
-class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _HeadMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Metadata
+    metadata: _HeadMetadata
 
 
 _DECODER = msgspec.json.Decoder(_Object)
@@ -42,15 +42,15 @@ _DECODER = msgspec.json.Decoder(_Object)
 
 def read_event_head(line: bytes) -> ObjectHead | None:
     """Return the head of the object of a watch event, None if it is not among its first bytes."""
-    found = _EVENT.match(line)
-    return None if found is None else ObjectHead(found[1].decode(), found[2].decode())
+    head = _EVENT.match(line)
+    return None if head is None else ObjectHead(head[1].decode(), head[2].decode())
 
 
 def read_head(raw: msgspec.Raw) -> ObjectHead | None:
     """Return the head of an object, None if it cannot be read."""
-    found = _OBJECT.match(raw)
-    if found is not None:
-        return ObjectHead(found[1].decode(), found[2].decode())
+    head = _OBJECT.match(raw)
+    if head is not None:
+        return ObjectHead(head[1].decode(), head[2].decode())
     try:
         metadata = _DECODER.decode(raw).metadata
     except (msgspec.MsgspecError, RecursionError):

@@ -399,7 +399,7 @@ class SliceKeeper:
 
     @contextlib.contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
-        """Report an error of the block as a problem of a Lease, and end the block. A conflict is none."""
+        """Report an error of the block as a problem of a Lease, but no conflict; end the block."""
         try:
             yield
         except errors.KubernetesError as error:

@@ -1,4 +1,4 @@
-"""Where an object is, read from its first bytes: whatever users write into it, and whoever serves it."""
+"""Where an object is, read from its first bytes, whatever users write into it."""
 
 import json
 from typing import Any

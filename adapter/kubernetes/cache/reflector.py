@@ -24,7 +24,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
-from adapter.kubernetes.cache.scope import Coverage, Scope
+from adapter.kubernetes.cache.scope import Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
@@ -98,7 +98,7 @@ class ReflectorContext:
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     periods: ReflectorPeriods = ReflectorPeriods()
-    scope: Scope | None = None
+    scope: SliceScope | None = None
     """The slices whose objects are kept, None for all objects."""
 
 
@@ -182,7 +182,7 @@ class Reflector(Generic[T]):
         self._heard: float | None = None
         self._read = asyncio.Event()
         self._listed = asyncio.Event()
-        self._coverage = Coverage(context.scope or Scope.of_everything())
+        self._coverage = Coverage(context.scope or SliceScope.of_everything())
 
     def status(self) -> ReflectorStatus:
         age = None if self._heard is None else self._context.clock.monotonic() - self._heard

@@ -1,11 +1,10 @@
 """Which objects a scaler keeps: those of its slices.
 
-The API server sends the objects of all namespaces. A reflector with a `Scope` drops those of other slices
-before they are decoded, and remembers only in which namespaces they are. So memory and work fall with the
-number of scalers. When a slice comes, its namespaces are listed, and not everything again.
+The API server sends the objects of all namespaces. A reflector with a `SliceScope` drops those of other
+slices before they are decoded, and remembers only in which namespaces they are. So memory and work fall with
+the number of scalers. When a slice comes, its namespaces are listed, and not everything again.
 
-Where nothing is remembered there is nothing to drop: a scaler that owns all slices looks at no head of an
-object, and pays nothing.
+A scaler that owns all slices has nothing to drop. It looks at no head of an object, and pays nothing.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ MOST_NAMESPACES = 200
 _NONE: frozenset[int] = frozenset()
 
 
-class Scope:
+class SliceScope:
     """The slices whose objects are kept, of all reflectors that share it."""
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class Scope:
         self._coverages: set[Coverage] = set()
 
     @classmethod
-    def of_everything(cls) -> "Scope":
+    def of_everything(cls) -> "SliceScope":
         scope = cls()
         scope.set(range(slices.COUNT))
         return scope
@@ -81,7 +80,7 @@ class Coverage:
     reflector sets `is_synced` with its first list.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: SliceScope) -> None:
         self.is_synced = False
         self.kept, self.complete = scope.slices, _NONE
         self._scope = scope

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.kubernetes.cache import scope as scopes
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.scope import Coverage, Scope
+from adapter.kubernetes.cache.scope import Coverage, SliceScope
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
@@ -114,7 +114,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.server = Server(self.dice)
-        self.scope = Scope()
+        self.scope = SliceScope()
         clock, monitoring = FakeClock(), Monitoring()
         problems = ProblemLog(monitoring, clock)
 
@@ -260,17 +260,17 @@ async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pyt
 
 
 def test_a_scaler_with_all_slices_looks_at_no_namespace() -> None:
-    coverage = Coverage(Scope.of_everything())
+    coverage = Coverage(SliceScope.of_everything())
     coverage.begin()
     assert coverage.is_whole
 
 
 def test_cluster_scoped_objects_are_kept() -> None:
-    assert Coverage(Scope()).keeps("")
+    assert Coverage(SliceScope()).keeps("")
 
 
 def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> None:
-    coverage = Coverage(Scope())
+    coverage = Coverage(SliceScope())
     coverage._listed = {"a": 20, "b": 30}
     seen = [("a", "20"), ("a", "21"), ("b", "30"), ("c", "1"), ("d", "1"), ("a", "opaque")]
     assert [coverage.is_listed(*each) for each in seen] == [True, False, True, False, False, False]
@@ -278,7 +278,7 @@ def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> Non
 
 
 def test_versions_that_went_back_are_not_skipped_after_a_list_of_everything() -> None:
-    coverage = Coverage(Scope())
+    coverage = Coverage(SliceScope())
     coverage._listed = {"a": 20}
     coverage.begin()
     assert not coverage.is_listed("a", "5")
