@@ -151,6 +151,12 @@ CASES: Mapping[str, Case] = {
         short="--workloads 3 --seconds 60",
         long=True,
     ),
+    "slices": Case(
+        "what each of several scalers costs that share 100,000 autoscalers",
+        tiny="--autoscalers 20 --scalers 2",
+        short="--autoscalers 4000 --scalers 2",
+        long=True,
+    ),
     "scalers": Case(
         "several scalers on a real control plane that come, crash, freeze and are replaced",
         tiny="--autoscalers 12 --namespaces 6 --lease 4 --renew 3 --retry 0.5 --step 4 --window 8 --freeze 6 "
