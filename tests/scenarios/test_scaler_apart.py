@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import boosting, rendered
@@ -119,3 +120,36 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
     }
     assert {verb for verb, _ in answered} <= {"", "get", "list", "watch"}
     assert {("watch", "configmaps"), ("watch", "horizontalpodautoscalers")} <= answered
+
+
+async def test_a_scaler_reads_the_objects_of_a_slice_when_it_takes_that(tmp_path: Path, world: World) -> None:
+    """From all namespaces it keeps nothing at first: the other one decides."""
+    world.add_pair()
+    account = kubeconfig(world.cluster, tmp_path, "fastpath-scaler")
+    lease = slices.name_of("fastpath-scaler", slices.slice_of(NAMESPACE))
+
+    def holders(part: str) -> list[str]:
+        leases = world.cluster.list("Lease", HOME)
+        return [
+            identity
+            for each in leases
+            if part in each["metadata"]["name"] and (identity := each["spec"].get("holderIdentity"))
+        ]
+
+    def listed() -> set[str]:
+        requests = world.cluster.requests
+        return {each.resource for each in requests if each.verb == "list" and each.namespace == NAMESPACE}
+
+    async with contextlib.AsyncExitStack() as stack:
+        async with boosting.scaling(world, tmp_path / "first", account):
+            await until(lambda: holders(lease) != [], WAIT)
+            (first,) = holders(lease)
+            assert listed() == set(), "it has all slices, so it reads everything once"
+            await stack.enter_async_context(boosting.scaling(world, tmp_path / "second", account))
+            await until(lambda: len(holders("-member-")) == 2, WAIT)
+        await until(lambda: holders(lease) not in ([], [first]), WAIT)
+        world.begin()
+        await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, WAIT)
+    kinds = {"pods", "deployments", "fastpathautoscalers", "horizontalpodautoscalers", "fastpathschedules"}
+    assert listed() <= kinds
+    assert listed() >= {"pods", "fastpathautoscalers", "horizontalpodautoscalers"}
