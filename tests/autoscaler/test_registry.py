@@ -62,7 +62,9 @@ def test_the_owner_of_its_slice_learns_what_happens_to_an_autoscaler() -> None:
     for each in (key, other):
         bench.registry.delayed(each)
         bench.registry.remove(each)
-    assert bench.controller.made == [("report_delay", key), ("remove", key)]
+    (name, owner, event), removed = bench.controller.made
+    assert (name, owner, event.reason, removed) == ("record", key, "MetricsDelayed", ("remove", key))
+    assert "--prometheus-max-queries-per-second" in event.message
 
 
 def test_what_a_native_autoscaler_is_stays_out_of_the_conflicts() -> None:

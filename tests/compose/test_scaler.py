@@ -163,6 +163,13 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
         assert bench.at_work() == COUNT - 1
 
 
+def test_large_namespaces_are_looked_for(bench: Bench) -> None:
+    caches, scaling = bench.scaler.tasks()
+    for coroutine in (*caches.values(), scaling):
+        coroutine.close()
+    assert "scaler: large namespaces" in caches
+
+
 async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:
     waiting = "first list of pods, horizontalpodautoscalers is not complete"
     assert bench.scaler.find_unsynced() == waiting
