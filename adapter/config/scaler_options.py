@@ -132,11 +132,11 @@ class ScalerOptions(CommandOptions):
         check=_lease_duration,
     )
     leader_elect_renew_deadline: float = _scaler(
-        FlagType.DURATION, "10s", "How long a leader continues without a renewal; below the lease duration."
+        FlagType.DURATION, "10s", "How long a process continues without a renewal; below the lease duration."
     )
     leader_elect_retry_period: float = _duration(
         "2s",
-        "Time between two attempts to take or renew the lease; 1.2 times it is below the renew deadline.",
+        "Time between two renewals of the Lease of a process; 1.2 times it is below the renew deadline.",
         check=checks.above_zero,
     )
     leader_elect_resource_lock: str = _text(
