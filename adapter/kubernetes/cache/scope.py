@@ -19,7 +19,7 @@ FIRST_PLAN = 5.0
 without one."""
 
 MOST_NAMESPACES = 200
-"""If slices with more namespaces come at once, all objects are listed in place of each namespace."""
+"""If new slices have more namespaces, and more than a quarter of all, everything is listed in their place."""
 
 _NONE: frozenset[int] = frozenset()
 
@@ -155,7 +155,7 @@ class Coverage:
                     await remove(namespace)
             missing = self._scope.slices - self.complete
             new = sorted(name for number in missing for name in self._dropped[number])
-            if missing and (read is None or len(new) > MOST_NAMESPACES):
+            if missing and (read is None or self._are_many(new, namespaces)):
                 return False
             self.kept |= missing
             for namespace in new:
@@ -166,6 +166,11 @@ class Coverage:
                 self._dropped.pop(number, None)
             self._complete(self.complete | missing)
         return True
+
+    def _are_many(self, new: Collection[str], namespaces: Callable[[], Collection[str]]) -> bool:
+        if len(new) <= MOST_NAMESPACES:
+            return False
+        return 4 * len(new) > len(namespaces()) + sum(map(len, self._dropped.values()))
 
     def is_listed(self, namespace: str, version: str) -> bool:
         """Tell whether an event was before the list of its namespace."""

@@ -222,15 +222,30 @@ async def test_nothing_is_left_of_a_slice_whose_list_broke_off() -> None:
         await world.settle()
 
 
-async def test_many_namespaces_at_once_are_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "MOST_NAMESPACES", len(NAMESPACES) - 1)
+@pytest.mark.parametrize(
+    ("most", "before", "are_many"),
+    [
+        pytest.param(len(NAMESPACES) - 1, [], True, id="many"),
+        pytest.param(len(NAMESPACES), [], False, id="not many"),
+        pytest.param(0, SLICES[2:], False, id="a quarter of all"),
+        pytest.param(0, SLICES[3:], True, id="more than a quarter"),
+    ],
+)
+async def test_many_namespaces_at_once_are_one_list(
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    before: Collection[int],
+    are_many: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    monkeypatch.setattr(scopes, "MOST_NAMESPACES", most)
     world = World(0)
-    world.scope.set(())
+    world.scope.set(before)
     async with running(world.reflector.run()):
         await world.settle()
         world.scope.set(range(slices.COUNT))
         await world.settle()
-    assert world.server.lists == ["", ""]
+    new = [name for name in NAMESPACES if slices.slice_of(name) not in before]
+    assert world.server.lists == ["", *([""] if are_many else new)]
 
 
 async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None:
