@@ -8,6 +8,7 @@ A scaler that owns all slices has nothing to drop. It looks at no head of an obj
 """
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -109,7 +110,7 @@ class Coverage:
         number = slices.slice_of(namespace)
         if number in self.kept or not namespace:
             return True
-        self._dropped[number].add(namespace)
+        self._dropped[number].add(sys.intern(namespace))  # each kind has it
         return False
 
     def has(self, number: int) -> bool:
