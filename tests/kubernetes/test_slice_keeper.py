@@ -1,6 +1,6 @@
 """Scalers that share slices: never two that write for one, and none without an owner for long.
 
-The keeper, the elector and the view are the real ones, each scaler in a process of its own; `support.slices`
+The keeper, the membership and the view are the real ones, each scaler in a process of its own; `support.slices`
 has the API servers, the networks and the time between them.
 """
 
