@@ -1,7 +1,7 @@
 """Scalers that share slices: never two that write for one, and none without an owner for long.
 
-The keeper, the membership and the view are the real ones, each scaler in a process of its own; `support.slices`
-has the API servers, the networks and the time between them.
+Keeper, membership and view are the real ones, each scaler in a process of its own; `support.slices` has the
+API servers, the networks and the time between them.
 """
 
 import asyncio
