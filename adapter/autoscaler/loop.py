@@ -9,6 +9,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -145,6 +146,7 @@ class DecisionLoop:
         self._defects = Defects(monitoring)
         self._lag = monitoring.scaler_lag
         self._scheduler = Scheduler()
+        self._again: dict[Key, float] = {}
         self._wake = asyncio.Event()
         self._writes: set[asyncio.Task[None]] = set()
 
@@ -156,8 +158,10 @@ class DecisionLoop:
         """Return the seconds to an instant of decisions, in nanoseconds; less than 0 after it."""
         return self._decision_clock.monotonic_at(instant) - self._clock.monotonic()
 
-    def begin(self, key: Key, within: float) -> None:
-        self._scheduler.schedule(key, self._clock.monotonic() + within)
+    def begin(self, key: Key, again: float) -> None:
+        """Decide an autoscaler now, and after `again` seconds, which spread what follows over a period."""
+        self._again[key] = again
+        self._scheduler.schedule(key, self._clock.monotonic())
         self._wake.set()
 
     def touch(self, key: Key) -> None:
@@ -182,6 +186,7 @@ class DecisionLoop:
 
     def remove(self, key: Key) -> None:
         self._scheduler.remove(key)
+        self._again.pop(key, None)
 
     async def run(self) -> None:
         """Run the loop until cancelled; writes in progress are cancelled with it."""
@@ -238,7 +243,8 @@ class DecisionLoop:
         """Have an autoscaler decided after its period, or when its bounds change before that."""
         if state.is_writing or state.is_closed:
             return
-        due = now + _period(state)
+        again, period = self._again.pop(state.key, math.inf), _period(state)
+        due = now + (period if state.failures else min(again, period))
         if state.boundary is not None and not state.failures:
             due = min(due, self._decision_clock.monotonic_at(state.boundary))
         self._scheduler.schedule(state.key, due)

@@ -55,7 +55,7 @@ class Controller:
         random: Callable[[], float],
         floors: FloorWriter | None = None,
     ) -> None:
-        """`random` returns numbers in [0, 1), which spread the first decisions over a period.
+        """`random` returns numbers in [0, 1), which spread the decisions over a period.
 
         Without `floors` no HorizontalPodAutoscaler is boosted.
         """
@@ -100,7 +100,7 @@ class Controller:
             state.inherited = self.inherited.pop(autoscaler.metadata.uid, None)
             self._states[key] = state
             self._monitoring.scaler_autoscalers.inc()
-            self.loop.begin(key, self._random() * min(1.0, state.period))
+            self.loop.begin(key, (1 - self._random()) * state.period)
             if published is not None:
                 state.published = published
                 state.set_boosting(boosting.adopt(published, now))

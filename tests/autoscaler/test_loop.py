@@ -54,6 +54,16 @@ async def test_a_period_passes_and_it_is_decided_again(bench: Bench) -> None:
     assert source.reads == 2
 
 
+async def test_the_decisions_after_the_first_are_spread_over_a_period(bench: Bench) -> None:
+    bench.controller._random = lambda: 0.75
+    await bench.begin_with(4)
+    source, reads = bench.sources.opened[0], []
+    for seconds in (0, 0.2, 0.1, 0.9, 0.1):
+        await bench.step(seconds)
+        reads.append(source.reads)
+    assert reads == [1, 1, 2, 2, 3]
+
+
 async def test_something_changes_and_it_is_decided_at_once(bench: Bench) -> None:
     await bench.begin_with(4)
     bench.sources.opened[0].reading = wanted(6)
