@@ -298,12 +298,11 @@ class Scaler:
         finally:
             self._registry.end(number)
             self._boosted_hpas.end(number)
-            if ready_times is not None:
-                await ready_times.drain(controller, _DRAIN_TIMEOUT)
-            controller.close()
+            drains = [] if ready_times is None else [ready_times.drain(controller, _DRAIN_TIMEOUT)]
             if self._files is None:
-                await statuses.drain(_DRAIN_TIMEOUT)
-                await events.drain(_DRAIN_TIMEOUT)
+                drains += [statuses.drain(_DRAIN_TIMEOUT), events.drain(_DRAIN_TIMEOUT)]
+            await asyncio.gather(*drains)
+            controller.close()
 
     def _build_controller(
         self, actuator: Actuator, poller: Poller, floors: FloorWriter | None, forecasts: ForecastBook
