@@ -348,6 +348,9 @@ async def turns(fleet: Fleet) -> None:
         for pod in [*fleet.pods]:
             await fleet.start()
             await fleet.end(pod)
+            await (
+                fleet.settled()
+            )  # on this machine the start of a process takes the processor from the others
     async with fleet.turn("leave"):
         await fleet.end(next(iter(fleet.pods)))
     await fleet.follow()
