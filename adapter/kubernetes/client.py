@@ -64,7 +64,8 @@ class ResponseBody(NamedTuple):
 class ListWatch(Generic[_T]):
     """What to list and watch: a kind in one namespace or ("") all, as `codec` keeps its objects.
 
-    `selector` and `fields` (a field selector as text) restrict the objects, and `keeps` those that are
+    `selector`, `fields` (a field selector as text) and `shard_selector` restrict the objects; servers without
+    sharded lists and watches ignore the third. Of what is sent, the objects of namespaces that `keeps` are
     decoded. An `optional` kind need not exist: to a reflector one that the API server does not serve has no
     objects.
     """
@@ -76,6 +77,7 @@ class ListWatch(Generic[_T]):
     fields: str = ""
     optional: bool = False
     keeps: Keeps | None = None
+    shard_selector: str = ""
 
     @property
     def path(self) -> str:
@@ -84,7 +86,9 @@ class ListWatch(Generic[_T]):
     @property
     def parameters(self) -> dict[str, str]:
         chosen = {"labelSelector": str(self.selector)} if self.selector.requirements else {}
-        return chosen | {"fieldSelector": self.fields} if self.fields else chosen
+        if self.fields:
+            chosen["fieldSelector"] = self.fields
+        return chosen | {"shardSelector": self.shard_selector} if self.shard_selector else chosen
 
 
 class KubernetesClient:

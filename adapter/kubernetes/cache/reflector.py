@@ -24,7 +24,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
-from adapter.kubernetes.cache.scope import Coverage, SliceScope
+from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
@@ -259,6 +259,8 @@ class Reflector(Generic[T]):
                     await (self._wait_to_poll() if to_list else self._watch())
             except errors.KubernetesError as error:
                 to_list = to_list or error.status not in _RESUMABLE
+                if error.status in UNSELECTIVE:
+                    self._coverage.refuse_selector()
                 await self._fail(error)
 
     async def _list(self) -> None:
@@ -288,7 +290,9 @@ class Reflector(Generic[T]):
     def _source(self) -> ListWatch[T]:
         """What is listed and watched; objects of other slices are dropped."""
         coverage = self._coverage
-        return self.source if coverage.is_whole else replace(self.source, keeps=coverage.keeps)
+        if coverage.is_whole:
+            return self.source
+        return replace(self.source, keeps=coverage.keeps, shard_selector=coverage.selector)
 
     async def _follow_scope(self) -> bool:
         """Remove the objects of slices that are gone, list those of new ones; False to list everything."""

@@ -5,12 +5,16 @@ slices before they are decoded, and remembers only in which namespaces they are.
 the number of scalers. When a slice comes, its namespaces are listed, and not everything again.
 
 A scaler that owns all slices has nothing to drop. It looks at no head of an object, and pays nothing.
+
+An API server with sharded lists and watches (KEP-5866) does not even send what is dropped. Each request names
+the namespaces of the slices, by the range of hashes that has no other. Other API servers ignore that. A
+namespace that is made later is listed like one of a slice that comes.
 """
 
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from adapter.model.autoscaling import slices
@@ -21,6 +25,12 @@ without one."""
 
 MOST_NAMESPACES = 200
 """If new slices have more namespaces, and more than a quarter of all, everything is listed in their place."""
+
+MOST_SELECTED = 1000
+"""A request that names more namespaces would be longer than 113 kB."""
+
+UNSELECTIVE = frozenset({400, 413, 414, 422, 431})
+"""Statuses of a request that names too many namespaces, or names them to a server that does not know how."""
 
 _NONE: frozenset[int] = frozenset()
 
@@ -33,6 +43,10 @@ class SliceScope:
         self._known = asyncio.Event()
         self._completed = asyncio.Event()
         self._coverages: set[Coverage] = set()
+        self._expected: asyncio.Event | None = None
+        self._names: defaultdict[int, set[str]] = defaultdict(set)
+        self._knows_names = False
+        self._own_names: frozenset[str] | None = None
 
     @classmethod
     def of_everything(cls) -> "SliceScope":
@@ -45,16 +59,52 @@ class SliceScope:
         self._known.set()
         if self.slices != numbers:
             self.slices = frozenset(numbers)
-            for coverage in self._coverages:
-                coverage.end_wait()
+            self._notify()
+
+    def _notify(self) -> None:
+        self._own_names = None
+        for coverage in self._coverages:
+            coverage.end_wait()
 
     async def wait_for_plan(self) -> None:
-        """Wait until the slices are known, for a time."""
+        """Wait until the slices are known, and the namespaces if they can be, for a time."""
         try:
             async with asyncio.timeout(FIRST_PLAN):
                 await self._known.wait()
+                if self._expected is not None:
+                    await self._expected.wait()
         except TimeoutError:
             self._known.set()
+
+    # -- namespaces ------------------------------------------------------------------------------------------
+
+    def expect_names(self, attempted: asyncio.Event) -> None:
+        """Have first lists wait until the list of namespaces was `attempted`."""
+        self._expected = attempted
+
+    def note_namespace(self, name: str, *, exists: bool) -> None:
+        number = slices.slice_of(name)
+        (self._names[number].add if exists else self._names[number].discard)(name)
+        if number in self.slices and self._knows_names:
+            self._notify()
+
+    def know_namespaces(self) -> None:
+        """Note that all namespaces are known."""
+        if not self._knows_names:
+            self._knows_names = True
+            self._notify()
+
+    def own_names(self) -> frozenset[str] | None:
+        """Return the namespaces of the slices, None if they are not known."""
+        if self._own_names is None and self._knows_names:
+            self._own_names = frozenset[str]().union(*(self._names[number] for number in self.slices))
+        return self._own_names
+
+    def count_names(self) -> int:
+        """Return the number of all namespaces, 0 if they are not known."""
+        return sum(map(len, self._names.values()))
+
+    # -- reflectors ------------------------------------------------------------------------------------------
 
     async def wait_for(self, number: int) -> None:
         """Wait until all reflectors whose first list is in have the objects of a slice."""
@@ -85,6 +135,11 @@ class Coverage:
         self.is_synced = False
         self.kept, self.complete = scope.slices, _NONE
         self._scope = scope
+        self._selected: frozenset[str] | None = None
+        """The namespaces that are listed and watched, None if they are not known."""
+        self.selector = ""
+        """What limits lists and watches to these, "" for nothing."""
+        self._is_refused = False
         self._waiting: asyncio.Timeout | None = None
         self._dropped: defaultdict[int, set[str]] = defaultdict(set)
         """The namespaces of other slices."""
@@ -105,6 +160,20 @@ class Coverage:
     def is_whole(self) -> bool:
         return len(self.kept) == slices.COUNT
 
+    def _select(self, names: frozenset[str] | None) -> None:
+        """Have lists and watches name these namespaces."""
+        self._selected = names
+        if self.is_whole or names is None or len(names) > MOST_SELECTED or self._is_refused:
+            self.selector = ""
+            return
+        hashes = sorted(map(slices.fnv1a, names)) or [0]  # without a namespace, that of none
+        ranges = (f"'{each:#018x}', '{each + 1:#018x}'" for each in hashes)
+        self.selector = " || ".join(f"shardRange(object.metadata.namespace, {each})" for each in ranges)
+
+    def refuse_selector(self) -> None:
+        """Note that the API server does not take the selector."""
+        self._is_refused = bool(self.selector) or self._is_refused
+
     def keeps(self, namespace: str) -> bool:
         """Tell whether the objects of a namespace are kept; "" is that of cluster-scoped objects."""
         number = slices.slice_of(namespace)
@@ -121,8 +190,10 @@ class Coverage:
 
     def begin(self) -> None:
         """Begin a list of everything. Until its end the slices that are new are not complete."""
-        self.kept = self._scope.slices
-        self.complete &= self.kept
+        self.kept, names = self._scope.slices, self._scope.own_names()
+        unlisted = (names or frozenset()) - (self._selected or frozenset())
+        self.complete = (self.complete & self.kept) - {slices.slice_of(name) for name in unlisted}
+        self._select(names)
         self._dropped.clear()
         self._listed.clear()
 
@@ -135,7 +206,8 @@ class Coverage:
     @property
     def differs(self) -> bool:
         """Whether the scope has changed since it was followed."""
-        return not self.complete == self.kept == self._scope.slices
+        is_same = self.complete == self.kept == self._scope.slices
+        return not is_same or self._selected != self._scope.own_names()
 
     async def follow(
         self,
@@ -149,14 +221,15 @@ class Coverage:
         None where there is no watch. A watch then goes on where it ended, which is before those lists.
         """
         while self.differs:
+            names = self._scope.own_names()
             gone, self.kept = self.kept - self._scope.slices, self.kept & self._scope.slices
             self.complete &= self.kept
             for namespace in namespaces() if gone else ():
                 if not self.keeps(namespace):
                     await remove(namespace)
             missing = self._scope.slices - self.complete
-            new = sorted(name for number in missing for name in self._dropped[number])
-            if missing and (read is None or self._are_many(new, namespaces)):
+            new = self._new_namespaces(missing, names)
+            if (missing or new) and (read is None or self._are_many(new, namespaces)):
                 return False
             self.kept |= missing
             for namespace in new:
@@ -165,13 +238,23 @@ class Coverage:
                     self._listed[namespace] = int(version)
             for number in missing:
                 self._dropped.pop(number, None)
+            self._select(names)
             self._complete(self.complete | missing)
         return True
+
+    def _new_namespaces(self, missing: frozenset[int], names: frozenset[str] | None) -> Sequence[str]:
+        """Return the namespaces to be listed: of missing slices, and those that a selector did not name."""
+        new = {name for number in missing for name in self._dropped[number]}
+        for name in (names or frozenset()) - (self._selected or frozenset()):
+            if self.selector or slices.slice_of(name) in missing:
+                new.add(name)
+        return sorted(new)
 
     def _are_many(self, new: Collection[str], namespaces: Callable[[], Collection[str]]) -> bool:
         if len(new) <= MOST_NAMESPACES:
             return False
-        return 4 * len(new) > len(namespaces()) + sum(map(len, self._dropped.values()))
+        known = self._scope.count_names() or len(namespaces()) + sum(map(len, self._dropped.values()))
+        return 4 * len(new) > known
 
     def is_listed(self, namespace: str, version: str) -> bool:
         """Tell whether an event was before the list of its namespace."""

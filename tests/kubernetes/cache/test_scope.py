@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
@@ -39,6 +40,9 @@ class Server:
         self.version = 1
         self.objects = {(namespace, STABLE): 1 for namespace in NAMESPACES}
         self.log: list[WatchEvent[PartialMetadata]] = []
+        self.is_sharded = self.refuses = False
+        self.sent = 0
+        """The number of objects that were sent."""
         self.failures = 0.0
         self.breaks_off = False
         self.lists: list[str] = []
@@ -59,6 +63,21 @@ class Server:
         for _ in range(self.dice.randrange(4)):
             await asyncio.sleep(0)
 
+    def refuse(self, source: ListWatch[Any]) -> None:
+        if self.refuses and source.shard_selector:
+            raise errors.KubernetesError(414, "URITooLong", "cannot")
+
+    def selects(self, source: ListWatch[Any], namespace: str) -> bool:
+        """Tell whether an object is sent; hashes are compared as the API server does."""
+        if not self.is_sharded or not source.shard_selector:
+            return source.namespace in {"", namespace}
+        ranges = re.findall(
+            r"\(object\.metadata\.namespace, '(0x\w{16})', '(0x\w{16})'\)", source.shard_selector
+        )
+        assert len(ranges) == source.shard_selector.count("||") + 1
+        digest = slices.fnv1a(namespace)
+        return any(int(begin, 16) <= digest < int(end, 16) for begin, end in ranges)
+
     def fail(self) -> None:
         if self.dice.random() < self.failures:
             raise errors.KubernetesError(self.dice.choice([0, 410, 429, 500, 503]), "reason", "cannot")
@@ -73,9 +92,13 @@ class Server:
     ) -> str:
         self.lists.append(source.namespace)
         await self.turns()
+        self.refuse(source)
         self.fail()
         state, version = dict(self.objects), self.version
         for (namespace, name), seen in state.items():
+            if not self.selects(source, namespace):
+                continue
+            self.sent += 1
             await self.turns()
             if source.namespace in {"", namespace} and (source.keeps is None or source.keeps(namespace)):
                 deliver([PartialMetadata(name, namespace, None, str(seen))])
@@ -90,6 +113,7 @@ class Server:
         self, source: ListWatch[Any], *, resource_version: str, **_: float
     ) -> AsyncIterator[AsyncIterator[list[WatchEvent[PartialMetadata]]]]:
         await self.turns()
+        self.refuse(source)
         self.fail()
         self.watches += 1
 
@@ -101,6 +125,10 @@ class Server:
                     await self.turns()
                     self.fail()
                     assert event.object is not None
+                    if not self.selects(source, event.object.namespace):
+                        sent = int(event.version)
+                        continue
+                    self.sent += 1
                     kept = source.keeps is None or source.keeps(event.object.namespace)
                     sent = int(event.version)
                     yield [event if kept else WatchEvent("BOOKMARK", None, event.version)]
@@ -129,7 +157,8 @@ class World:
         self.reflector: Reflector[PartialMetadata] = Reflector(
             ListWatch(PARTIAL_METADATA, PODS), self.cache, context, "pods"
         )
-        self._ready: set[int] = set()
+        self._required: set[str] = set()
+        """The namespaces that were complete, and are in the scope since."""
         self._seen: dict[tuple[str, str], int] = {}
         self._deleted: dict[tuple[str, str], int] = {}
 
@@ -144,16 +173,25 @@ class World:
         coverages = self.scope._coverages
         return bool(coverages) and all(one.is_synced and number in one.complete for one in coverages)
 
+    def is_ready(self, number: int) -> bool:
+        """Tell whether a slice is complete, and all known namespaces with it."""
+        coverages = self.scope._coverages
+        is_current = all(not one.differs for one in coverages)
+        return number in self.scope.slices and self.is_complete(number) and is_current
+
     def set_scope(self, numbers: Collection[int]) -> None:
-        self._ready &= {*numbers}
+        self._required -= {name for name in NAMESPACES if slices.slice_of(name) not in numbers}
         self.scope.set(numbers)
 
     def check(self) -> None:
         """A slice that was complete lacks nothing, no object becomes older, and no deleted one is back."""
         stored = {key: int(version) for key, version in self.stored().items()}
-        self._ready |= {number for number in self.scope.slices if self.is_complete(number)}
+        names = self.scope.own_names()
         for namespace in NAMESPACES:
-            assert slices.slice_of(namespace) not in self._ready or (namespace, STABLE) in stored
+            is_known = names is None or namespace in names or not self.server.is_sharded
+            if is_known and self.is_ready(slices.slice_of(namespace)):
+                self._required.add(namespace)
+            assert namespace not in self._required or (namespace, STABLE) in stored
         for key, version in stored.items():
             assert version >= self._seen.get(key, 0), f"{key} went back to {version}"
             assert version > self._deleted.get(key, 0), f"{key} is back"
@@ -161,6 +199,12 @@ class World:
             if key not in stored and self.is_complete(slices.slice_of(key[0])):
                 self._deleted[key] = version
         self._seen = stored
+
+    def know(self, names: Collection[str]) -> None:
+        """Have these namespaces known."""
+        for name in names:
+            self.scope.note_namespace(name, exists=True)
+        self.scope.know_namespaces()
 
     async def turn(self, times: int = 1) -> None:
         for _ in range(times):
@@ -176,11 +220,19 @@ class World:
         raise AssertionError(f"{self.stored()} after all, and not {self.expected()}")
 
 
-@settings(max_examples=60)
-@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.05, 0.3]))
-async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: float) -> None:
+@settings(max_examples=100)
+@given(
+    st.integers(0, 1 << 32),
+    st.sampled_from([0.0, 0.05, 0.3]),
+    st.sampled_from(["unknown", "known", "sharded", "refused"]),
+)
+async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: float, names: str) -> None:
+    """Whether namespaces are known or not, and the API server selects by them, ignores or refuses that."""
     world = World(seed)
     dice, server = world.dice, world.server
+    server.is_sharded, server.refuses = names == "sharded", names == "refused"
+    if names != "unknown":
+        world.know(NAMESPACES[: dice.randrange(len(NAMESPACES) + 1)])
     async with running(world.reflector.run()):
         server.failures = failures
         for _ in range(60):
@@ -188,20 +240,74 @@ async def test_what_is_kept_is_what_there_is_of_the_slices(seed: int, failures: 
                 world.set_scope(set(dice.sample(SLICES, dice.randrange(len(SLICES) + 1))))
                 if dice.random() < 0.1:
                     world.set_scope(range(slices.COUNT))
+            if names != "unknown" and dice.random() < 0.2:
+                world.know(NAMESPACES)
             name = dice.choice([STABLE, "one", "two"])
             server.change(dice.choice(NAMESPACES), name, delete=name != STABLE and dice.random() < 0.5)
             await world.turn(dice.randrange(30))
         server.failures = 0.0
+        if names != "unknown":
+            world.know(NAMESPACES)
         await world.settle()
+
+
+async def test_only_objects_of_the_slices_are_sent() -> None:
+    world, numbers = World(0), SLICES[:2]
+    world.server.is_sharded = True
+    world.know(NAMESPACES[:-1])
+    world.set_scope(numbers)
+    async with running(world.reflector.run()):
+        await world.settle()
+        assert world.server.sent == 2
+        for namespace in NAMESPACES:
+            world.server.change(namespace, "one")
+        await world.settle()
+        assert world.server.sent == 4
+        world.set_scope(())
+        await world.settle()
+        for namespace in NAMESPACES:
+            world.server.change(namespace, "two")
+        await world.turn(50)
+        assert world.server.sent == 4
+
+
+async def test_a_namespace_that_is_made_is_listed() -> None:
+    world = World(0)
+    world.server.is_sharded = True
+    world.know(NAMESPACES[1:])
+    world.set_scope(SLICES)
+    async with running(world.reflector.run()):
+        await world.turn(200)
+        assert ("tenant-0", STABLE) not in world.stored()
+        world.know(NAMESPACES)
+        await world.settle()
+        assert world.server.lists == ["", "tenant-0"]
+        world.scope.note_namespace("tenant-0", exists=False)
+        world.server.change("tenant-1", "one")
+        await world.settle()
+
+
+def test_too_many_namespaces_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scopes, "MOST_SELECTED", 1)
+    scope = SliceScope()
+    coverage = Coverage(scope)
+    scope.know_namespaces()
+    scope.note_namespace("tenant-0", exists=True)
+    scope.set(SLICES)
+    coverage.begin()
+    assert coverage.selector.count("shardRange") == 1
+    scope.note_namespace("tenant-1", exists=True)
+    coverage.begin()
+    assert coverage.selector == ""
 
 
 async def test_a_slice_that_comes_is_listed_and_not_everything_again() -> None:
     world = World(0)
     first, second = slices.slice_of("tenant-0"), slices.slice_of("tenant-1")
-    world.scope.set({first})
+    world.set_scope({first})
     async with running(world.reflector.run()):
         await world.settle()
-        world.scope.set({first, second})
+        world.set_scope({first, second})
         await world.settle()
     own = [name for name in NAMESPACES if slices.slice_of(name) == second]
     assert world.server.lists == ["", *own]
@@ -210,15 +316,15 @@ async def test_a_slice_that_comes_is_listed_and_not_everything_again() -> None:
 async def test_nothing_is_left_of_a_slice_whose_list_broke_off() -> None:
     world = World(0)
     first, second = slices.slice_of("tenant-0"), slices.slice_of("tenant-1")
-    world.scope.set({first})
+    world.set_scope({first})
     async with running(world.reflector.run()):
         await world.settle()
         world.server.breaks_off = True
-        world.scope.set({first, second})
+        world.set_scope({first, second})
         while len(world.server.lists) < 3:
             await world.turn()
         assert ("tenant-1", STABLE) in world.stored()
-        world.scope.set({first})
+        world.set_scope({first})
         await world.settle()
 
 
@@ -239,10 +345,10 @@ async def test_many_namespaces_at_once_are_one_list(
 ) -> None:
     monkeypatch.setattr(scopes, "MOST_NAMESPACES", most)
     world = World(0)
-    world.scope.set(before)
+    world.set_scope(before)
     async with running(world.reflector.run()):
         await world.settle()
-        world.scope.set(range(slices.COUNT))
+        world.set_scope(range(slices.COUNT))
         await world.settle()
     new = [name for name in NAMESPACES if slices.slice_of(name) not in before]
     assert world.server.lists == ["", *([""] if are_many else new)]
@@ -250,10 +356,10 @@ async def test_many_namespaces_at_once_are_one_list(
 
 async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None:
     world, number = World(0), slices.slice_of("tenant-0")
-    world.scope.set(())
+    world.set_scope(())
     async with running(world.reflector.run()):
         await world.settle()
-        world.scope.set({number})
+        world.set_scope({number})
         waiting = asyncio.create_task(world.scope.wait_for(number))
         await asyncio.sleep(0)
         assert not waiting.done()
