@@ -42,6 +42,7 @@ from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.leases import LeaseView
+from adapter.kubernetes.cache.namespaces import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.lease import Fence, Unfenced
@@ -139,6 +140,9 @@ class Scaler:
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
         self._leases, self._keeper = self._open_slices()
+        self._namespace_names: NamespaceNames | None = None
+        if watching.scope is not None:
+            self._namespace_names = NamespaceNames(watching, watching.scope)
 
     def _open_slices(self) -> tuple[LeaseView | None, SliceKeeper | None]:
         options, runtime = self._options, self._runtime
@@ -183,6 +187,8 @@ class Scaler:
             caches["scaler: schedules"] = self._schedules.cache.run()
         if self._leases is not None:
             caches["scaler: leases"] = self._leases.cache.run()
+        if self._namespace_names is not None:
+            caches["scaler: namespaces"] = self._namespace_names.run()
         return caches, self._run()
 
     def find_unsynced(self) -> str | None:
