@@ -37,6 +37,9 @@ need controllers are skipped.
 
 CONTROLLERS = "kube-controller-manager"
 AUDIT_LOG = "audit.log"
+SHARDED = "ShardedListAndWatch"
+"""The feature gate of lists and watches of ranges of hashes, alpha in 1.36."""
+
 _CONTROLLERS_RUN = (
     "horizontal-pod-autoscaler-controller",
     "deployment-controller",
@@ -190,18 +193,24 @@ def make_etcd(program: Path, directory: Path) -> Server:
     return Server("etcd", directory, command, is_ready)
 
 
+def can_shard(program: Path) -> bool:
+    """Tell whether a kube-apiserver has sharded lists and watches."""
+    return SHARDED in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+
+
 def make_api_server(
     program: Path, directory: Path, authority: Authority, etcd_url: str, front_proxy: FrontProxy
 ) -> Server:
     """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
     Pods need no service account: no controller makes one in each namespace. Its audit log has the writes
-    of Scales and Leases.
+    of Scales and Leases. From 1.36 on it shards lists and watches.
     """
     policy = directory / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_AUDITED), encoding="utf-8")
     serving = authority.issue("127.0.0.1", "localhost", "kubernetes.default.svc")
     signing, verifying = _write_signing_keys(directory)
+    sharded = [f"--feature-gates={SHARDED}=true"] if can_shard(program) else []
     client = authority.client_context(authority.issue(common_name="readiness", organization="system:masters"))
 
     def command(port: int) -> list[str]:
@@ -221,6 +230,7 @@ def make_api_server(
             f"--service-account-key-file={verifying}",
             f"--service-account-signing-key-file={signing}",
             "--authorization-mode=RBAC",
+            *sharded,
             f"--audit-policy-file={policy}",
             f"--audit-log-path={directory / AUDIT_LOG}",
             "--audit-log-maxsize=4096",  # MB: a new file at 100 would be missed
