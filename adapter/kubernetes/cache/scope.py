@@ -167,8 +167,8 @@ class Coverage:
             self.selector = ""
             return
         hashes = sorted(map(slices.fnv1a, names)) or [0]  # without a namespace, that of none
-        ranges = (f"'{each:#018x}', '{each + 1:#018x}'" for each in hashes)
-        self.selector = " || ".join(f"shardRange(object.metadata.namespace, {each})" for each in ranges)
+        ranges = (f"'{digest:#018x}', '{digest + 1:#018x}'" for digest in hashes)
+        self.selector = " || ".join(f"shardRange(object.metadata.namespace, {text})" for text in ranges)
 
     def refuse_selector(self) -> None:
         """Note that the API server does not take the selector."""
