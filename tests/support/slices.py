@@ -499,7 +499,6 @@ class Process:
         self.loop.close()
 
 
-_TIMEOUT = KubernetesError(0, "Timeout", "no answer")
 _FATES = ("good", "good", "good", "cut", "deaf", "late", "error", "slow")
 
 
@@ -592,7 +591,7 @@ class _Client:
             world.after(there, land)
         if seconds == math.inf:
             return cast("_T", await future)
-        timer = process.loop.call_later(seconds, _settle, future, None, _TIMEOUT)
+        timer = process.loop.call_later(seconds, _give_up, future)
         try:
             return cast("_T", await future)
         finally:
@@ -608,6 +607,10 @@ def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:
         return act(), None
     except KubernetesError as error:
         return None, error
+
+
+def _give_up(future: asyncio.Future[Any]) -> None:
+    _settle(future, None, KubernetesError(0, "Timeout", "no answer"))
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: KubernetesError | None) -> None:
