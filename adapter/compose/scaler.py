@@ -140,9 +140,6 @@ class Scaler:
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
         self._leases, self._keeper = self._open_slices()
-        self._namespace_names: NamespaceNames | None = None
-        if watching.scope is not None:
-            self._namespace_names = NamespaceNames(watching, watching.scope)
 
     def _open_slices(self) -> tuple[LeaseView | None, SliceKeeper | None]:
         options, runtime = self._options, self._runtime
@@ -187,8 +184,8 @@ class Scaler:
             caches["scaler: schedules"] = self._schedules.cache.run()
         if self._leases is not None:
             caches["scaler: leases"] = self._leases.cache.run()
-        if self._namespace_names is not None:
-            caches["scaler: namespaces"] = self._namespace_names.run()
+        if (scope := self._runtime.watching.scope) is not None:
+            caches["scaler: namespaces"] = NamespaceNames(self._runtime.watching, scope).run()
         return caches, self._run()
 
     def find_unsynced(self) -> str | None:

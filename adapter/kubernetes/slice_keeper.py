@@ -15,7 +15,8 @@ Two members never own a slice at once:
   that it sees, or learns that another one has.
 - A Lease that was deleted may have an owner that does not know yet. That of a member is made again by its
   owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
-  for its duration: only here it matters that a view is not older than that.
+  for its duration, unless no other scaler is to be seen: only here it matters that a view is not older than
+  that.
 """
 
 import asyncio
@@ -104,8 +105,6 @@ class SliceKeeper:
         """
         self._missing: dict[str, tuple[float, float]] = {}
         """When Leases that do not exist were first and last looked for."""
-        self._is_first = True
-        """Whether no slice ever had a Lease."""
         self._clearing: set[str] = set()
         self._failed: dict[str, str] = {}
         """Leases that could not be read or written, with the version that the view showed then."""
@@ -209,8 +208,8 @@ class SliceKeeper:
         for number, taken in self._held.items():
             if self._is_lost(number, taken):
                 taken.surplus.set()
-        self._is_first = self._is_first and not any(map(self._view.find_slice, range(slices.COUNT)))
-        owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
+        others = {*members, *(seen.record.holder for seen in self._view.slices())} - {"", me}
+        owners = [self._owner_in_plan(number, members, others) for number in range(slices.COUNT)]
         todo = slices.plan(me, {*members, me}, owners)
         for number in todo.release:
             if (held := self._held.get(number)) is not None:
@@ -227,8 +226,8 @@ class SliceKeeper:
         is_overdue = self._clock.monotonic() - held.since > self._settings.lease_duration / 2
         return held.record is not None and (held.is_shown or is_overdue)
 
-    def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
-        """Return whose slice this is, "" for a free one."""
+    def _owner_in_plan(self, number: int, members: Collection[str], others: Collection[str]) -> str:
+        """Return whose slice this is, "" for a free one. Where `others` have been seen, one may own it."""
         me, name = self._settings.identity, slices.name_of(self._settings.lease_name, number)
         seen = self._view.find_slice(number)
         if seen is not None:
@@ -240,8 +239,7 @@ class SliceKeeper:
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
-            is_alone = self._is_first or {*members} <= {me}
-            return "" if is_alone or self._is_gone(name, self._settings.lease_duration) else _LEAVING
+            return _LEAVING if others and not self._is_gone(name, self._settings.lease_duration) else ""
         holder = seen.record.holder
         lease = self._member_lease(holder)
         if holder and self._view.cache.find(self._namespace, lease) is None:

@@ -81,6 +81,9 @@ class LeaseView:
     def find_slice(self, number: int) -> WatchedLease | None:
         return self.cache.find(self._namespace, slices.name_of(self._name, number))
 
+    def slices(self) -> Iterator[WatchedLease]:
+        return filter(None, map(self.find_slice, range(slices.COUNT)))
+
     def members(self) -> Iterator[Member]:
         """Yield the members, those that are late too. One whose Lease was deleted is one until it is late."""
         now = self._clock.monotonic()
