@@ -16,7 +16,8 @@ are those whose owner was killed or frozen when the load stepped, beyond the lea
 the resource versions of the Leases tell, of an outdated version, or of the same count. `unjournalled` are
 differences between the journals and what was written. `foreign_writes` are shrinks below what was needed
 within the stabilization window, and counts that were not needed. `conflicts` are Scales that were refused
-because the target was written meanwhile. `busy_share` is the used part of the machine.
+because the target was written meanwhile. `busy_share` is the used part of the machine, and
+`late_requests` are those that etcd says it was slow with: without spare time everything is late.
 """
 
 import asyncio
@@ -101,7 +102,9 @@ async def _run(stage: Stage, assets: Path, sizes: Sizes) -> tuple[dict[str, floa
         before = common.read_processor()
         await fleet.turns(scalers)
         busy = common.busy_share(before, common.read_processor())
-        return _figures(scalers) | {"busy_share": busy, "queries": queries_of(prometheus)}, _notes(scalers)
+        late = (stage.directory / "etcd.log").read_text(encoding="utf-8").count("took too long")
+        others = {"busy_share": busy, "late_requests": late, "queries": queries_of(prometheus)}
+        return _figures(scalers) | others, _notes(scalers)
 
 
 def _figures(scalers: Fleet) -> dict[str, float]:
