@@ -16,7 +16,7 @@ Two members never own a slice at once:
 - A Lease that was deleted may have an owner that does not know yet. That of a member is made again by its
   owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
   for its duration, unless no other scaler is to be seen: only here it matters that a view is not older than
-  that.
+  that, and that nobody deletes a Lease in the second in which the first scalers begin.
 """
 
 import asyncio
@@ -328,7 +328,7 @@ class SliceKeeper:
         if now - looked > duration / 2:
             since = now
         self._missing[name] = since, now
-        return now - since >= duration
+        return now - max(since, self._view.removed.get(name, since)) >= duration
 
     # -- Leases ----------------------------------------------------------------------------------------------
 

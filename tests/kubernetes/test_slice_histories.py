@@ -13,9 +13,10 @@ The other tests break the protocol, one rule at a time, and expect that historie
 """
 
 import asyncio
+import contextlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -77,10 +78,49 @@ def live(
         outcome.count += 1
         outcome.add(histories.live_through(dice, members, most, steps))
 
+    with of_slices(number):
+        live_through()
+
+
+@contextlib.contextmanager
+def of_slices(number: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "COUNT", number)
         patch.setattr(slice_keeper, "_AT_ONCE", number // 4)
-        live_through()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("members", "steps"),
+    [
+        pytest.param(
+            1,
+            [(0.0, ("join",)), (1.1, ("delete_slice", 0)), (0.0, ("delete_member", 0)), (0.0, ("kill", 0))],
+            id="the own Lease of the owner is deleted too",
+        ),
+        pytest.param(
+            2,
+            [(1.1, ("delete_slice", 0)), ("slice", ("delete_slice", 0))],
+            id="it is deleted as soon as it is made",
+        ),
+        pytest.param(
+            3,
+            [
+                (0.0, ("join",)),
+                (0.0, ("delete_slice", 0)),
+                (1.0, ("join",)),
+                (12.0, ("join",)),
+                ("slice", ("delete_slice", 0)),
+                (0.0, ("leave", 0)),
+            ],
+            id="it is deleted as soon as it is made again",
+        ),
+    ],
+)
+def test_a_lease_of_a_slice_that_a_person_deletes(members: int, steps: Sequence[histories.Step]) -> None:
+    for dice in range(10):
+        with of_slices(6):
+            histories.live_through(dice, members, 5, steps)
 
 
 @pytest.mark.timeout(600)

@@ -85,6 +85,7 @@ class History:
         self._cause = ""
         self._spells: list[_Spell] = []
         self._late = self._silent = self._deleted = -math.inf
+        self._began = world.now
         """When the last request that may be late was sent, when a watch was or will be silent, and when the
         Lease of a slice was deleted.
         """
@@ -245,7 +246,8 @@ class History:
         self.world.delete(self._process(index).lease)
 
     def _delete_slice(self, number: int) -> None:
-        if self.world.now > self._silent + LOST:
+        # the first ones do not see each other at once, and take what does not exist
+        if self.world.now > max(self._silent + LOST, self._began + 1):
             self._deleted = self.world.now
             self._excuse("delete slice", self._missing)
             self.world.delete(slices.name_of("fastpath-scaler", number % slices.COUNT))

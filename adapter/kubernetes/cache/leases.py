@@ -73,6 +73,8 @@ class LeaseView:
         self._members: dict[str, Member] = {}
         self._ended: dict[str, float] = {}
         """Since when members have no holder, by their Leases."""
+        self.removed: dict[str, float] = {}
+        """When Leases of slices were last deleted: one may have been made again and deleted at once."""
         periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
         watching = dataclasses.replace(watching, periods=periods, scope=None)
         self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow, listed=self._listed)
@@ -114,9 +116,12 @@ class LeaseView:
 
     def _follow(self, namespace: str, name: str) -> None:
         lease = self.cache.find(namespace, name)
-        if lease is None:
+        is_slice = slices.parse_name(self._name, name) is not None
+        if lease is None and is_slice:
+            self.removed[name] = self._clock.monotonic()
+        elif lease is None:
             self._ended.pop(name, None)
-        elif slices.parse_name(self._name, name) is None:
+        elif not is_slice:
             self.learn(name, lease.record)
         self.changed()
 
