@@ -85,7 +85,8 @@ class History:
         self._cause = ""
         self._spells: list[_Spell] = []
         self._late = self._silent = self._deleted = -math.inf
-        self._began = world.now
+        self._joined = self._joined_before = -math.inf
+        """When the last two scalers began."""
         """When the last request that may be late was sent, when a watch was or will be silent, and when the
         Lease of a slice was deleted.
         """
@@ -146,6 +147,7 @@ class History:
     def _join(self) -> None:
         if len(self.world.alive) < self.most:
             self._excuse("join", 2)
+            self._joined_before, self._joined = self._joined, self.world.now
             self.world.join(retry_period=self._retry).rate = self.world.dice.uniform(0.98, 1.02)
 
     def _leave(self, index: int) -> None:
@@ -246,8 +248,8 @@ class History:
         self.world.delete(self._process(index).lease)
 
     def _delete_slice(self, number: int) -> None:
-        # the first ones do not see each other at once, and take what does not exist
-        if self.world.now > max(self._silent + LOST, self._began + 1):
+        # two that begin at once do not see each other yet, and each takes what does not exist
+        if self.world.now > max(self._silent + LOST, self._joined_before + 1):
             self._deleted = self.world.now
             self._excuse("delete slice", self._missing)
             self.world.delete(slices.name_of("fastpath-scaler", number % slices.COUNT))
