@@ -279,7 +279,7 @@ async def test_a_user_who_may_list_and_not_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cached list instead of a watch: logged once, and renewed while requests arrive."""
-    quick = (asyncio.sleep, reflector.ReflectorPeriods(relist=0.3))
+    quick = (asyncio.sleep, reflector.ReflectorPeriods(relist=0.3), None)
     monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", quick)
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace))

@@ -84,6 +84,8 @@ class History:
         """The shortest time between the end of such a time and its bound."""
         self._cause = ""
         self._spells: list[_Spell] = []
+        self._parted: dict[Process, float] = {}
+        """When the clocks of processes diverged last."""
         self._late = self._silent = self._deleted = -math.inf
         self._joined = self._joined_before = -math.inf
         """When the last two scalers began."""
@@ -193,7 +195,15 @@ class History:
             process.suspend() if is_suspended else process.freeze()
 
     def _suspend(self, index: int, seconds: float) -> None:
-        self._freeze(index, seconds, is_suspended=True)
+        if self._may_part(index):
+            self._freeze(index, seconds, is_suspended=True)
+
+    def _may_part(self, index: int) -> bool:
+        """Tell whether the clocks of a process may diverge: a second time could undo the first, unseen."""
+        process, now = self._process(index), self.world.now
+        is_first = now > self._parted.get(process, -math.inf) + 2 * LOST
+        self._parted[process] = now
+        return is_first
 
     def _mode(self, index: int, seconds: float, mode: str) -> None:
         process = self._process(index)
@@ -240,8 +250,9 @@ class History:
         self.world.compact()
 
     def _jump(self, index: int, seconds: float) -> None:
-        self._excuse("jump", self._retry + 1)
-        self._process(index).shift += seconds
+        if self._may_part(index):
+            self._excuse("jump", self._retry + 1)
+            self._process(index).shift += seconds
 
     def _delete_member(self, index: int) -> None:
         self._excuse("delete member", FAIL_OVER)
