@@ -16,7 +16,7 @@ Two members never own a slice at once:
 - A Lease that was deleted may have an owner that does not know yet. That of a member is made again by its
   owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
   for its duration, unless no other scaler is to be seen: only here it matters that a view is not older than
-  that, and that no person deletes a Lease in the second in which two scalers begin.
+  that, and that no person deletes a Lease in the second in which two scalers begin or one is frozen.
 """
 
 import asyncio
