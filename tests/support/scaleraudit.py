@@ -101,7 +101,9 @@ class ScalerAudit:
         if reference.get("subresource") == "scale":
             asked, target = event["requestObject"], Place(reference["namespace"], reference["name"])
             groups = [each for each in event["user"].get("groups", ()) if each.startswith(GROUP)]
-            by, decided_from = "".join(groups).removeprefix(GROUP), asked["metadata"].get("resourceVersion")
+            # a patch of another client has no metadata
+            decided_from = asked.get("metadata", {}).get("resourceVersion")
+            by = "".join(groups).removeprefix(GROUP)
             write = ScaleWrite(version, time, asked["spec"].get("replicas", 0), by, int(decided_from or 0))
             if is_stored:
                 self._add(target, write)
