@@ -176,8 +176,7 @@ class LeaseFence:
     `tolerance` bounds the divergence of the two clocks.
 
     The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
-    than `tolerance` after a renewal, the clock was set or the machine was suspended. Either closes the fence.
-    A clock that is set back by as long as the machine is suspended hides that.
+    than `tolerance`, the clock was set or the machine suspended, which closes the fence. Both can cancel out.
     """
 
     def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:
