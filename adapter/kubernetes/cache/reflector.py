@@ -265,7 +265,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Make the store equal to a list of everything."""
-        self._coverage.begin()
+        self._coverage.begin(self._stored())
         try:
             self._version = await self._list_in(self._source)
         except errors.KubernetesError as error:
@@ -303,10 +303,14 @@ class Reflector(Generic[T]):
             return version
 
         return await self._coverage.follow(
-            lambda: [namespace for namespace, _ in self.store.listing(self.source.namespace)],
+            self._stored,
             lambda namespace: self._sweep(namespace, {}),
             read if self._mode == "watch" else None,
         )
+
+    def _stored(self) -> list[str]:
+        """Return the namespaces that have objects."""
+        return [namespace for namespace, _ in self.store.listing(self.source.namespace)]
 
     async def _list_in(self, source: ListWatch[T]) -> str:
         """Make the store equal to a list, in the namespace of that; return the version of the list.

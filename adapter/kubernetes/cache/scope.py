@@ -14,7 +14,7 @@ namespace that is made later is listed like one of a slice that comes.
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from adapter.model.autoscaling import slices
@@ -135,8 +135,10 @@ class Coverage:
         self.is_synced = False
         self.kept, self.complete = scope.slices, _NONE
         self._scope = scope
-        self._selected: frozenset[str] | None = None
-        """The namespaces that are listed and watched, None if they are not known."""
+        self._names: frozenset[str] | None = None
+        """The namespaces of the slices when the scope was last followed, None if they were not known."""
+        self._selected: frozenset[str] = frozenset()
+        """The namespaces that the selector names."""
         self.selector = ""
         """What limits lists and watches to these, "" for nothing."""
         self._is_refused = False
@@ -160,15 +162,17 @@ class Coverage:
     def is_whole(self) -> bool:
         return len(self.kept) == slices.COUNT
 
-    def _select(self, names: frozenset[str] | None) -> None:
-        """Have lists and watches name these namespaces."""
-        self._selected = names
-        if self.is_whole or names is None or len(names) > MOST_SELECTED or self._is_refused:
-            self.selector = ""
-            return
+    def _select(self, names: frozenset[str] | None, stored: Collection[str] = ()) -> None:
+        """Have lists and watches name the namespaces that are known, and those of `stored` objects."""
+        self._names, self._selected = names, (names or frozenset()).union(stored)
+        self.selector = self._selector_of(None if names is None else self._selected, self.kept)
+
+    def _selector_of(self, names: frozenset[str] | None, kept: frozenset[int]) -> str:
+        if len(kept) == slices.COUNT or names is None or len(names) > MOST_SELECTED or self._is_refused:
+            return ""
         hashes = sorted(map(slices.fnv1a, names)) or [0]  # without a namespace, that of none
         ranges = (f"'{digest:#018x}', '{digest + 1:#018x}'" for digest in hashes)
-        self.selector = " || ".join(f"shardRange(object.metadata.namespace, {text})" for text in ranges)
+        return " || ".join(f"shardRange(object.metadata.namespace, {text})" for text in ranges)
 
     def refuse_selector(self) -> None:
         """Note that the API server does not take the selector."""
@@ -188,12 +192,16 @@ class Coverage:
 
     # -- lists of everything ---------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Begin a list of everything. Until its end the slices that are new are not complete."""
+    def begin(self, namespaces: Iterable[str]) -> None:
+        """Begin a list of everything. Until its end the slices that are new are not complete.
+
+        `namespaces` have objects. They are listed even where the watch of namespaces is late and does not know
+        them: an object that is missing from the list would be removed.
+        """
         self.kept, names = self._scope.slices, self._scope.own_names()
-        unlisted = (names or frozenset()) - (self._selected or frozenset())
+        unlisted = (names or frozenset()) - self._selected
         self.complete = (self.complete & self.kept) - {slices.slice_of(name) for name in unlisted}
-        self._select(names)
+        self._select(names, [name for name in namespaces if slices.slice_of(name) in self.kept])
         self._dropped.clear()
         self._listed.clear()
 
@@ -207,7 +215,7 @@ class Coverage:
     def differs(self) -> bool:
         """Whether the scope has changed since it was followed."""
         is_same = self.complete == self.kept == self._scope.slices
-        return not is_same or self._selected != self._scope.own_names()
+        return not is_same or self._names != self._scope.own_names()
 
     async def follow(
         self,
@@ -231,6 +239,8 @@ class Coverage:
             new = self._new_namespaces(missing, names)
             if (missing or new) and (read is None or self._are_many(new, namespaces)):
                 return False
+            if self.selector and not self._selector_of(names, self.kept | missing):
+                return False  # a namespace that is not known yet was not sent, and would not be listed later
             self.kept |= missing
             for namespace in new:
                 version = await read(namespace) if read is not None else ""
@@ -245,7 +255,7 @@ class Coverage:
     def _new_namespaces(self, missing: frozenset[int], names: frozenset[str] | None) -> Sequence[str]:
         """Return the namespaces to be listed: of missing slices, and those that a selector did not name."""
         new = {name for number in missing for name in self._dropped[number]}
-        for name in (names or frozenset()) - (self._selected or frozenset()):
+        for name in (names or frozenset()) - self._selected:
             if self.selector or slices.slice_of(name) in missing:
                 new.add(name)
         return sorted(new)

@@ -287,6 +287,32 @@ async def test_a_namespace_that_is_made_is_listed() -> None:
         await world.settle()
 
 
+async def test_a_namespace_that_is_known_late_is_listed_once_no_selector_is_left() -> None:
+    """The selector hid it, and goes when the scaler has all slices; the watch goes on from where it was."""
+    world = World(0)
+    world.server.is_sharded = True
+    world.know(NAMESPACES[1:])
+    world.set_scope(SLICES)
+    async with running(world.reflector.run()):
+        await world.turn(200)
+        assert ("tenant-0", STABLE) not in world.stored()
+        world.set_scope(range(slices.COUNT))
+        await world.settle()
+
+
+def test_a_list_names_the_namespaces_of_objects_that_are_stored() -> None:
+    """The watch of namespaces may be late, and what a list lacks is removed."""
+    scope = SliceScope()
+    scope.know_namespaces()
+    scope.note_namespace("tenant-1", exists=True)
+    scope.set({slices.slice_of(name) for name in NAMESPACES[:2]})
+    coverage = Coverage(scope)
+    coverage.begin(NAMESPACES)
+    assert coverage.selector.count("shardRange") == 2
+    coverage.end()
+    assert not coverage.differs
+
+
 def test_too_many_namespaces_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scopes, "MOST_SELECTED", 1)
     scope = SliceScope()
@@ -294,10 +320,10 @@ def test_too_many_namespaces_are_not_named(monkeypatch: pytest.MonkeyPatch) -> N
     scope.know_namespaces()
     scope.note_namespace("tenant-0", exists=True)
     scope.set(SLICES)
-    coverage.begin()
+    coverage.begin(())
     assert coverage.selector.count("shardRange") == 1
     scope.note_namespace("tenant-1", exists=True)
-    coverage.begin()
+    coverage.begin(())
     assert coverage.selector == ""
 
 
@@ -382,7 +408,7 @@ async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pyt
 
 def test_a_scaler_with_all_slices_looks_at_no_namespace() -> None:
     coverage = Coverage(SliceScope.of_everything())
-    coverage.begin()
+    coverage.begin(())
     assert coverage.is_whole
 
 
@@ -401,5 +427,5 @@ def test_events_from_before_a_list_are_skipped_until_the_watch_is_there() -> Non
 def test_versions_that_went_back_are_not_skipped_after_a_list_of_everything() -> None:
     coverage = Coverage(SliceScope())
     coverage._listed = {"a": 20}
-    coverage.begin()
+    coverage.begin(())
     assert not coverage.is_listed("a", "5")
