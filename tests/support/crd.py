@@ -5,7 +5,7 @@ tests/model/autoscaling/test_schema.py compares the schema with the program.
 """
 
 from adapter.model.api_selectors import APISelector, MatchExpression
-from adapter.model.autoscaling import fastpath_autoscaler, hpa
+from adapter.model.autoscaling import fastpath_autoscaler, hpa, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerSpec,
@@ -14,6 +14,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
+from adapter.model.autoscaling.scale_down import Drain, ScaleDown
 from tests.support import crd_parts as parts
 from tests.support import crd_schedules
 from tests.support.crd_parts import JSON, Table, field
@@ -103,6 +104,11 @@ _SPEC: Table = {
                 "pendingCapacity needs, for each metric, one Object or External metric of that name in "
                 "metrics, with averageValue",
             ),
+            parts.rule(
+                "!has(self.scaleDown) || has(self.scaleDown.metric) || self.metrics.exists(m, "
+                "m.type == 'Pods' || m.type == 'Resource' || m.type == 'ContainerResource')",
+                "scaleDown.metric is needed, because no metric in metrics has a value for each pod",
+            ),
             required="scaleTargetRef maxReplicas",
         ),
         "scaleTargetRef": field(
@@ -161,6 +167,10 @@ _SPEC: Table = {
         "forecast": field(
             "is a forecast of the load from its history in Prometheus. It only raises the lower limit for "
             "the number of replicas, never above maxReplicas, and not at zero."
+        ),
+        "scaleDown": field(
+            "is which pods a scale-down removes first. If not set, Kubernetes chooses: not Ready pods, then "
+            "by pod-deletion-cost, then the youngest."
         ),
     },
     hpa.CrossVersionObjectReference: {
@@ -341,6 +351,34 @@ _SPEC: Table = {
             "is how many units of the metric one Ready pod works off in a second, such as 2 or 500m. A "
             "smaller value than the true one withholds less; a greater one asks for too few pods until those "
             "that are starting are Ready."
+        ),
+    },
+    ScaleDown: {
+        "": field("", required="prefer"),
+        "prefer": parts.choice(
+            "is which Ready pods go first: Idle, those with the lowest values of a metric. The scaler writes "
+            "their pod-deletion-cost right before a scale-down, which ReplicaSets follow.",
+            scale_down.IDLE,
+        ),
+        "metric": parts.segment(
+            "is the name of the metric. One that is not in spec.metrics is a custom metric of pods. Defaults "
+            "to the first metric in spec.metrics that has a value for each pod."
+        ),
+        "drain": field(
+            "makes a scale-down wait until the pods that go are idle. If not set, it does not wait."
+        ),
+    },
+    Drain: {
+        "value": parts.quantity(
+            "is the value of the metric at or below which a pod is idle. Defaults to 0.",
+            rf"\+?{parts.ANY}",
+            minimum=0,
+            default="0",
+        ),
+        "timeout": parts.duration(
+            "is the longest time that a scale-down waits, as a duration such as 5m.",
+            scale_down.TIMEOUTS,
+            default=parts.short(Drain().timeout),
         ),
     },
     ForecastSpec: {

@@ -195,7 +195,7 @@ class Coverage:
     def begin(self, namespaces: Iterable[str]) -> None:
         """Begin a list of everything. Until its end the slices that are new are not complete.
 
-        `namespaces` have objects. They are listed even where the watch of namespaces is late and does not know
+        `namespaces` have objects. They are listed even if the watch of namespaces is late and does not know
         them: an object that is missing from the list would be removed.
         """
         self.kept, names = self._scope.slices, self._scope.own_names()

@@ -1,10 +1,10 @@
 """HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
 The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting, and
-``fastpath.io/pending-capacity`` and ``fastpath.io/forecast`` set the options of these names. The handshake is
-the metric by which the HPA reads the floor of a raise; it counts only if every field of it is right, because
-a wrong one would scale the target by the floor. Decisions are made for the HPA without its handshake: the
-floor is never an input of a decision.
+``fastpath.io/pending-capacity``, ``fastpath.io/forecast`` and ``fastpath.io/scale-down`` set the options of
+these names. The handshake is the metric by which the HPA reads the floor of a raise; it counts only if every
+field of it is right, because a wrong one would scale the target by the floor. Decisions are made for the HPA
+without its handshake: the floor is never an input of a decision.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity
+from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -63,6 +63,7 @@ OPTIONS = {
     forecast_spec.ANNOTATION: _Option(
         "forecast", lambda text, _: forecast_spec.read_annotation(text), forecast_spec.write_annotation
     ),
+    scale_down.ANNOTATION: _Option("scale_down", scale_down.read_annotation, scale_down.write_annotation),
 }
 """The annotations of an HPA that stand for fields of a FastPathAutoscaler's spec."""
 

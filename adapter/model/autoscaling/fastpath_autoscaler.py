@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.model.autoscaling import forecast as forecast_spec
-from adapter.model.autoscaling import hpa, pending_capacity, validation
+from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -29,6 +29,7 @@ from adapter.model.autoscaling.hpa import (
     reshape,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
+from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST
@@ -109,6 +110,7 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
 
     `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
     are the metrics that count less what starting pods will work off. `forecast` is None for no forecast.
+    `scale_down` is None for Kubernetes' own order of the pods that go.
     """
 
     sync_period: Span = SYNC_PERIOD
@@ -116,6 +118,7 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
     fallback: Fallback | None = None
     pending_capacity: tuple[PendingCapacity, ...] | None = None
     forecast: ForecastSpec | None = None
+    scale_down: ScaleDown | None = None
 
 
 OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
@@ -307,6 +310,8 @@ def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
     if spec.forecast is not None:
         yield from forecast_spec.check(spec.forecast)
+    if spec.scale_down is not None:
+        yield from scale_down.check(spec.scale_down, spec.metrics or ())
     if spec.fallback is not None:
         yield from _fallback(spec.fallback, spec.max_replicas)
 

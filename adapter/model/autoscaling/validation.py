@@ -131,7 +131,7 @@ def _reference(reference: CrossVersionObjectReference, path: str, *, needs_group
     for name, text in (("kind", reference.kind), ("name", reference.name)):
         if not text:
             yield required(f"{path}.{name}", "")
-        yield from _segment(f"{path}.{name}", text)
+        yield from check_segment(f"{path}.{name}", text)
     version = reference.api_version
     group, slash, _ = version.partition("/")
     if version.count("/") > 1:
@@ -219,7 +219,7 @@ def _target(target: MetricTarget, path: str) -> Violations:
 def _identifier(metric: MetricIdentifier, path: str) -> Violations:
     if not metric.name:
         yield required(f"{path}.name", "must specify a metric name")
-    yield from _segment(f"{path}.name", metric.name)
+    yield from check_segment(f"{path}.name", metric.name)
 
 
 def _container_resource(name: str, path: str) -> Violations:
@@ -267,7 +267,7 @@ def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
         yield invalid(f"{path}.periodSeconds", str(policy.period_seconds), detail)
 
 
-def _segment(path: str, text: str) -> Violations:
+def check_segment(path: str, text: str) -> Violations:
     """Check that a text can stand in a URL path."""
     if text in {".", ".."}:
         yield invalid(path, quote(text), f"may not be '{text}'")

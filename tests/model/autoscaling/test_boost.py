@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import forecast as forecast_spec
-from adapter.model.autoscaling import pending_capacity
+from adapter.model.autoscaling import pending_capacity, scale_down
 from adapter.model.autoscaling.boost import (
     EXTERNAL,
     HOLD_ANNOTATION,
@@ -213,6 +213,7 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
         HOLD_ANNOTATION: hold is None,
         pending_capacity.ANNOTATION: options["pending_capacity"] is None,
         forecast_spec.ANNOTATION: options["forecast"] is None,
+        scale_down.ANNOTATION: options["scale_down"] is None,
     }
     assert len(faults) == sum(refused[name] for name in annotations)
 

@@ -101,6 +101,11 @@ FORECASTS: list[JSON] = yaml.safe_load("""
    holidays: ["2026-12-25", "2028-02-29"]}
 - {}
 """)
+SCALE_DOWNS: list[JSON] = yaml.safe_load("""
+- {prefer: Idle}
+- {prefer: Idle, metric: connections, drain: {value: 500m, timeout: 90s}}
+- {prefer: Idle, drain: {}}
+""")
 FULL = [
     document(
         metrics=list(METRICS.values()),
@@ -111,8 +116,11 @@ FULL = [
         fallback=each,
         pendingCapacity=PENDING,
         forecast=forecast,
+        scaleDown=scale_down,
     )
-    for mode, each, forecast in zip(fastpath_autoscaler.MODES, FALLBACKS, FORECASTS, strict=True)
+    for mode, each, forecast, scale_down in zip(
+        fastpath_autoscaler.MODES, FALLBACKS, FORECASTS, SCALE_DOWNS, strict=True
+    )
 ]
 
 
@@ -239,6 +247,13 @@ REFUSALS = [
     ("pendingCapacity.0.podThroughput", "-1", "does not match", ""),
     ("pendingCapacity.0.podThroughput", None, "'podThroughput' is a required property", ""),
     ("pendingCapacity", PENDING * 26, "is too long", ""),
+    ("scaleDown.prefer", "idle", "is not one of", ""),
+    ("scaleDown.prefer", None, "'prefer' is a required property", ""),
+    ("scaleDown.metric", "", "should be non-empty|too short", ""),
+    ("scaleDown.metric", "a/b", "must not contain", ""),
+    ("scaleDown.drain.value", "-1", "does not match", ""),
+    ("scaleDown.drain.timeout", "500ms", "must be from 1s to 1h", ""),
+    ("scaleDown.drain.timeout", "61m", "must be from 1s to 1h", ""),
 ]
 """A place of the spec, a value, what the schema says, and where the program finds the fault if elsewhere."""
 
@@ -305,6 +320,10 @@ _LIKELY: dict[str | int, list[Any]] = {
     "behavior": [{}, BEHAVIOR, {"scaleDown": {}}],
     "apiVersion": ["apps/v1", "v1", "apps/", ""],
     "forecast": FORECASTS,
+    "scaleDown": SCALE_DOWNS,
+    "prefer": ["Idle", "idle", ""],
+    "drain": [{}, {"value": "0"}, {"timeout": "1s"}],
+    "timeout": ["1s", "999ms", "1h", "1h1s"],
     "history": ["7d", "6d", "35d", "36d", "168h", "167h", "840h", "841h", "014d", "14", "14d ", "100d"],
     "horizon": ["Auto", "auto", "1s", ".5s", "1h", "1h1s", "1m30s", "1.5s", "60", "Auto1s", "+90s"],
     "maxExtra": _SHARES,
