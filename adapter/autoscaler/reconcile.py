@@ -7,11 +7,12 @@ than its slot:
 
 1. For a boosted HorizontalPodAutoscaler, publish the floor that will hold the raise. Without it nothing is
    raised.
-2. Wait for a write slot.
-3. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
-4. PUT the count against the resource version that it was decided from. The fence is checked right before the
+2. For a scale-down that is to remove the idlest pods, write the deletion costs of these.
+3. Wait for a write slot.
+4. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
+5. PUT the count against the resource version that it was decided from. The fence is checked right before the
    first byte leaves.
-5. After a conflict, read the scale, and start over at 2, at most `ATTEMPTS` times.
+6. After a conflict, read the scale, and start over at 3, at most `ATTEMPTS` times.
 
 A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent
 is taken for ours.
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
@@ -87,6 +89,8 @@ class _Write:
     """The largest count that the published floor covers; None without a floor."""
     sent: list[int] = field(default_factory=list)
     """The counts of all PUTs so far."""
+    is_marked: bool = False
+    """Whether the deletion costs of the pods that are to go were written."""
     is_unconfirmed: bool = False
     """Whether one of these may have been applied although no response said so."""
 
@@ -97,6 +101,7 @@ class Reconciler:
 
     actuator: Actuator
     floors: FloorKeeper
+    costs: CostKeeper
     reporter: Reporter
     clock: Clock
     now: Callable[[], int]
@@ -192,6 +197,7 @@ class Reconciler:
     ) -> None:
         snapshot, inputs = pending.snapshot, None
         events = state.commit(choice, snapshot, now)
+        self.costs.follow(state, snapshot, choice, now)
         if self.reporter.journal.keeps_inputs:
             inputs = DecisionInputs(
                 pending.autoscaler,
@@ -243,6 +249,7 @@ class Reconciler:
                 if current is None:
                     return FloorOutcome()
                 target = current
+            await self._mark(state, write, target)
             await self.actuator.acquire(target)
             pending = self._decide_again(state, write, target)
             if pending is None:
@@ -259,6 +266,13 @@ class Reconciler:
                 reset = error if error.reason == RESET else reset
         assert superseded is not None
         return _failed(superseded)
+
+    async def _mark(self, state: AutoscalerState, write: _Write, target: ScaleTarget) -> None:
+        """Before a scale-down, once, write the deletion costs of the pods that are to go."""
+        count = target.replicas - write.pending.decision.replicas
+        if count > 0 and not write.is_marked and not _is_void(state, write):
+            write.is_marked = True
+            await self.costs.mark(state, write.pending.snapshot, count)
 
     def _take_scale(
         self, state: AutoscalerState, write: _Write, scale: ScaleState, before: ScaleTarget

@@ -8,6 +8,7 @@ its `loop` says when it is decided.
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
+from adapter.autoscaler.cost_keeper import CostKeeper
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
@@ -22,6 +23,7 @@ from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
 from adapter.boost.publisher import FloorWriter
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
+from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
@@ -54,10 +56,11 @@ class Controller:
         *,
         random: Callable[[], float],
         floors: FloorWriter | None = None,
+        costs: DeletionCosts | None = None,
     ) -> None:
         """`random` returns numbers in [0, 1), which spread the decisions over a period.
 
-        Without `floors` no HorizontalPodAutoscaler is boosted.
+        Without `floors` no HorizontalPodAutoscaler is boosted, and without `costs` no pod gets one.
         """
         self.context = context
         self.actuator = actuator
@@ -71,7 +74,8 @@ class Controller:
         self._floors = FloorKeeper(floors)
         self._reporter = Reporter(actuator, monitoring, journal)
         decision_clock = DecisionClock(clock)
-        reconciler = Reconciler(actuator, self._floors, self._reporter, clock, decision_clock.now)
+        self.costs = CostKeeper(costs, actuator, clock, self._defects)
+        reconciler = Reconciler(actuator, self._floors, self.costs, self._reporter, clock, decision_clock.now)
         self.loop = DecisionLoop(
             self._states, reconciler, context.forecasts, clock, decision_clock, monitoring
         )
@@ -142,6 +146,7 @@ class Controller:
         self.loop.remove(key)
         state.close()
         self._floors.forget(state)
+        self.costs.forget(state)
         self.actuator.forget(state.object)
         self._reporter.forget(key)
         self.context.forecasts.changed(key)

@@ -20,8 +20,8 @@ from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
-    FastUsage,
     Observation,
+    OptionState,
     PodsReading,
     Reading,
     Settings,
@@ -32,6 +32,7 @@ from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
+from adapter.autoscaler.metrics.idleness import NO_VALUES, Idleness, Values
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import NotSyncedError
@@ -45,6 +46,7 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerStatus,
     MetricSpec,
 )
+from adapter.model.autoscaling.scale_down import ScaleDown, find_metric
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 
@@ -86,6 +88,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     constraints: Constraints
     target: ScaleTarget
     inputs: tuple[MetricInput, ...]
+    idleness: Values = NO_VALUES
+    """The values by which pods are ranked, in thousandths by name; {} without the option."""
 
     @property
     def is_waiting(self) -> bool:
@@ -123,9 +127,18 @@ class Subscriptions:
         """Those of the metrics of the spec, in its order; none before the pods are known."""
         self._own_usages: Sequence[OwnUsageSource] = ()
         """Those of them that may read the usage that pods expose."""
+        self._ranking: MetricSpec | None = None
+        """The metric by which pods are ranked, None without the option."""
+        self._ranking_source: MetricSource | None = None
+        """Its source if it is not among those of the spec."""
+        self._idleness = Idleness()
 
     def adopt(
-        self, reference: CrossVersionObjectReference, metrics: Sequence[MetricSpec], period: float
+        self,
+        reference: CrossVersionObjectReference,
+        metrics: Sequence[MetricSpec],
+        period: float,
+        scale_down: ScaleDown | None = None,
     ) -> None:
         """Take the target and the metrics of a new spec, which are wanted every `period` seconds."""
         if reference != self._reference:
@@ -134,6 +147,8 @@ class Subscriptions:
         self._close_sources()
         self._specs, self._period = metrics, period
         self._by_pods = tuple(map(_depends_on_pods, metrics))
+        self._ranking = None if scale_down is None else find_metric(scale_down, metrics)
+        self._idleness = Idleness()
 
     # -- the target ------------------------------------------------------------------------------------------
 
@@ -224,7 +239,7 @@ class Subscriptions:
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
             fast_usage=self._fast_usage() if self._own_usages else None,
         )
-        return Snapshot(observation, constraints, target, inputs)
+        return Snapshot(observation, constraints, target, inputs, self._idleness.values)
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""
@@ -250,11 +265,16 @@ class Subscriptions:
         self._selector = follower.selector
         subscriber = Subscriber(self._key, self._period, follower.selector, names)
         self._sources = tuple(self._context.sources.open(metric, subscriber) for metric in self._specs)
+        if self._ranking is not None and self._ranking not in self._specs:
+            self._ranking_source = self._context.sources.open(self._ranking, subscriber)
         self._own_usages = [source for source in self._sources if isinstance(source, OwnUsageSource)]
 
     def _close_sources(self) -> None:
         for source in self._sources:
             source.close()
+        if self._ranking_source is not None:
+            self._ranking_source.close()
+            self._ranking_source = None
         self._sources = ()
         self._own_usages = ()
 
@@ -300,11 +320,22 @@ class Subscriptions:
                 faster = completed(reading.faster, sampled, span, by_pods=by_pods)
                 reading = msgspec.structs.replace(reading, faster=faster)
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow))
+        if self._ranking is not None:
+            self._rank(inputs, context)
         return tuple(inputs)
 
-    def _fast_usage(self) -> FastUsage | None:
+    def _rank(self, inputs: Sequence[MetricInput], context: ReadContext) -> None:
+        """Note the values by which pods are ranked."""
+        if self._ranking_source is not None:
+            self._idleness.note(self._ranking_source.read(context), self._ranking_source.sampled)
+            return
+        assert self._ranking is not None
+        ranked_by = inputs[self._specs.index(self._ranking)]
+        self._idleness.note(ranked_by.reading, ranked_by.sampled)
+
+    def _fast_usage(self) -> OptionState | None:
         """Return the condition of the first metric for which the usage that pods expose does not count."""
-        first: FastUsage | None = None
+        first: OptionState | None = None
         for source in self._own_usages:
             condition = source.condition
             if condition is not None and (first is None or not condition.holds):

@@ -21,8 +21,9 @@ from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import NO_STATUS
+from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.removal import count_idle
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds.forecast.verdict import UNJUDGED
@@ -89,6 +90,8 @@ class AutoscalerState:
         """The lead of the bounds, and since when it counts, in nanoseconds."""
         self.readiness = UNJUDGED
         """The condition of a forecast that the spec asks for."""
+        self.idle_scale_down: OptionState | None = None
+        """The condition of idle scale-downs; None without the option."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -167,7 +170,8 @@ class AutoscalerState:
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         self.period = min(max(self.object.spec.sync_period, least), most) / SECOND
         reference = self.object.spec.scale_target_ref
-        self.subscriptions.adopt(reference, autoscaler.spec.metrics or (), self.period)
+        spec = autoscaler.spec
+        self.subscriptions.adopt(reference, spec.metrics or (), self.period, spec.scale_down)
         return prepared_spec.prepare(autoscaler, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
@@ -307,7 +311,19 @@ class AutoscalerState:
         status, within = self.memory.status, None
         if self.prepared.throughputs and (times := self.ledger.times()) is not None:
             within = max(SECOND, round(times.total.p95 * SECOND))  # the API writes whole seconds
-        return self.subscriptions.observe(self.prepared, status, target, constraints, now, monotonic, within)
+        snapshot = self.subscriptions.observe(
+            self.prepared, status, target, constraints, now, monotonic, within
+        )
+        if self.object.spec.scale_down is None or isinstance(snapshot, Unfound):
+            return snapshot
+        return self._observe_idleness(snapshot)
+
+    def _observe_idleness(self, snapshot: Snapshot) -> Snapshot:
+        seen, idle, option = snapshot.observation, None, self.object.spec.scale_down
+        if option is not None and option.drain is not None:
+            idle = count_idle(seen.pods, snapshot.idleness, option.drain.value.milli)
+        seen = msgspec.structs.replace(seen, idle=idle, idle_scale_down=self.idle_scale_down)
+        return msgspec.structs.replace(snapshot, observation=seen)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""

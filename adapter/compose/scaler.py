@@ -49,6 +49,7 @@ from adapter.kubernetes.lease import Fence, Unfenced
 from adapter.kubernetes.membership import MemberSettings
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.slice_keeper import SliceKeeper
+from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.status import StatusWriter
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
@@ -270,11 +271,15 @@ class Scaler:
             floors = FloorWriter(writer, self.floors.namespace, number, problems)
             ready_times = ReadyTimesStore(writer, self.floors.namespace, number, problems)
             verdicts = VerdictStore(writer, self.floors.namespace, number, problems)
-        controller = self._build_controller(actuator, poller, floors, forecasts)
+        controller = self._build_controller(actuator, poller, floors, forecasts, DeletionCosts(writer))
         self._registry.begin(number, controller)
         try:
             await self._source.put_all(number)
-            work = {"decisions": controller.loop.run(), "forecasts": forecasts.run(controller, verdicts)}
+            work = {
+                "decisions": controller.loop.run(),
+                "forecasts": forecasts.run(controller, verdicts),
+                "deletion costs": controller.costs.run(),
+            }
             if self._files is None:
                 work |= {"statuses": statuses.run(), "events": events.run()}
             if floors is not None:
@@ -308,7 +313,12 @@ class Scaler:
             controller.close()
 
     def _build_controller(
-        self, actuator: Actuator, poller: Poller, floors: FloorWriter | None, forecasts: ForecastBook
+        self,
+        actuator: Actuator,
+        poller: Poller,
+        floors: FloorWriter | None,
+        forecasts: ForecastBook,
+        costs: DeletionCosts,
     ) -> Controller:
         runtime = self._runtime
         sources = SourceFactory(
@@ -337,6 +347,7 @@ class Scaler:
             self.journal,
             random=self._random,
             floors=floors,
+            costs=costs,
         )
 
     def _status_failed(self, update: Any, error: Exception) -> None:

@@ -93,6 +93,11 @@ class PodFacts(msgspec.Struct, frozen=True):
         return self.phase == "Running" and self.ready == "True"
 
     @property
+    def deletion_cost(self) -> int | None:
+        """Its cost for a ReplicaSet that has too many pods; None without one, or if it is not known."""
+        return None
+
+    @property
     def port_owners(self) -> Mapping[str, str]:
         """The container of each TCP port, by name and number, of a pod with several; {} if not known."""
         return {}

@@ -60,7 +60,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
     much pending capacity has reduced that, None without the option. `spec` is what it was made with, None if
-    no spec was used.
+    no spec was used. `draining` is since when scale-downs wait for pods to become idle, None if this one does
+    not.
     """
 
     replicas: int
@@ -77,6 +78,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
     covered: int | None = None
     spec: PreparedSpec | None = None
+    draining: int | None = None
 
 
 class _Sync(msgspec.Struct):

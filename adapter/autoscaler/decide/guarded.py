@@ -18,8 +18,10 @@ They apply in this order:
    would have happened.
 7. A pause after reversals (`conflicts`): another field manager reverted our writes. It precedes the rules of
    boosting: these may allow a raise, but not against another writer.
-8. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise only, from fresh values, within its limits.
-9. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
+8. Draining: a scale-down waits until the pods that go are idle. It is a minimum for this decision, so windows
+   and policies apply to it. It is no guard of a count above maxReplicas.
+9. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise only, from fresh values, within its limits.
+10. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
 
 What is remembered from one decision to the next is in `memory`.
 """
@@ -31,12 +33,13 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, fallback, lost_values, scheduled
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER, FOREIGN_WRITER, INVALID_SPEC, Memory
-from adapter.autoscaler.decide.observation import FastUsage, Observation
+from adapter.autoscaler.decide.observation import Observation, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
@@ -55,8 +58,10 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import (
     ABLE_TO_SCALE,
     FAST_USAGE,
+    IDLE_SCALE_DOWN,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
+    SCALING_LIMITED,
     Conditions,
 )
 
@@ -67,7 +72,8 @@ class Constraints(NamedTuple):
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
     `bounds` are those of windows and forecast that hold now, None for none. `readiness` is the condition of
-    the forecast, None without one.
+    the forecast, None without one. `drain` is for how many nanoseconds a scale-down waits for idle pods, None
+    if it does not.
     """
 
     mode: str = AUTO
@@ -76,6 +82,7 @@ class Constraints(NamedTuple):
     boost: Boost | None = None
     bounds: Bounds | None = None
     readiness: Readiness | None = None
+    drain: int | None = None
 
     @classmethod
     def of(
@@ -88,7 +95,9 @@ class Constraints(NamedTuple):
     ) -> Self:
         """Return those of a spec and of what else is known; `readiness` counts only with a forecast."""
         readiness = None if spec.forecast is None else readiness
-        return cls(spec.mode, rivals, spec.fallback, boost, bounds, readiness)
+        option = None if spec.scale_down is None or boost is not None else spec.scale_down.drain
+        drain = None if option is None else option.timeout
+        return cls(spec.mode, rivals, spec.fallback, boost, bounds, readiness, drain)
 
 
 def decide(
@@ -120,23 +129,24 @@ def decide(
     if last is None or last.spec is not within or last.status is not memory.status:
         outcome = scheduled.with_conditions(outcome, within, now)
     # otherwise the status has these conditions already
-    return _with_fast_usage(outcome, observation.fast_usage, now)
+    outcome = _with_option(outcome, FAST_USAGE, observation.fast_usage, now)
+    return _with_option(outcome, IDLE_SCALE_DOWN, observation.idle_scale_down, now)
 
 
-def _with_fast_usage(decision: Decision, usage: FastUsage | None, now: int) -> Decision:
-    """Return a decision with the condition of fast usage, or without it where no pods are scraped for theirs.
+def _with_option(decision: Decision, kind: str, state: OptionState | None, now: int) -> Decision:
+    """Return a decision with the condition of an option, or without it where nothing asks for the option.
 
-    While its reason stays, its message does: it may have numbers that change with each comparison.
+    While its reason stays, its message does: it may have numbers that change with each decision.
     """
-    before = statuses.find(decision.status.conditions, FAST_USAGE)
-    reason = "" if usage is None else usage.reason
+    before = statuses.find(decision.status.conditions, kind)
+    reason = "" if state is None else state.reason
     if reason == ("" if before is None else before.reason):
         return decision
     conditions = Conditions(decision.status.conditions or (), now)
-    if usage is None:
-        conditions.remove(FAST_USAGE)
+    if state is None:
+        conditions.remove(kind)
     else:
-        conditions.set(FAST_USAGE, holds=usage.holds, reason=usage.reason, message=usage.message)
+        conditions.set(kind, holds=state.holds, reason=state.reason, message=state.message)
     status = msgspec.structs.replace(decision.status, conditions=conditions.listed())
     return msgspec.structs.replace(decision, status=status, status_changed=True)
 
@@ -167,7 +177,7 @@ def _decide_within(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide with the limits that a spec has within bounds."""
-    mode, rivals, rules, boost, _, _ = constraints
+    mode, rivals, rules, boost, _, _, drain = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if observation.replicas == 0 and state.own_zero and spec.bounds.lowest:
@@ -184,6 +194,7 @@ def _decide_within(
     if mode == BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
     outcome = (_decide_alone if boost is None else decision.decide)(spec, seen, history, now)
+    outcome = _draining(outcome, spec, seen, memory, now, drain)
     if observation.replicas == 0 and outcome.absent is None:
         # At a zero of another client no metric was computed, so there are no recent recommendations either.
         outcome = msgspec.structs.replace(outcome, history=histories.without_recommendations(history))
@@ -212,6 +223,38 @@ def _decide_alone(spec: PreparedSpec, observation: Observation, history: History
     held = outcome.history.recommendations.recorded(observation.replicas, now)
     history = msgspec.structs.replace(outcome.history, recommendations=held)
     return msgspec.structs.replace(outcome, history=history)
+
+
+def _draining(
+    outcome: Decision,
+    spec: BoundedSpec,
+    observation: Observation,
+    memory: Memory,
+    now: int,
+    longest: int | None,
+) -> Decision:
+    """Return a decision by which the count falls by idle pods only, for the `longest` time; None for not."""
+    current, wanted = observation.replicas, outcome.desired
+    least = current - (observation.idle or 0)
+    if longest is None or wanted is None or wanted >= least or current > spec.limits.highest:
+        return outcome
+    since = now if memory.draining is None else memory.draining
+    if now - since >= longest:
+        return outcome
+    limits = ReplicaLimits(least, spec.limits.highest)
+    limited = _decide_alone(msgspec.structs.replace(spec, limits=limits), observation, memory.history, now)
+    conditions = Conditions(limited.status.conditions or (), now)
+    text = f"{least - wanted} of the pods that go are not idle yet"
+    conditions.set(SCALING_LIMITED, holds=True, reason="Draining", message=text)
+    status = msgspec.structs.replace(limited.status, conditions=conditions.listed())
+    return msgspec.structs.replace(
+        limited,
+        status=status,
+        status_changed=not statuses.same_status(observation.status, status),
+        trace=(*outcome.trace, Step("draining", {"replicas": limited.replicas, "pods": least - wanted})),
+        spec=spec,
+        draining=since,
+    )
 
 
 def refuse(memory: Memory, why: str, now: int) -> Decision:

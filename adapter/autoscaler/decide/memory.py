@@ -41,7 +41,8 @@ _WITHOUT_COUNT = frozenset({"FailedGetScale", INVALID_SPEC})
 class Memory(msgspec.Struct, frozen=True, rename={"lowest": "floor"}):
     """What is remembered, the status included.
 
-    `lowest` is the minimum of windows and forecast at the last sync, 0 without one.
+    `lowest` is the minimum of windows and forecast at the last sync, 0 without one. `draining` is since when
+    scale-downs wait for pods to become idle.
     """
 
     status: HorizontalPodAutoscalerStatus = NO_STATUS
@@ -50,6 +51,7 @@ class Memory(msgspec.Struct, frozen=True, rename={"lowest": "floor"}):
     absence: Absence = NOTHING_ABSENT
     boost: Boosting = boosting.NOTHING
     lowest: int = 0
+    draining: int | None = None
 
     def with_floor(self, floor: Floor | None) -> "Memory":
         return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
@@ -213,7 +215,8 @@ def commit(
     if rules is not None or memory.absence.active:
         absence, changes = fallback.follow(rules, memory.absence, decision, now)
         events = (*events, *changes)
-    return Memory(decision.status, history, state, absence, lowest=lowest), events
+    memory = Memory(decision.status, history, state, absence, lowest=lowest, draining=decision.draining)
+    return memory, events
 
 
 def shifted(memory: Memory, by: int) -> Memory:
@@ -225,4 +228,5 @@ def shifted(memory: Memory, by: int) -> Memory:
         fallback.shifted(memory.absence, by),
         boosting.shifted(memory.boost, by),
         memory.lowest,
+        None if memory.draining is None else memory.draining + by,
     )

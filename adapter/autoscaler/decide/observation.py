@@ -101,8 +101,8 @@ class ExternalReading(msgspec.Struct, frozen=True, tag=True):
 Reading = PodsReading | ObjectReading | ExternalReading | Unavailable
 
 
-class FastUsage(NamedTuple):
-    """The condition of the usage that pods expose themselves: whether it counts, a reason and a sentence."""
+class OptionState(NamedTuple):
+    """The condition of an option of ours: whether it takes effect, a reason and a sentence."""
 
     holds: bool
     reason: str
@@ -121,7 +121,8 @@ class Observation(msgspec.Struct, frozen=True):
 
     `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
     above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
-    `fast_usage` is None if no pods are scraped for their usage.
+    `fast_usage` is None if no pods are scraped for their usage. `idle` is the number of pods that may go at
+    once, None if a scale-down does not wait for that. `idle_scale_down` is None without the option.
     """
 
     replicas: int
@@ -135,7 +136,9 @@ class Observation(msgspec.Struct, frozen=True):
     fallback: int = 0
     ready_within: int | None = None
     unsure_of_pods: str = ""
-    fast_usage: FastUsage | None = None
+    fast_usage: OptionState | None = None
+    idle: int | None = None
+    idle_scale_down: OptionState | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):

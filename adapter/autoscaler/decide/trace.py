@@ -221,6 +221,7 @@ _TEXTS: Mapping[str, str | Callable[[Facts], str]] = {
     "raised": "scaling from zero: raised to the minimum of {replicas}",
     "result": _result,
     "fallback": "metrics are absent: the fallback proposes {replicas}",
+    "draining": "{pods:pods} are not idle yet: {replicas:replicas} until then",
     "failed": "the scale could not be {done}: {message}",
     "withheld": _withheld,
 }

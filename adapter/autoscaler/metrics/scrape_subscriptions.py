@@ -20,6 +20,7 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.cache.store import in_steps
+from adapter.model.autoscaling import scale_down
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
@@ -158,9 +159,8 @@ class ScrapeSubscriptions:
         if self._endpoints is not None:
             self._endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
-        metrics = frozenset(
-            metric for metric in map(_scraped_metric, spec.metrics or ()) if metric is not None
-        )
+        listed = scale_down.scraped_metrics(spec.scale_down, spec.metrics or ())
+        metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
             return

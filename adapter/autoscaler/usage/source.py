@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from adapter.autoscaler.decide.observation import FastUsage, PodsReading, Reading, Unavailable
+from adapter.autoscaler.decide.observation import OptionState, PodsReading, Reading, Unavailable
 from adapter.autoscaler.metrics.feed import ASSUMED_WINDOW, SourceAnswer
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
 from adapter.autoscaler.usage import calibration as calibrations
@@ -74,12 +74,12 @@ class OwnUsageSource:
         self.pods = ComparedPods(_LEAST.get(self.resource, 0))
 
     @property
-    def condition(self) -> FastUsage | None:
+    def condition(self) -> OptionState | None:
         """Whether the pods' own values count; None if no rule scrapes the resource."""
         ratio, reason, why = self.verdict
         if reason == NOT_SCRAPED.reason:
             return None
-        return FastUsage(ratio is not None, reason, why or _COUNTS)
+        return OptionState(ratio is not None, reason, why or _COUNTS)
 
     def close(self) -> None:
         self.slow.close()

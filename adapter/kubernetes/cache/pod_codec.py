@@ -7,6 +7,7 @@ facts mean is decided in `autoscaler.decide.observation`.
 
 import hashlib
 import operator
+import re
 import sys
 from collections.abc import Mapping
 
@@ -17,10 +18,12 @@ from adapter.kubernetes.cache.pod_starts import WireCondition, read_time
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
+from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import NEVER
 
+_COST = re.compile("-?[0-9]{1,10}")
 _NEVER = int(NEVER)
 _LONG_AGO = "1970-01-01T00:00:00Z"
 
@@ -64,13 +67,19 @@ def _no_spec() -> SharedSpec:
 class WatchedPod(PodFacts, frozen=True, gc=False):
     """A pod: the facts that decisions read, and its address for scraping. `ip` is "" until it has one.
 
-    `starting` is a sum of the flags of `pod_starts`, 0 for a pod that has been Ready.
+    `starting` is a sum of the flags of `pod_starts`, 0 for a pod that has been Ready. `cost` is that of the
+    annotation pod-deletion-cost.
     """
 
     namespace: str = ""
     ip: str = ""
     spec: SharedSpec = msgspec.field(default_factory=_no_spec)
     starting: int = 0
+    cost: int | None = None
+
+    @property
+    def deletion_cost(self) -> int | None:
+        return self.cost
 
     @property
     def host_network(self) -> bool:
@@ -136,6 +145,10 @@ class _WireStatus(Struct, frozen=True):
     init_container_statuses: msgspec.Raw = pod_starts.NO_STATUSES
 
 
+class _WireAnnotations(msgspec.Struct, frozen=True):
+    deletion_cost: str = msgspec.field(default="", name=COST_ANNOTATION)
+
+
 class _WireMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -143,6 +156,7 @@ class _WireMetadata(Struct, frozen=True):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     resource_version: str = ""
+    annotations: _WireAnnotations | None = None
 
 
 class WirePod(Struct, frozen=True):
@@ -302,7 +316,14 @@ def build(
         ip,
         spec,
         flags,
+        _read_cost(pod.metadata.annotations),
     )
+
+
+def _read_cost(annotations: _WireAnnotations | None) -> int | None:
+    """Return a deletion cost; the API server admits none that is no number."""
+    text = "" if annotations is None else annotations.deletion_cost
+    return int(text) if _COST.fullmatch(text) else None
 
 
 def is_same(old: WatchedPod, started: int | None) -> bool:

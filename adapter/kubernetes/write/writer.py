@@ -1,6 +1,6 @@
 """Sends every write of the scaler: checks the lease fence, waits for a slot, counts outcomes.
 
-All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three
+All kinds of writes (floors, Scales, deletion costs, statuses, events) go through one `Writer`. It checks the fence three
 times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody` right before the
 first byte leaves.
 
@@ -30,8 +30,9 @@ class WriteKind(enum.IntEnum):
 
     FLOOR = 0
     SCALE = 1
-    STATUS = 2
-    EVENT = 3
+    COST = 2
+    STATUS = 3
+    EVENT = 4
 
     @property
     def label(self) -> str:
@@ -169,6 +170,7 @@ class Writer:
         *,
         content_type: str = "application/json",
         parameters: Parameters = NOTHING,
+        manager: str = FIELD_MANAGER,
     ) -> ResponseBody:
         """Write as `KubernetesClient.write` does; `errors.KubernetesError` as there.
 
@@ -182,7 +184,7 @@ class Writer:
                 path,
                 content,
                 content_type=content_type,
-                parameters={**parameters, "fieldManager": FIELD_MANAGER},
+                parameters={**parameters, "fieldManager": manager},
                 seconds=seconds,
                 check=self.fence.check,
             )

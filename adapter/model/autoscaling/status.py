@@ -36,6 +36,8 @@ FORECAST_READY = "ForecastReady"
 """Our own: whether there is a verdict on the forecasts."""
 FAST_USAGE = "FastUsage"
 """Our own: whether the usage that the pods expose themselves counts."""
+IDLE_SCALE_DOWN = "IdleScaleDown"
+"""Our own: whether scale-downs remove the idlest pods first."""
 
 MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",

@@ -11,7 +11,7 @@ from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import FastUsage, Observation, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import OptionState, Observation, PodsReading, Unavailable
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pods, reading, situation
@@ -111,7 +111,7 @@ def test_a_boosted_hpa_is_raised_by_what_is_fresh(
 # -- the condition -------------------------------------------------------------------------------------------
 
 
-def conditions(memory: Memory, usage: FastUsage | None, last: Decision | None) -> tuple[Decision, str]:
+def conditions(memory: Memory, usage: OptionState | None, last: Decision | None) -> tuple[Decision, str]:
     """Decide once; return the decision, and the text of the condition, "" without one."""
     seen = Observation(CURRENT, CURRENT, "app=web", pods(CURRENT), [of(500)], fast_usage=usage)
     made = guarded.decide(SPEC, seen, memory, NOW, Constraints(), last)
@@ -126,9 +126,9 @@ def test_the_condition_follows_the_reason_and_goes_with_the_rule() -> None:
     memory, last, texts = Memory(), None, []
     for usage in (
         None,
-        FastUsage(holds=False, reason="TooLittle", message="2.1 times"),
-        FastUsage(holds=False, reason="TooLittle", message="2.2 times"),
-        FastUsage(holds=True, reason="Agrees", message="it may raise"),
+        OptionState(holds=False, reason="TooLittle", message="2.1 times"),
+        OptionState(holds=False, reason="TooLittle", message="2.2 times"),
+        OptionState(holds=True, reason="Agrees", message="it may raise"),
         None,
     ):
         last, text = conditions(memory, usage, last)

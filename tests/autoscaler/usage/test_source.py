@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide.observation import FastUsage, PodsReading
+from adapter.autoscaler.decide.observation import OptionState, PodsReading
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.config import rules_file
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
@@ -154,7 +154,7 @@ async def test_before_the_comparison_the_containers_usage_counts_alone() -> None
         reading = await all_of_them.run(20)
 
         assert reading.faster is None
-        assert all_of_them.source.condition == FastUsage(
+        assert all_of_them.source.condition == OptionState(
             holds=False,
             reason="NotCompared",
             message=(

@@ -1,0 +1,255 @@
+"""Writes the deletion costs of the pods that a scale-down is to remove, and takes back those it did not need.
+
+For our own scale-down costs are written right before the Scale (`mark`). For the one of a boosted
+HorizontalPodAutoscaler they are written when it is due (`follow`). Neither ever stands in its way: costs that
+cannot be written in `MARK_SECONDS` are not waited for, and their pods keep their place in Kubernetes' order.
+
+What is written is remembered (`Marks`). A pod that is still there when nothing has wanted it away for
+`KEEP_SECONDS` gets its cost taken back. A scaler that begins does not know what its predecessor wrote: it
+takes negative costs for ours, until taking them back shows that they are another writer's.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from adapter import errors
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide import removal
+from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.observation import OptionState
+from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.state import AutoscalerState
+from adapter.kubernetes.write.deletion_costs import DeletionCosts
+from adapter.model.autoscaling.scale_down import COST_ANNOTATION
+from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
+from adapter.model.pods import PodFacts
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.problems import Defects
+
+MARK_SECONDS = 1.0
+"""The longest time that a scale-down waits for the costs of its pods."""
+
+KEEP_SECONDS = 30.0
+"""How long a cost stays on a pod that nothing wants away: two sync periods of the HPA controller."""
+
+REFUSED_SECONDS = 300.0
+"""How long no cost is written for an autoscaler after one was refused."""
+
+TAKEN_SECONDS = 10.0
+"""For how long the cache may still show a cost that was taken back."""
+
+AT_ONCE = 16
+"""The number of costs that are written at once."""
+
+FOREIGN_COST, NO_REPLICA_SET, FORBIDDEN, RANKING = (
+    "ForeignDeletionCost",
+    "NoReplicaSet",
+    "Forbidden",
+    "Ranking",
+)
+"""Reasons of the condition IdleScaleDown, and but for the last one of events."""
+
+_UNEXPECTED = "unexpected error about the deletion costs of an autoscaler"
+
+
+@dataclass(slots=True, eq=False)
+class PodMarks:
+    """What is known of the costs of one autoscaler. Times are monotonic seconds."""
+
+    costs: dict[str, float | None] = field(default_factory=dict)
+    """The pods with a cost of ours, each with when it was taken back, None if it was not."""
+    wanted: float = 0.0
+    """When pods were last to go."""
+    refused: float = -REFUSED_SECONDS
+    foreign: str = ""
+    """What the API server said of a cost of another writer."""
+    is_known: bool = False
+    """Whether the costs that a predecessor wrote have been looked for."""
+
+
+@dataclass(slots=True, eq=False)
+class _CostJob:
+    """A cost to be written, None to be taken back."""
+
+    state: AutoscalerState
+    marks: PodMarks
+    pod: str
+    cost: int | None
+    done: asyncio.Future[None]
+    has_begun: bool = False
+
+    @property
+    def turn(self) -> tuple[str, str, "_CostJob"]:
+        return self.state.key.namespace, self.state.key.name, self
+
+
+class CostKeeper:
+    """Keeps the deletion costs of pods, while `run` runs. Without `costs` nothing is written."""
+
+    def __init__(
+        self, costs: DeletionCosts | None, actuator: Actuator, clock: Clock, defects: Defects
+    ) -> None:
+        self._costs = costs
+        self._actuator = actuator
+        self._clock = clock
+        self._defects = defects
+        self._marks: dict[Key, PodMarks] = {}
+        self._jobs: Turns[_CostJob] = Turns()
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write what is queued until cancelled."""
+        gate = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                while not self._jobs:
+                    self._wake.clear()
+                    await self._wake.wait()
+                await gate.acquire()
+                if not self._jobs:  # it was not waited for any longer
+                    gate.release()
+                    continue
+                *_, job = self._jobs.next()
+                self._jobs.discard(*job.turn)
+                job.has_begun = True
+                task = group.create_task(self._write(job), name=f"deletion cost of {job.pod}")
+                task.add_done_callback(lambda _: gate.release())
+
+    async def mark(self, state: AutoscalerState, snapshot: Snapshot, count: int) -> None:
+        """Write the costs of the idlest pods before a scale-down by `count`, in `MARK_SECONDS` at most."""
+        if state.object.spec.scale_down is None or self._costs is None:
+            return
+        marks = self._marks.setdefault(state.key, PodMarks())
+        jobs = self._choose(state, marks, snapshot, count)
+        if not jobs:
+            return
+        marks.wanted = self._clock.monotonic()
+        await asyncio.wait([job.done for job in jobs], timeout=MARK_SECONDS)
+        for job in jobs:
+            if not job.has_begun:
+                self._jobs.discard(*job.turn)
+                marks.costs.pop(job.pod, None)
+
+    def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
+        """Mark the pods that the HPA is about to remove after this decision, and take back what nothing needs."""
+        if state.object.spec.scale_down is None or self._costs is None:
+            self.forget(state)
+            return
+        marks = self._marks.setdefault(state.key, PodMarks())
+        seen, monotonic = snapshot.observation, self._clock.monotonic()
+        foreign = _learn(marks, seen.pods, monotonic)
+        state.idle_scale_down = self._describe(state, marks, seen.pods, monotonic, foreign)
+        expected = choice.replicas
+        if state.boost is not None and not boosting.only_advised(state.memory.boost, state.boost, now):
+            at = now + state.boost.period + SECOND
+            expected = removal.foresee(choice, state.memory.boost, seen.replicas, at)
+            if expected < seen.replicas:
+                self._choose(state, marks, snapshot, seen.replicas - expected)
+        if removal.count_active(seen.pods) > expected:
+            marks.wanted = monotonic
+        elif monotonic - marks.wanted > KEEP_SECONDS:
+            self._take_back(state, marks)
+
+    def forget(self, state: AutoscalerState) -> None:
+        """Take back all costs of an autoscaler that is gone, or no longer asks for them."""
+        marks = self._marks.pop(state.key, None)
+        state.idle_scale_down = None
+        if marks is not None:
+            self._take_back(state, marks)
+
+    # -- what is to be written -------------------------------------------------------------------------------
+
+    def _choose(
+        self, state: AutoscalerState, marks: PodMarks, snapshot: Snapshot, count: int
+    ) -> list[_CostJob]:
+        """Queue the costs that are missing for a scale-down by `count`."""
+        pods = snapshot.observation.pods
+        is_refused = self._clock.monotonic() - marks.refused < REFUSED_SECONDS
+        if is_refused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
+            return []
+        chosen = removal.choose(pods, snapshot.idleness, count, marks.costs)
+        for pod, _ in chosen:
+            marks.costs[pod] = None
+        return [self._queue(state, marks, pod, cost) for pod, cost in chosen]
+
+    def _take_back(self, state: AutoscalerState, marks: PodMarks) -> None:
+        marks.wanted = now = self._clock.monotonic()
+        for pod, taken in marks.costs.items():
+            if taken is None:
+                marks.costs[pod] = now
+                self._queue(state, marks, pod, None)
+
+    def _queue(self, state: AutoscalerState, marks: PodMarks, pod: str, cost: int | None) -> _CostJob:
+        job = _CostJob(state, marks, pod, cost, asyncio.get_running_loop().create_future())
+        self._jobs.add(*job.turn)
+        self._wake.set()
+        return job
+
+    async def _write(self, job: _CostJob) -> None:
+        assert self._costs is not None, "nothing is queued without"
+        namespace, name, _ = job.turn
+        try:
+            await self._costs.apply(namespace, job.pod, job.cost, name)
+        except errors.KubernetesError as error:
+            self._note_failure(job, error)
+        except errors.NotLeadingError:
+            pass  # the next owner looks for what may have been written
+        except Exception as error:  # noqa: BLE001 - the costs of other pods are written all the same
+            self._defects.note(_UNEXPECTED, error, job.state.key)
+        finally:
+            if not job.done.done():
+                job.done.set_result(None)
+
+    # -- what is known ---------------------------------------------------------------------------------------
+
+    def _note_failure(self, job: _CostJob, error: errors.KubernetesError) -> None:
+        """Note that a pod has no cost of ours, or after a failure to take it back, that it may have one."""
+        is_gone = error.status in {404, 422} or (error.status == 403 and "cannot create" in str(error))
+        if job.cost is None and not is_gone:
+            job.marks.costs[job.pod] = None
+            return
+        job.marks.costs.pop(job.pod, None)
+        if is_gone:
+            return
+        if error.status == 409:
+            job.marks.foreign = error.said or str(error)
+        elif error.status == 403:
+            job.marks.refused = self._clock.monotonic()
+
+    def _describe(
+        self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
+    ) -> OptionState:
+        """Return the condition of the option; an event says once why it has no effect."""
+        kind = state.object.spec.scale_target_ref.kind
+        if not removal.has_replica_set(kind, pods) and pods:
+            text = f"{kind} {state.object.spec.scale_target_ref.name} has no ReplicaSet that heeds deletion costs"
+            described = OptionState(False, NO_REPLICA_SET, text)
+        elif now - marks.refused < REFUSED_SECONDS:
+            text = "pods may not be patched: install the component for idle scale-down"
+            described = OptionState(False, FORBIDDEN, text)
+        elif foreign:
+            why = f": {marks.foreign}" if marks.foreign else ""
+            text = f"Pod {foreign} has a {COST_ANNOTATION} of another writer, which is kept{why}"
+            described = OptionState(False, FOREIGN_COST, text)
+        else:
+            described = OptionState(True, RANKING, "a scale-down removes the idlest pods first")
+        before = state.idle_scale_down
+        if not described.holds and (before is None or before.reason != described.reason):
+            self._actuator.event(state.object, Event("Warning", described.reason, described.message))
+        return described
+
+
+def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
+    """Note which pods have a cost of ours, and return one that has a cost of another writer, "" for none."""
+    costs = {pod.name: pod.deletion_cost for pod in pods if removal.is_active(pod)}
+    if costs and not marks.is_known:
+        marks.is_known, marks.wanted = True, now
+        marks.costs |= {name: None for name, cost in costs.items() if cost is not None and cost < 0}
+    for name, taken in list(marks.costs.items()):
+        is_taken = taken is not None and (costs.get(name) is None or now - taken > TAKEN_SECONDS)
+        if is_taken or name not in costs:
+            del marks.costs[name]
+    return next((name for name, cost in costs.items() if cost is not None and name not in marks.costs), "")

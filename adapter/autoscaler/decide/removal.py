@@ -1,0 +1,90 @@
+"""Which pods a scale-down is to remove: the idlest, by a deletion cost that is written right before it.
+
+A ReplicaSet that has too many pods deletes them in this order (``ActivePodsWithRanks`` of Kubernetes 1.36):
+those that are not Ready yet, the Ready ones with the lowest cost, those that share a node, the youngest. A pod
+without the annotation costs 0. So k negative costs are enough for the k idlest pods to go, and none is needed
+on the others. Pods that are not Ready go before them, and so do those with a negative cost of another writer:
+that many costs fewer are written.
+
+The HPA controller's own scale-down of a boosted HorizontalPodAutoscaler is foreseen. It decides from the same
+values by the same rules, once in a sync period: what these rules give at the end of the next one is what it
+is about to write.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from adapter.autoscaler.decide import behavior
+from adapter.autoscaler.decide.boost import Boosting
+from adapter.autoscaler.decide.decision import Decision
+from adapter.model.pods import PodFacts
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+_SERVED_BY_REPLICA_SETS = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
+
+TEMPLATE_HASH = "pod-template-hash"
+"""The end of the name of a label that ReplicaSets of Deployments, and of Argo Rollouts, give their pods."""
+
+
+class Chosen(NamedTuple):
+    """A pod that is to go, and the cost to write for that."""
+
+    pod: str
+    cost: int
+
+
+def is_active(pod: PodFacts) -> bool:
+    """Tell whether a ReplicaSet counts a pod."""
+    return not pod.deleting and pod.phase not in _ENDED
+
+
+def count_active(pods: Iterable[PodFacts]) -> int:
+    return sum(map(is_active, pods))
+
+
+def choose(
+    pods: Sequence[PodFacts], values: Mapping[str, int], count: int, marked: Container[str] = ()
+) -> tuple[Chosen, ...]:
+    """Return the pods whose costs have to be written so that the `count` that go are the idlest.
+
+    `values` are those of the pods by name; a pod without one, and one with a cost of another writer, keeps
+    its place in Kubernetes' order. `marked` pods have their cost already. Of equal pods the youngest go.
+    """
+    ranked = []
+    for pod in pods:
+        if not is_active(pod):
+            continue
+        if not pod.running_and_ready or pod.name in marked or (pod.deletion_cost or 0) < 0:
+            count -= 1
+        elif pod.deletion_cost is None and pod.name in values:
+            ranked.append((values[pod.name], -pod.ready_since, pod.name))
+    count = max(0, min(count, len(ranked)))
+    return tuple(Chosen(name, place - count) for place, (_, _, name) in enumerate(sorted(ranked)[:count]))
+
+
+def count_idle(pods: Sequence[PodFacts], values: Mapping[str, int], most: int) -> int:
+    """Return how many pods may go at once: those that are not Ready, and those with a value of `most` or less."""
+    return sum(
+        not pod.running_and_ready or values.get(pod.name, most + 1) <= most for pod in pods if is_active(pod)
+    )
+
+
+def foresee(decision: Decision, memory: Boosting, current: int, at: int) -> int:
+    """Return the count that the HPA controller will have by `at` if nothing changes, at most `current`.
+
+    `decision` is the one for the HPA that was made last. A floor that still holds then keeps the count up.
+    """
+    spec, wanted = decision.spec, decision.wanted
+    if spec is None or wanted is None or spec.up is None or spec.down is None or current <= 0:
+        return current
+    normalized = behavior.normalize(wanted, current, spec.limits, spec.up, spec.down, decision.history, at)
+    held = 0 if memory.floor is None or memory.floor.until <= at else memory.floor.replicas
+    return min(current, max(normalized.replicas, held))
+
+
+def has_replica_set(kind: str, pods: Sequence[PodFacts]) -> bool:
+    """Tell whether the pods of a target of some kind are deleted by a ReplicaSet, which heeds their costs."""
+    if kind in _SERVED_BY_REPLICA_SETS:
+        return True
+    return any(label.endswith(TEMPLATE_HASH) for pod in pods for label in pod.labels)

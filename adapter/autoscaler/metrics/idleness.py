@@ -1,0 +1,49 @@
+"""The values by which the pods of a target are ranked: how busy each is, smoothed over its last samples."""
+
+from collections import deque
+from collections.abc import Mapping
+
+from adapter.autoscaler.decide.observation import PodsReading, Reading
+
+SAMPLES = 3
+"""The number of samples that a value is the mean of. One request more or less must not choose a pod."""
+
+Values = Mapping[str, int]
+
+NO_VALUES: Values = {}
+
+
+class Idleness:
+    """Smooths the readings of one metric. `values` are those of the last reading, in thousandths by pod."""
+
+    def __init__(self) -> None:
+        self.values = NO_VALUES
+        self._samples: deque[Values] = deque(maxlen=SAMPLES)
+        self._sampled: int | None = None
+
+    def note(self, reading: Reading, sampled: int | None) -> None:
+        """Note a reading of samples from some time on; None if that is not known. None other is smoothed."""
+        if not isinstance(reading, PodsReading):
+            self.values = NO_VALUES
+            self._samples.clear()
+            return
+        if sampled is not None and sampled == self._sampled and self._samples:
+            return
+        self._sampled = sampled
+        self._samples.append(_values_of(reading))
+        self.values = {name: self._smooth(name) for name in self._samples[-1]}
+
+    def _smooth(self, name: str) -> int:
+        known = [values[name] for values in self._samples if name in values]
+        return sum(known) // len(known)
+
+
+def _values_of(reading: PodsReading) -> Values:
+    """Return the values of a reading, of pods that are Ready only lately too, but for those out of date."""
+    values = {**reading.values, **reading.left_out}
+    if reading.faster is not None:
+        values |= _values_of(reading.faster)
+    if reading.overdue:
+        late = reading.overdue_pods or tuple(values)
+        values = {name: value for name, value in values.items() if name not in late}
+    return values
