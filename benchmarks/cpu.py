@@ -27,10 +27,8 @@ import asyncio
 import contextlib
 import json
 import math
-import os
 import random
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,23 +37,17 @@ from typing import Any
 import aiohttp
 
 from adapter.model.autoscaling.status import FAST_USAGE
-from benchmarks import common, reaction
+from benchmarks import common, plane, reaction
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage
 from benchmarks.stepping import CLOCK
-from tests.e2e import controlplane, nodes, watching
-from tests.e2e.aggregation import NAMESPACE, FrontedControlPlane, apply
-from tests.e2e.clusters import ClusterUnderTest
-from tests.e2e.controlplane import ControlPlane
-from tests.e2e.frontproxy import NAME
+from tests.e2e import nodes, watching
+from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.nodes import KINDS, TARGET, Nodes
-from tests.support import crd, crd_schedules, scalewrites
-from tests.support.kubectl import Kubectl
+from tests.support import scalewrites
 from tests.support.scalewrites import Audit, Write
-from tests.support.tls import Authority
 
 SEED = 20_261_127
-_FLOORS = "v1beta1.external.metrics.k8s.io"
 _CALM = 0.8
 """The usage of a pod before the step, over the target: too low to keep the raise."""
 
@@ -81,9 +73,7 @@ def main() -> None:
         seconds=240.0,
         hold=60.0,
     )
-    assets = controlplane.find_assets()
-    if assets is None or controlplane.find_controllers() is None:
-        sys.exit(f"{controlplane.VARIABLE} names no folder with etcd, kube-apiserver and the controllers")
+    assets = plane.find_assets()
     about = f"time from a step of the CPU load to the written Scale, {sizes.workloads} workloads"
     goals = {
         f"{kind}_{figure}_seconds": Goal(f"{about}, {what}: {word}", limit, "s")
@@ -103,20 +93,20 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
     workloads = [Workload(kind, f"{kind}-{number}") for number in range(sizes.workloads) for kind in KINDS]
     calm = sizes.millicores / 1000
     async with contextlib.AsyncExitStack() as stack:
-        authority = Authority(stage.directory)
-        plane = ControlPlane(assets, stage.directory, authority, sizes.period)
-        stack.push_async_callback(asyncio.to_thread, plane.close)
-        await asyncio.to_thread(plane.__enter__)
-        backend = FrontedControlPlane(plane)
-        cluster = ClusterUnderTest(backend, Kubectl(stage.directory, plane.kubectl), stage.directory)
-        await cluster.open()
-        stage.token = cluster.token
+        opened = await stack.enter_async_context(plane.opened(stage, assets, sizes.period))
+        cluster, authority = opened.cluster, opened.backend.authority
         session = await stack.enter_async_context(watching.connect(cluster, authority))
         machines = Nodes(session, cluster.namespace, sizes.period, authority.server_context())
         await stack.enter_async_context(machines.running())
         audit = Audit(CLOCK.wall, math.inf)
         await stack.enter_async_context(watching.auditing(session, cluster.namespace, NAMESPACE, audit))
-        await _start_fastpath(stage, cluster, plane, machines)
+        await plane.start_fastpath(
+            stage,
+            opened,
+            "http://127.0.0.1:9",  # no rule asks it
+            {"resourceRules": {"cpu": {"scrape": {"port": machines.port}}}},
+            registered={plane.FLOORS: None, nodes.METRICS: machines.metrics.port},
+        )
         for workload in workloads:
             machines.use(workload.name, calm)
         await cluster.create(
@@ -151,36 +141,6 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float]
         curves = [_curve(audit, each) for each in workloads if each.kind == kind]
         notes[f"replicas_{kind}"] = reaction.write_curves(curves)
     return figures, notes
-
-
-async def _start_fastpath(
-    stage: Stage, cluster: ClusterUnderTest, plane: ControlPlane, machines: Nodes
-) -> None:
-    """Start `fastpath serve` and `fastpath scale`, and register what serves metrics."""
-    for path in (crd.PATH, crd_schedules.PATH):
-        await cluster.kubectl("apply", "--validate=false", "-f", str(path))
-    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    os.environ["POD_NAMESPACE"] = NAMESPACE
-    rules = {"resourceRules": {"cpu": {"scrape": {"port": machines.port}}}}
-    prometheus = "http://127.0.0.1:9"  # no rule asks it
-    proxies = (
-        f"--requestheader-client-ca-file={plane.front_proxy.authorities}",
-        f"--requestheader-allowed-names={NAME}",
-    )
-    kubeconfig = cluster.admin_kubeconfig
-    served = await asyncio.to_thread(
-        stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *proxies
-    )
-    await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules)
-    for name, port in ((_FLOORS, served.port), (nodes.METRICS, machines.metrics.port)):
-        await apply(cluster, *nodes.registration(name, NAMESPACE, port))
-    await cluster.kubectl(
-        "wait",
-        "--for=condition=Available=True",
-        "--timeout=60s",
-        *(f"apiservice/{name}" for name in (_FLOORS, nodes.METRICS)),
-    )
 
 
 # -- what the scaler says ------------------------------------------------------------------------------------

@@ -24,23 +24,16 @@ import asyncio
 import contextlib
 import math
 import statistics
-import sys
 from pathlib import Path
 
 from adapter.kubernetes.credentials import pod_of
-from benchmarks import common
+from benchmarks import common, plane
 from benchmarks.common import Goal, Report
 from benchmarks.stage import Stage, queries_of
-from tests.e2e import controlplane, fleet
-from tests.e2e.aggregation import FrontedControlPlane
-from tests.e2e.clusters import ClusterUnderTest
-from tests.e2e.controlplane import ControlPlane
+from tests.e2e import fleet
 from tests.e2e.fleet import Fleet, Sizes, Turn
-from tests.e2e.test_scaler import NAME, Scene
-from tests.support import crd
-from tests.support.kubectl import Kubectl
+from tests.e2e.test_scaler import Scene
 from tests.support.scaleraudit import Reaction
-from tests.support.tls import Authority
 
 SEED = 20_261_127
 _LOST = ("kill", "freeze")
@@ -62,9 +55,7 @@ def main() -> None:
         freeze=60.0,
         quiet=20.0,
     )
-    assets = controlplane.find_assets()
-    if assets is None or controlplane.find_controllers() is None:
-        sys.exit(f"{controlplane.VARIABLE} names no folder with etcd, kube-apiserver and the controllers")
+    assets = plane.find_assets()
     about = f"{sizes.autoscalers} autoscalers of three scalers"
     waits = "longest time from a load step to the written Scale"
     goals = {
@@ -88,17 +79,10 @@ def main() -> None:
 
 async def _run(stage: Stage, assets: Path, sizes: Sizes) -> tuple[dict[str, float], dict[str, str]]:
     async with contextlib.AsyncExitStack() as stack:
-        plane = ControlPlane(assets, stage.directory, Authority(stage.directory))
-        stack.push_async_callback(asyncio.to_thread, plane.close)
-        await asyncio.to_thread(plane.__enter__)
-        backend = FrontedControlPlane(plane)
-        cluster = ClusterUnderTest(backend, Kubectl(stage.directory, plane.kubectl), stage.directory)
-        await cluster.open()
-        await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
-        await cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+        opened = await stack.enter_async_context(plane.opened(stage, assets))
         prometheus = await asyncio.to_thread(stage.start_prometheus)
-        scene = Scene(cluster, backend, prometheus, stage.directory)
-        scalers = await stack.enter_async_context(fleet.opened(scene, plane, sizes, SEED))
+        scene = Scene(opened.cluster, opened.backend, prometheus, stage.directory)
+        scalers = await stack.enter_async_context(fleet.opened(scene, opened.plane, sizes, SEED))
         before = common.read_processor()
         await fleet.turns(scalers)
         busy = common.busy_share(before, common.read_processor())

@@ -164,6 +164,12 @@ CASES: Mapping[str, Case] = {
         short="--autoscalers 60 --namespaces 30",
         long=True,
     ),
+    "idle_scale_down": Case(
+        "what ends with the pods that shrinks remove, with idle scale-down and without",
+        tiny="--runs 1 --together 1",
+        short="--runs 6",
+        long=True,
+    ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
         tiny="--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter.model.autoscaling import slices
-from tests.support.scaleraudit import GROUP, NAME, ScalerAudit, Step
+from tests.support.scaleraudit import GROUP, NAME, PodPatch, ScalerAudit, Step
 from tests.support.scalewrites import Place
 
 WEB = Place("shop", "web")
@@ -60,6 +60,20 @@ class World:
 @pytest.fixture
 def world(tmp_path: Any) -> World:
     return World(tmp_path)
+
+
+def test_patches_of_pods(world: World) -> None:
+    """Refused ones too: their answers have no pod."""
+    reference = {"resource": "pods", "namespace": "shop", "name": "web-1"}
+    uri = {"requestURI": "/api/v1/namespaces/shop/pods/web-1?fieldManager=someone&force=false"}
+    asked = {"requestObject": {"metadata": {"annotations": {"a": "1"}}}, "responseStatus": {"code": 409}}
+    world._saw(4, reference, {}, **uri, **asked)
+    world._saw(5, reference, {}, requestURI="/api/v1/namespaces/shop/pods/web-1")
+    pod = Place("shop", "web-1")
+    assert world.audit.patches == [
+        PodPatch(4.0, pod, 409, "someone", {"a": "1"}),
+        PodPatch(5.0, pod, 200, "", {}),
+    ]
 
 
 def faults(world: World, *steps: tuple[float, int]) -> list[str]:

@@ -63,6 +63,8 @@ _AUDITED = {
                 {"group": "coordination.k8s.io", "resources": ["leases"]},
             ],
         },
+        # without their status, which stands for what kubelets write
+        {"level": "Request", "verbs": ["patch"], "resources": [{"group": "", "resources": ["pods"]}]},
         {"level": "None"},
     ],
 }
@@ -204,7 +206,7 @@ def make_api_server(
     """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
     Pods need no service account: no controller makes one in each namespace. Its audit log has the writes
-    of Scales and Leases. From 1.36 on it shards lists and watches.
+    of Scales and Leases, and the patches of pods. From 1.36 on it shards lists and watches.
     """
     policy = directory / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_AUDITED), encoding="utf-8")

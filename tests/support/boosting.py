@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -49,6 +49,8 @@ HOLD = 3.0
 LIMITS = (2, 12)
 UNIT = 10.0
 """How much load one pod takes."""
+CONNECTIONS = 10
+"""How many one of a load has."""
 LOW, HIGH = 2 * UNIT, 6 * UNIT
 STABILIZATION = 5
 """Longer than metrics are late: with less the native controller swings by itself."""
@@ -187,6 +189,13 @@ BEHAVIOR = {
 }
 
 
+class Parts(NamedTuple):
+    """What a pod takes of the load and of the connections of its workload, as a weight."""
+
+    load: float = 1.0
+    connections: float = 1.0
+
+
 @dataclass(slots=True)
 class Workload:
     """A Deployment of its own name with its autoscaler.
@@ -200,7 +209,18 @@ class Workload:
     way: str = model.EXTERNAL
     spec: Document = field(default_factory=lambda: {"behavior": BEHAVIOR})
     replicas: int = LIMITS[0]
-    ready: int = 0
+    parts: dict[str, Parts] = field(default_factory=dict)
+    """Of the pods that are ready."""
+
+    @property
+    def ready(self) -> int:
+        return len(self.parts)
+
+    def share(self, pod: str) -> Parts:
+        """Return the shares of a ready pod, from 0 to 1."""
+        loads, connections = zip(*self.parts.values(), strict=True)
+        part = self.parts[pod]
+        return Parts(part.load / sum(loads), part.connections / sum(connections))
 
     def objects(self, namespace: str = NAMESPACE, *, autoscaled: bool = True) -> list[Document]:
         """Return all that there is of it in a cluster."""
@@ -303,7 +323,8 @@ class Loads:
         self.series = series
         self.free = deque(addresses())
         """Addresses that no pod has."""
-        self._gauges: dict[str, str] = {}
+        self._pods: dict[str, tuple[Workload, str]] = {}
+        """The pods by address."""
         self._shown: dict[str, tuple[str, list[Series]]] = {}
         # Prometheus knows of every metric before there is a pod, as it does of those that others show too
         for name in ("load", "busy"):
@@ -329,20 +350,20 @@ class Loads:
             whole, part = ("hits", "saturation") if "service" in labels else ("backlog", "pressure")
             named = labels | {"namespace": namespace}
             self.series.add(Series(whole, named, lambda now: workload.load(self._after(now))))
-            self.series.add(Series(part, named, self._share(workload)))
+            self.series.add(Series(part, named, self._mean(workload)))
 
     def pod_runs(self, pod: str, app: str, address: str, namespace: str = NAMESPACE) -> None:
         """Let a pod take its share; nothing happens when it does already."""
         if pod in self._shown:
             return
         workload = self.workloads[app]
-        workload.ready += 1
-        self._gauges[address] = app
+        workload.parts[pod] = Parts()
+        self._pods[address] = workload, pod
         named = {"namespace": namespace, "pod": pod}
         made = [
-            Series("load", named, self._share(workload)),
-            Series("busy", named, self._share(workload)),
-            Series("cores", named | {"container": app}, self._share(workload, _CORES)),
+            Series("load", named, self._share(workload, pod)),
+            Series("busy", named, self._share(workload, pod)),
+            Series("cores", named | {"container": app}, self._share(workload, pod, _CORES)),
             Series("working_set_bytes", named | {"container": app}, lambda _: 1024.0 * 1024),
         ]
         self._shown[pod] = address, [self.series.add(each) for each in made]
@@ -352,7 +373,8 @@ class Loads:
         if pod not in self._shown:
             return
         address, series = self._shown.pop(pod)
-        self.workloads[self._gauges.pop(address)].ready -= 1
+        workload, _ = self._pods.pop(address)
+        del workload.parts[pod]
         self.free.append(address)
         for each in series:
             self.series.remove(each)
@@ -375,21 +397,26 @@ class Loads:
     def _after(self, now: float) -> float:
         return -1.0 if self.began is None else now - self.began
 
-    def _share(self, workload: Workload, factor: float = 1.0) -> Callable[[float], float | None]:
-        """Return the share of one ready pod in a load; nothing while no pod is ready."""
-        return lambda now: (
-            factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
-        )
+    def _mean(self, workload: Workload) -> Callable[[float], float | None]:
+        """Return the load of a mean pod; nothing while no pod is ready."""
+        return lambda now: workload.load(self._after(now)) / workload.ready if workload.ready else None
+
+    def _share(self, workload: Workload, pod: str, factor: float = 1.0) -> Callable[[float], float]:
+        """Return what a ready pod has of a load."""
+        return lambda now: factor * workload.load(self._after(now)) * workload.share(pod).load
 
     async def _answer_scrape(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer as the pod that was addressed."""
         assert request.transport is not None
-        app = self._gauges.get(request.transport.get_extra_info("sockname")[0])
-        if app is None:
+        addressed = self._pods.get(request.transport.get_extra_info("sockname")[0])
+        if addressed is None:
             return web.Response(status=404)
-        self.scrapes[app] += 1
-        gauge = SeriesSet([Series("load", {}, self._share(self.workloads[app]))])
-        return web.Response(text=exporter.render(gauge, CLOCK.wall()))
+        workload, pod = addressed
+        self.scrapes[workload.name] += 1
+        load = self._share(workload, pod)
+        connections = CONNECTIONS * self.load(workload.name) * workload.share(pod).connections
+        shown = [Series("load", {}, load), Series("connections", {}, lambda _: round(connections))]
+        return web.Response(text=exporter.render(SeriesSet(shown), CLOCK.wall()))
 
 
 class World(Loads):

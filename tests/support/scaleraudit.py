@@ -1,4 +1,4 @@
-"""An audit of several scalers: their writes of Scales and Leases, from the audit log of the API server.
+"""An audit of several scalers: their writes of Scales, Leases and pods, from the audit log of the API server.
 
 Resource versions order all writes, so who owned a slice when a Scale was stored does not depend on clocks.
 The times are those at which the API server had answered. A scaler is known by its group: the audit log has
@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 from adapter.kubernetes.credentials import pod_of
 from adapter.model.autoscaling import slices
@@ -49,6 +50,16 @@ class ScaleWrite(NamedTuple):
     decided_from: int
 
 
+class PodPatch(NamedTuple):
+    """A patch of a pod, stored or refused with this HTTP status, by a field manager."""
+
+    time: float
+    pod: Place
+    status: int
+    by: str
+    annotations: Mapping[str, str]
+
+
 class Step(NamedTuple):
     """From a time on, the load of an autoscaler needs so many replicas."""
 
@@ -79,6 +90,7 @@ class ScalerAudit:
         self._scales: dict[Place, list[ScaleWrite]] = defaultdict(list)
         self._counts: dict[Place, list[tuple[int, int]]] = defaultdict(list)
         self._unsure: dict[Place, list[ScaleWrite]] = defaultdict(list)
+        self.patches: list[PodPatch] = []
         self.conflicts = 0
 
     def read(self) -> None:
@@ -96,6 +108,12 @@ class ScalerAudit:
         """Take one event of the log."""
         reference, status = event["objectRef"], event["responseStatus"]["code"]
         time = dt.datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+        if reference["resource"] == "pods":
+            pod = Place(reference["namespace"], reference["name"])
+            asked = (event.get("requestObject") or {}).get("metadata") or {}
+            managers = parse_qs(urlsplit(event["requestURI"]).query).get("fieldManager", [""])
+            self.patches.append(PodPatch(time, pod, status, managers[0], asked.get("annotations") or {}))
+            return
         is_stored = 200 <= status < 300
         version = int(event["responseObject"]["metadata"]["resourceVersion"]) if is_stored else 0
         if reference.get("subresource") == "scale":

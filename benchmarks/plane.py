@@ -1,0 +1,85 @@
+"""A real control plane with its HPA controller, and Fastpath's programs behind its aggregation layer.
+
+KUBEBUILDER_ASSETS names the folder with etcd, kube-apiserver and kube-controller-manager.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.stage import Stage
+from tests.e2e import controlplane, nodes
+from tests.e2e.aggregation import NAMESPACE, FrontedControlPlane, apply
+from tests.e2e.clusters import ClusterUnderTest
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.frontproxy import NAME
+from tests.support import crd, crd_schedules
+from tests.support.kubectl import Kubectl
+from tests.support.tls import Authority
+
+FLOORS = "v1beta1.external.metrics.k8s.io"
+
+
+class Opened(NamedTuple):
+    plane: ControlPlane
+    backend: FrontedControlPlane
+    cluster: ClusterUnderTest
+
+
+def find_assets() -> Path:
+    """Return the folder with the programs; the benchmark ends without it."""
+    assets = controlplane.find_assets()
+    if assets is None or controlplane.find_controllers() is None:
+        sys.exit(f"{controlplane.VARIABLE} names no folder with etcd, kube-apiserver and the controllers")
+    return assets
+
+
+@contextlib.asynccontextmanager
+async def opened(stage: Stage, assets: Path, period: float = 1.0) -> AsyncIterator[Opened]:
+    """Run a control plane with Fastpath's kinds; its HPA controller looks every `period` seconds."""
+    plane = ControlPlane(assets, stage.directory, Authority(stage.directory), period)
+    await asyncio.to_thread(plane.__enter__)
+    try:
+        backend = FrontedControlPlane(plane)
+        cluster = ClusterUnderTest(backend, Kubectl(stage.directory, plane.kubectl), stage.directory)
+        await cluster.open()
+        stage.token = cluster.token
+        for path in (crd.PATH, crd_schedules.PATH):
+            await cluster.kubectl("apply", "--validate=false", "-f", str(path))
+        await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        yield Opened(plane, backend, cluster)
+    finally:
+        await asyncio.to_thread(plane.close)
+
+
+async def start_fastpath(
+    stage: Stage, on: Opened, prometheus: str, rules: object, *flags: str, registered: Mapping[str, Any]
+) -> None:
+    """Start `fastpath serve` and `fastpath scale`, and register what serves metrics.
+
+    `registered` has the port behind each group-version, None for that of `fastpath serve`.
+    """
+    cluster = on.cluster
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    os.environ["POD_NAMESPACE"] = NAMESPACE
+    proxies = (
+        f"--requestheader-client-ca-file={on.plane.front_proxy.authorities}",
+        f"--requestheader-allowed-names={NAME}",
+    )
+    kubeconfig = cluster.admin_kubeconfig
+    served = await asyncio.to_thread(
+        stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *proxies, *flags
+    )
+    await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *flags)
+    for name, port in registered.items():
+        await apply(cluster, *nodes.registration(name, NAMESPACE, port or served.port))
+    await cluster.kubectl(
+        "wait",
+        "--for=condition=Available=True",
+        "--timeout=60s",
+        *(f"apiservice/{name}" for name in registered),
+    )
