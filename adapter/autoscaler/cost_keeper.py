@@ -134,7 +134,7 @@ class CostKeeper:
                 marks.costs.pop(job.pod, None)
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
-        """Mark the pods that the HPA is about to remove after this decision, and take back what nothing needs."""
+        """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""
         if state.object.spec.scale_down is None or self._costs is None:
             self.forget(state)
             return
@@ -177,10 +177,9 @@ class CostKeeper:
 
     def _take_back(self, state: AutoscalerState, marks: PodMarks) -> None:
         marks.wanted = now = self._clock.monotonic()
-        for pod, taken in marks.costs.items():
-            if taken is None:
-                marks.costs[pod] = now
-                self._queue(state, marks, pod, None)
+        for pod in [pod for pod, taken in marks.costs.items() if taken is None]:
+            marks.costs[pod] = now
+            self._queue(state, marks, pod, None)
 
     def _queue(self, state: AutoscalerState, marks: PodMarks, pod: str, cost: int | None) -> _CostJob:
         job = _CostJob(state, marks, pod, cost, asyncio.get_running_loop().create_future())
@@ -200,8 +199,7 @@ class CostKeeper:
         except Exception as error:  # noqa: BLE001 - the costs of other pods are written all the same
             self._defects.note(_UNEXPECTED, error, job.state.key)
         finally:
-            if not job.done.done():
-                job.done.set_result(None)
+            job.done.set_result(None)
 
     # -- what is known ---------------------------------------------------------------------------------------
 
@@ -223,9 +221,9 @@ class CostKeeper:
         self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
     ) -> OptionState:
         """Return the condition of the option; an event says once why it has no effect."""
-        kind = state.object.spec.scale_target_ref.kind
-        if not removal.has_replica_set(kind, pods) and pods:
-            text = f"{kind} {state.object.spec.scale_target_ref.name} has no ReplicaSet that heeds deletion costs"
+        target = state.object.spec.scale_target_ref
+        if pods and not removal.has_replica_set(target.kind, pods):
+            text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
             described = OptionState(False, NO_REPLICA_SET, text)
         elif now - marks.refused < REFUSED_SECONDS:
             text = "pods may not be patched: install the component for idle scale-down"

@@ -320,18 +320,16 @@ class Subscriptions:
                 faster = completed(reading.faster, sampled, span, by_pods=by_pods)
                 reading = msgspec.structs.replace(reading, faster=faster)
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow))
-        if self._ranking is not None:
-            self._rank(inputs, context)
+        self._rank(inputs, context)
         return tuple(inputs)
 
     def _rank(self, inputs: Sequence[MetricInput], context: ReadContext) -> None:
-        """Note the values by which pods are ranked."""
-        if self._ranking_source is not None:
-            self._idleness.note(self._ranking_source.read(context), self._ranking_source.sampled)
-            return
-        assert self._ranking is not None
-        ranked_by = inputs[self._specs.index(self._ranking)]
-        self._idleness.note(ranked_by.reading, ranked_by.sampled)
+        """Note the values by which pods are ranked, with the option."""
+        if (source := self._ranking_source) is not None:
+            self._idleness.note(source.read(context), source.sampled)
+        elif self._ranking is not None:
+            ranked_by = inputs[self._specs.index(self._ranking)]
+            self._idleness.note(ranked_by.reading, ranked_by.sampled)
 
     def _fast_usage(self) -> OptionState | None:
         """Return the condition of the first metric for which the usage that pods expose does not count."""

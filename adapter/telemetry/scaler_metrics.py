@@ -13,7 +13,7 @@ from adapter.telemetry.declarations import (
 
 _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 15, 30, 60, 120)
 
-WRITE_TYPES = "floor scale status event"
+WRITE_TYPES = "floor scale cost status event"
 AUTOSCALER_LABELS = "kind namespace name"
 
 
@@ -55,7 +55,7 @@ class ScalerMetrics:
     )
     write_queue = gauge(
         "fastpath_write_queue_length",
-        "Writes that wait in the queue, in order of priority: floor, scale, status, event.",
+        "Writes that wait in the queue, in order of priority: floor, scale, cost, status, event.",
         type=WRITE_TYPES,
     )
     events_dropped = counter(

@@ -302,6 +302,7 @@ class Bench:
     forecasting: Forecasts = NoForecasts()
     schedules: Schedules | None = None
     floors: Any = None
+    costs: Any = None
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -331,6 +332,7 @@ class Bench:
             self.journal,
             random=lambda: 0.0,
             floors=self.floors,
+            costs=self.costs,
         )
         return self.controller
 

@@ -1,9 +1,9 @@
 """Which pods a scale-down is to remove: the idlest, by a deletion cost that is written right before it.
 
 A ReplicaSet that has too many pods deletes them in this order (``ActivePodsWithRanks`` of Kubernetes 1.36):
-those that are not Ready yet, the Ready ones with the lowest cost, those that share a node, the youngest. A pod
-without the annotation costs 0. So k negative costs are enough for the k idlest pods to go, and none is needed
-on the others. Pods that are not Ready go before them, and so do those with a negative cost of another writer:
+those that are not Ready, the Ready ones with the lowest cost, those that share a node, the youngest. A pod
+without the annotation costs 0. So k negative costs are enough for the k idlest pods to go, and the others
+need none. Pods that are not Ready go before them, and so do those with a negative cost of another writer:
 that many costs fewer are written.
 
 The HPA controller's own scale-down of a boosted HorizontalPodAutoscaler is foreseen. It decides from the same
@@ -64,7 +64,7 @@ def choose(
 
 
 def count_idle(pods: Sequence[PodFacts], values: Mapping[str, int], most: int) -> int:
-    """Return how many pods may go at once: those that are not Ready, and those with a value of `most` or less."""
+    """Return how many pods may go at once: those that are not Ready, or have a value of `most` or less."""
     return sum(
         not pod.running_and_ready or values.get(pod.name, most + 1) <= most for pod in pods if is_active(pod)
     )

@@ -1,8 +1,8 @@
 """Sends every write of the scaler: checks the lease fence, waits for a slot, counts outcomes.
 
-All kinds of writes (floors, Scales, deletion costs, statuses, events) go through one `Writer`. It checks the fence three
-times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody` right before the
-first byte leaves.
+All kinds of writes (floors, Scales, deletion costs, statuses, events) go through one `Writer`. It checks
+the fence three times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody`
+right before the first byte leaves.
 
 `WriteRateLimiter` is a queue in front of a token bucket. A write waits while one of a higher priority waits.
 Within a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so

@@ -11,7 +11,7 @@ from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import OptionState, Observation, PodsReading, Unavailable
+from adapter.autoscaler.decide.observation import Observation, OptionState, PodsReading, Unavailable
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from tests.support.scaling import NOW, autoscaler, cpu_metric, pods, reading, situation

@@ -27,6 +27,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriod
 from adapter.kubernetes.codec import WatchEvent
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -317,6 +318,29 @@ async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
         cluster.create(pod("c", app="db"))
         await until(lambda: len(told) == 6)
         assert told[5] == "db"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cost"),
+    [
+        (None, None),
+        ({"x": "y"}, None),
+        ({COST_ANNOTATION: "-7", "x": "y"}, -7),
+        ({COST_ANNOTATION: "2147483647"}, 2**31 - 1),
+        ({COST_ANNOTATION: "many"}, None),
+        ({COST_ANNOTATION: ""}, None),
+    ],
+)
+def test_the_deletion_cost_of_a_pod(
+    watch: PodCache, annotations: dict[str, str] | None, cost: int | None
+) -> None:
+    document = pod("a", app="web")
+    put(watch, document)
+    document["metadata"]["annotations"] = annotations
+    put(watch, document)
+    found = watch.find("default", "a")
+    assert found is not None
+    assert found.deletion_cost == cost
 
 
 def test_who_selects_the_same_pods(watch: PodCache) -> None:

@@ -29,6 +29,11 @@ async def test_the_field_manager_and_the_time_limit_are_sent(desk: Desk) -> None
     }
 
 
+async def test_another_field_manager_is_sent(desk: Desk) -> None:
+    await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY, manager="another")
+    assert desk.cluster.requests[-1].query["fieldManager"] == "another"
+
+
 async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None:
     desk.gate.left = 0.05
     desk.cluster.delay(10, "update")

@@ -1,0 +1,53 @@
+"""The values by which pods are ranked: means of the last samples, and none where the metric has none."""
+
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.autoscaler.metrics.idleness import Idleness
+
+
+def test_a_value_is_the_mean_of_the_last_three_samples() -> None:
+    idleness = Idleness()
+    for sampled, value in enumerate([90, 60, 30, 0]):
+        idleness.note(PodsReading({"a": value}), sampled)
+    assert idleness.values == {"a": 30}
+
+
+def test_a_sample_counts_once() -> None:
+    idleness = Idleness()
+    for sampled, value in [(1, 90), (1, 90), (1, 90), (2, 30)]:
+        idleness.note(PodsReading({"a": value}), sampled)
+    assert idleness.values == {"a": 60}
+
+
+def test_samples_of_an_unknown_time_are_all_smoothed() -> None:
+    idleness = Idleness()
+    for value in (9, 0):
+        idleness.note(PodsReading({"a": value}), None)
+    assert idleness.values == {"a": 4}
+
+
+def test_pods_come_and_go() -> None:
+    idleness = Idleness()
+    idleness.note(PodsReading({"a": 10, "b": 10}), 1)
+    idleness.note(PodsReading({"b": 30, "c": 50}), 2)
+    assert idleness.values == {"b": 20, "c": 50}
+
+
+def test_without_a_value_nothing_is_ranked_and_nothing_is_remembered() -> None:
+    idleness = Idleness()
+    idleness.note(PodsReading({"a": 90}), 1)
+    idleness.note(Unavailable("NoMetrics", "none"), 1)
+    assert idleness.values == {}
+    idleness.note(PodsReading({"a": 10}), 1)
+    assert idleness.values == {"a": 10}
+
+
+def test_all_values_of_a_reading_count_but_for_those_out_of_date() -> None:
+    idleness = Idleness()
+    faster = PodsReading({"a": 1}, overdue="late", overdue_pods=("b",))
+    idleness.note(PodsReading({"a": 9, "b": 9}, left_out={"c": 5}, faster=faster), 1)
+    assert idleness.values == {"a": 1, "b": 9, "c": 5}
+    idleness = Idleness()
+    idleness.note(PodsReading({"a": 9, "b": 9}, overdue="late", overdue_pods=("b",)), 1)
+    assert idleness.values == {"a": 9}
+    idleness.note(PodsReading({"a": 9, "b": 9}, overdue="late"), 2)
+    assert idleness.values == {}

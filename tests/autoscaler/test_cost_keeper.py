@@ -1,0 +1,344 @@
+"""When the deletion costs of pods are written and taken back, and what happens where they cannot be."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler import cost_keeper
+from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.observation import PodsReading, Unavailable
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.model.autoscaling import status
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
+from tests.support.controller import QUEUE, Bench, fpa
+from tests.support.scaling import NOW
+from tests.support.waiting import running
+
+NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+IDLE = {"prefer": "Idle", "metric": "connections"}
+
+
+class HandCosts:
+    """The costs of pods as the API server has them, which the cache shows at once."""
+
+    def __init__(self, bench: "IdleBench") -> None:
+        self.bench = bench
+        self.applied: list[tuple[str, int | None]] = []
+        self.error: Exception | None = None
+        self.gate: asyncio.Event | None = None
+
+    async def apply(self, namespace: str, pod: str, cost: int | None, owner: str) -> None:
+        assert (namespace, owner) == ("default", "web")
+        self.applied.append((pod, cost))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.bench.change(pod, cost=cost)
+
+
+class IdleBench(Bench):
+    def __init__(self) -> None:
+        self.costs = HandCosts(self)
+        super().__init__()
+
+    def change(self, name: str, **facts: Any) -> None:
+        self.pods.pods["app=web"] = [
+            msgspec.structs.replace(pod, **facts) if pod.name == name else pod
+            for pod in self.pods.pods["app=web"]
+        ]
+
+    def set_pods(self, *names: str) -> None:
+        self.pods.pods["app=web"] = [WatchedPod(name, ready="True", ready_since=NOW) for name in names]
+
+    async def begin(self, wish: int, **spec: Any) -> None:
+        """Put an autoscaler of pods a to e with 1 to 5 connections, and decide it."""
+        self.want(wish)
+        values = {name: number * 1000 for number, name in enumerate("abcde", 1)}
+        self.sources.readings["connections"] = PodsReading(values)
+        self.server.set("web", 5)
+        self.set_pods(*"edcba")
+        changed: dict[str, Any] = {"behavior": NO_WINDOW, "scaleDown": IDLE} | spec
+        self.put(fpa(QUEUE, **changed))
+        await self.work(2)
+
+    def want(self, replicas: int | None) -> None:
+        """Have QUEUE ask for so many replicas; the pods keep their connections."""
+        super().want(replicas)
+        for source in self.sources.opened[1:]:
+            source.reading = self.sources.readings["connections"]
+
+    async def work(self, times: int = 1, seconds: float = 1) -> None:
+        for _ in range(times):
+            await self.step(seconds)
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    def condition(self) -> tuple[str, str, str] | None:
+        found = status.find(self.last().status.conditions, status.IDLE_SCALE_DOWN)
+        return None if found is None else (found.status, found.reason, found.message)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[IdleBench]:
+    idle = IdleBench()
+    async with running(idle.controller.costs.run()):
+        yield idle
+
+
+async def test_the_idlest_pods_are_marked_and_then_the_count_is_lowered(bench: IdleBench) -> None:
+    await bench.begin(5)
+    assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
+    bench.costs.gate = asyncio.Event()
+    bench.want(3)
+    await bench.work()
+    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    assert bench.server.writes == []
+    bench.costs.gate.set()
+    await bench.work()
+    assert bench.server.writes == [("web", 3)]
+    bench.set_pods(*"cde")
+    bench.server.tell("web")
+    await bench.work(40)
+    assert len(bench.costs.applied) == 2
+
+
+async def test_costs_that_are_late_are_not_waited_for(
+    bench: IdleBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_keeper, "MARK_SECONDS", 0.01)
+    monkeypatch.setattr(cost_keeper, "AT_ONCE", 1)
+    async with running(bench.start().costs.run()):
+        await bench.begin(5)
+        bench.costs.gate = asyncio.Event()
+        bench.want(3)
+        await bench.step(1)
+        while not bench.server.writes:
+            await bench.step()
+            await asyncio.sleep(0.001)
+        bench.costs.gate.set()
+        await bench.work(3)
+        assert bench.costs.applied == [("a", -2)]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KubernetesError(409, "Conflict", 'conflict with "karpenter"'), None),
+        (KubernetesError(403, "Forbidden", "cannot patch resource"), "Forbidden"),
+        (KubernetesError(403, "Forbidden", "cannot create resource"), None),
+        (KubernetesError(404, "NotFound", "gone"), None),
+        (KubernetesError(422, "Invalid", "gone"), None),
+        (KubernetesError(503, "Down", "down"), None),
+        (NotLeadingError("no"), None),
+        (RuntimeError("defect"), None),
+    ],
+)
+async def test_no_error_stands_in_the_way(bench: IdleBench, error: Exception, reason: str | None) -> None:
+    await bench.begin(5)
+    bench.costs.error = error
+    bench.want(3)
+    await bench.work(2)
+    assert bench.server.writes == [("web", 3)]
+    events = [event.reason for event in bench.server.events if event.reason != "SuccessfulRescale"]
+    assert events == ([] if reason is None else [reason])
+
+
+async def test_no_cost_is_written_for_five_minutes_after_one_was_refused(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.costs.error = KubernetesError(403, "Forbidden", "cannot patch resource")
+    bench.want(4)
+    await bench.work(2)
+    bench.server.tell("web")
+    text = "pods may not be patched: install the component for idle scale-down"
+    assert bench.condition() == ("False", "Forbidden", text)
+    bench.want(3)
+    await bench.work(2)
+    assert bench.costs.applied == [("a", -1)]
+    bench.server.tell("web")
+    bench.costs.error = None
+    await bench.work(300)
+    assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
+
+
+async def test_costs_of_a_scale_down_that_does_not_come_are_taken_back(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.server.fail = "quota"
+    bench.want(3)
+    await bench.work()
+    bench.want(5)
+    await bench.work(30)
+    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    await bench.work(3)
+    assert sorted(bench.costs.applied[2:]) == [("a", None), ("b", None)]
+    await bench.work(60)
+    assert len(bench.costs.applied) == 4
+
+
+async def test_what_could_not_be_taken_back_is_tried_again(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.server.fail = "quota"
+    bench.want(4)
+    await bench.work()
+    bench.want(5)
+    bench.costs.error = KubernetesError(503, "Down", "down")
+    await bench.work(33)
+    assert bench.costs.applied == [("a", -1), ("a", None)]
+    bench.costs.error = None
+    await bench.work(33)
+    assert bench.costs.applied == [("a", -1), ("a", None), ("a", None)]
+
+
+async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.change("a", cost=-1)
+    async with running(bench.start().costs.run()):
+        bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
+        await bench.work(33)
+        assert bench.costs.applied == [("a", None)]
+        assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
+
+
+async def test_costs_of_another_writer_are_kept_and_reported_once(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.change("a", cost=-5)
+    bench.change("b", cost=100)
+    await bench.work(3)
+    bench.want(3)
+    await bench.work(2)
+    assert bench.costs.applied == [("c", -1)]
+    text = "Pod b has a controller.kubernetes.io/pod-deletion-cost of another writer, which is kept"
+    assert bench.condition() == ("False", "ForeignDeletionCost", text)
+    warnings = [event for event in bench.server.events if event.type == "Warning"]
+    assert [(event.reason, event.message) for event in warnings] == [("ForeignDeletionCost", text)]
+
+
+async def test_a_negative_cost_that_stays_when_it_is_taken_back_is_of_another_writer(
+    bench: IdleBench,
+) -> None:
+    await bench.begin(5)
+    bench.change("a", cost=-1)
+
+    async def nothing(*_: object) -> None:
+        """Take back nothing of another writer."""
+
+    bench.costs.apply = nothing
+    async with running(bench.start().costs.run()):
+        bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
+        await bench.work(44)
+        found = bench.condition()
+        assert found is not None
+        assert found[1] == "ForeignDeletionCost"
+
+
+async def test_a_target_without_a_replica_set_gets_no_costs(bench: IdleBench) -> None:
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
+    await bench.begin(5, scaleTargetRef=target)
+    text = "StatefulSet web has no ReplicaSet, which would heed deletion costs"
+    assert bench.condition() == ("False", "NoReplicaSet", text)
+    bench.want(3)
+    await bench.work(2)
+    assert bench.server.writes == [("web", 3)]
+    assert bench.costs.applied == []
+
+
+async def test_without_values_kubernetes_chooses(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.sources.readings["connections"] = Unavailable("NoMetrics", "none")
+    bench.want(3)
+    await bench.work(2)
+    assert bench.server.writes == [("web", 3)]
+    assert bench.costs.applied == []
+
+
+async def test_pods_are_ranked_by_a_metric_of_the_spec(bench: IdleBench) -> None:
+    metric = {
+        "type": "Pods",
+        "pods": {"metric": {"name": "connections"}, "target": {"type": "AverageValue", "averageValue": "3"}},
+    }
+    bench.sources.readings["connections"] = PodsReading({"a": 3000, "b": 0, "c": 0})
+    bench.server.set("web", 3)
+    bench.set_pods(*"abc")
+    bench.put(fpa([metric], behavior=NO_WINDOW, scaleDown={"prefer": "Idle"}))
+    await bench.work(2)
+    assert bench.server.writes == [("web", 1)]
+    assert sorted(bench.costs.applied) == [("b", -2), ("c", -1)]
+    assert len(bench.sources.opened) == 1
+
+
+async def test_an_autoscaler_without_the_option_costs_nothing(bench: IdleBench) -> None:
+    await bench.begin(5, scaleDown=None)
+    bench.want(3)
+    await bench.work(2)
+    assert bench.server.writes == [("web", 3)]
+    assert bench.costs.applied == []
+    assert bench.condition() is None
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "without the option"])
+async def test_costs_end_with_the_option(bench: IdleBench, is_gone: bool) -> None:  # noqa: FBT001
+    await bench.begin(5)
+    bench.server.fail = "quota"
+    bench.want(4)
+    await bench.work()
+    if is_gone:
+        bench.controller.remove(next(iter(bench.controller.names())))
+    else:
+        bench.put(fpa(QUEUE, behavior=NO_WINDOW))
+    await bench.work(2)
+    assert bench.costs.applied == [("a", -1), ("a", None)]
+
+
+# -- boosted HorizontalPodAutoscalers ------------------------------------------------------------------------
+
+
+def boosted() -> FastPathAutoscaler:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    own = fpa(QUEUE, behavior=behavior, scaleDown=IDLE)
+    return msgspec.structs.replace(
+        own,
+        api_version=HPA_API_VERSION,
+        kind=HPA_KIND,
+        spec=msgspec.structs.replace(own.spec, mode=BOOST),
+    )
+
+
+async def begin_boosted(bench: IdleBench, boost: Boost) -> None:
+    bench.want(5)
+    bench.sources.readings["connections"] = PodsReading({"a": 1000, "b": 2000, "c": 3000})
+    bench.server.set("web", 5)
+    bench.set_pods(*"edcba")
+    bench.controller.put(boosted(), boost)
+    await bench.work()
+    bench.want(3)
+
+
+async def test_costs_are_written_a_sync_period_before_the_hpa_scales_down(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(40)
+    assert bench.costs.applied == []
+    await bench.work(10)
+    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    bench.server.set("web", 3, "kube-controller-manager")
+    bench.set_pods(*"cde")
+    await bench.work(60)
+    assert len(bench.costs.applied) == 2
+    assert bench.server.writes == []
+
+
+async def test_an_hpa_that_does_not_scale_down_loses_the_costs(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    bench.want(5)
+    await bench.work(33)
+    assert sorted(bench.costs.applied[2:]) == [("a", None), ("b", None)]
+
+
+async def test_an_hpa_that_is_only_advised_gets_no_costs(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST, fault="no handshake"))
+    await bench.work(70)
+    assert bench.costs.applied == []
