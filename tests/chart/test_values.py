@@ -127,6 +127,7 @@ CHANGES: Mapping[str, tuple[Any, Values]] = {
     "scaler.serviceAccount.create": (False, SCALER),
     "scaler.serviceAccount.name": ("scaler", SCALER),
     "scaler.podDisruptionBudget.enabled": (False, SCALER),
+    "scaler.idleScaleDown.enabled": (True, SCALER),
     "crd.create": (False, SCALER),
     "crd.keep": (False, SCALER),
     "boost.enabled": (True, SCALER),

@@ -197,10 +197,7 @@ class FrontedControlPlane(RealBackend):
         self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
     ) -> Config:
         await apply(cluster, *(document for kind in _RIGHTS for document in objects.all(kind)))
-        token = await cluster.kubectl("create", "token", account, "-n", namespace, "--duration=1h")
-        return Config(
-            self._plane.token_kubeconfig(cluster.directory / f"{account}.kubeconfig", token.strip())
-        )
+        return await self.account(cluster, account, namespace)
 
     async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
         config = await self.admit(cluster, objects, SERVICE, NAMESPACE)

@@ -244,6 +244,11 @@ class RealBackend:
         await self._until_allowed(cluster, kubeconfig, "/api/v1/nodes?limit=1")
         return issued.strip()
 
+    async def account(self, cluster: ClusterUnderTest, name: str, namespace: str) -> Config:
+        """Return the kubeconfig of a ServiceAccount, with a token."""
+        token = await cluster.kubectl("create", "token", name, "-n", namespace, "--duration=1h")
+        return Config(self._plane.token_kubeconfig(cluster.directory / f"{name}.kubeconfig", token.strip()))
+
     async def install_widgets(self, cluster: ClusterUnderTest) -> None:
         await cluster.create(_CUSTOM_RESOURCE)
         await cluster.kubectl("wait", "--for=condition=Established", f"crd/{WIDGETS}", "--timeout=30s")

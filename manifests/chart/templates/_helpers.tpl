@@ -35,6 +35,7 @@ scaler:
   replicas: 2
   serviceAccount: {create: true}
   podDisruptionBudget: {enabled: true}
+  idleScaleDown: {enabled: false}
 service: {ipDualStack: {}}
 serviceAccount: {}
 serviceMonitor:
@@ -153,6 +154,11 @@ that the selectors of the release `fastpath` are those of kustomize. With compat
 {{- if .Values.scaler.inProcess -}}{{ include "fastpath.serviceAccountName" . }}
 {{- else -}}{{ default (include "fastpath.scalerName" .) .Values.scaler.serviceAccount.name }}
 {{- end -}}
+{{- end -}}
+
+{{/* "true" where the scaler may write the deletion costs of pods. */}}
+{{- define "fastpath.idleScaleDown" -}}
+{{- if and .Values.scaler.enabled .Values.scaler.idleScaleDown.enabled -}}true{{- end -}}
 {{- end -}}
 
 {{/* Labels of the pods of the metrics APIs, by which Service and Deployment select them. */}}

@@ -1,0 +1,310 @@
+"""The rights of idle scale-down on a real API server, installed from the chart, with a token of the scaler.
+
+The account may change one annotation of pods. The policy refuses every other change by it, also where other
+roles grant more than the component does.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+import yaml
+
+from adapter.model.autoscaling import scale_down
+from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
+from tests.e2e.conftest import REAL_ONLY
+from tests.e2e.helm import Helm
+from tests.support import charts
+from tests.support.processor import limited
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.integration,
+    pytest.mark.timeout(180),
+    pytest.mark.parametrize("cluster", REAL_ONLY, indirect=True),
+]
+
+COST = scale_down.COST_ANNOTATION
+MANAGER = "fastpath-idle-scale-down"
+MERGE, JSON_PATCH, APPLY = (
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/apply-patch+yaml",
+)
+NAME = "fastpath-idle-scale-down"
+POLICY = f"ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request"
+NAMES = ("in its own pods", "in process")
+
+
+class Answer(NamedTuple):
+    """How the API server answers; `message` is that of a failure."""
+
+    status: int
+    message: str
+    document: Document
+
+
+class Account:
+    """The scaler's account: requests with its token, to pod `web` of a namespace."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: str, namespace: str) -> None:
+        self._session = session
+        self._url = f"{server}/api/v1/namespaces/{namespace}/pods"
+
+    async def send(
+        self, method: str, path: str = "/web", body: Any = None, content: str = "application/json"
+    ) -> Answer:
+        """Send one request; `path` is below the pods of the namespace."""
+        data = None if body is None else json.dumps(body)
+        headers = {"Content-Type": content}
+        async with self._session.request(method, self._url + path, data=data, headers=headers) as response:
+            document = json.loads(await response.text())
+            return Answer(response.status, document.get("message", ""), document)
+
+    async def merge(self, change: Document, path: str = "/web") -> Answer:
+        return await self.send("PATCH", path, change, MERGE)
+
+    async def apply(self, *, manager: str = MANAGER, force: bool = False, **fields: Any) -> Answer:
+        """Apply fields of the pod on the server's side."""
+        body = {"apiVersion": "v1", "kind": "Pod"} | fields
+        query = f"?fieldManager={manager}&force={json.dumps(force)}"
+        return await self.send("PATCH", f"/web{query}", body, APPLY)
+
+    async def cost(self, value: str | None, *, force: bool = False) -> Answer:
+        """Apply a deletion cost as the scaler does; None takes it back."""
+        return await self.apply(force=force, metadata={} if value is None else {"annotations": {COST: value}})
+
+
+def pod(namespace: str) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web",
+            "namespace": namespace,
+            "labels": {"app": "web"},
+            "annotations": {"team": "a"},
+            "finalizers": ["example.com/hold"],
+        },
+        "spec": {"containers": [{"name": "web", "image": "web:1", "resources": RESOURCES}]},
+    }
+
+
+OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "web",
+    "uid": "3f1d2a3c-0000-4000-8000-000000000000",
+}
+RESOURCES = {"requests": {"cpu": "1"}}
+CONTAINER = {"name": "web", "image": "evil:1", "resources": RESOURCES}
+
+CHANGES: Mapping[str, Document] = {
+    "image": {"spec": {"containers": [CONTAINER]}},
+    "label": {"metadata": {"labels": {"app": "other"}}},
+    "new label": {"metadata": {"labels": {"more": "a"}}},
+    "annotation": {"metadata": {"annotations": {"team": "b"}}},
+    "new annotation": {"metadata": {"annotations": {"more": "a"}}},
+    "annotation beside the cost": {"metadata": {"annotations": {COST: "-1", "more": "a"}}},
+    "finalizer": {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}},
+    "owner reference": {"metadata": {"ownerReferences": [OWNER]}},
+}
+"""Changes of the pod, as a merge patch and as an applied configuration have them."""
+
+REMOVALS: Mapping[str, Document] = {
+    "label": {"metadata": {"labels": None}},
+    "annotation": {"metadata": {"annotations": {"team": None}}},
+    "every annotation": {"metadata": {"annotations": None}},
+    "finalizer": {"metadata": {"finalizers": None}},
+    "managed fields": {"metadata": {"managedFields": [{}]}},
+    "generateName": {"metadata": {"generateName": "other-"}},
+}
+
+EXTRA = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/eviction", "pods/binding")
+
+
+class Scene(NamedTuple):
+    cluster: ClusterUnderTest
+    account: Account
+    name: str
+
+    async def stored(self) -> Document:
+        """Return the pod without its version and its cost."""
+        found: Document = json.loads(
+            await self.cluster.kubectl(
+                "get", "pod", "web", "-n", self.cluster.namespace, "-o", "json", "--show-managed-fields"
+            )
+        )
+        found["metadata"].pop("resourceVersion")
+        return found
+
+    async def grant(self, verbs: Sequence[str], resources: Sequence[str]) -> None:
+        """Bind the account to more than the component does."""
+        name = f"more-{self.cluster.namespace}"
+        verbs_, resources_ = (
+            f"--{flag}={','.join(items)}" for flag, items in (("verb", verbs), ("resource", resources))
+        )
+        where = ("-n", self.cluster.namespace)
+        subject = f"--serviceaccount={self.cluster.namespace}:{self.name}"
+        await self.cluster.kubectl("create", "role", name, verbs_, resources_, *where)
+        await self.cluster.kubectl("create", "rolebinding", name, f"--role={name}", subject, *where)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> None:
+    charts.start_runtime()
+
+
+@pytest.fixture(params=NAMES)
+async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> AsyncIterator[Scene]:
+    """Return a cluster with the chart, and a pod; the policy is in force."""
+    helm, namespace = Helm(cluster.admin_kubeconfig, cluster.namespace), cluster.namespace
+    in_process = request.param == "in process"
+    scaler = {"enabled": True, "inProcess": in_process, "idleScaleDown": {"enabled": True}}
+    image = {"repository": "registry.example.com/fastpath"}
+    values = {"scaler": scaler, "image": image, "crd": {"create": False}, "replicas": 0}
+    await cluster.create(pod(namespace))
+    await helm.install(charts.CHART, "fastpath", values)
+    try:
+        assert isinstance(cluster.backend, RealBackend)
+        name = "fastpath" if in_process else "fastpath-scaler"
+        config = await cluster.backend.account(cluster, name, namespace)
+        kubeconfig = yaml.safe_load(config.kubeconfig(cluster.directory / "account.kubeconfig").read_text())
+        server = kubeconfig["clusters"][0]["cluster"]
+        trust = ssl.create_default_context(cafile=server["certificate-authority"])
+        headers = {"Authorization": f"Bearer {kubeconfig['users'][0]['user']['token']}"}
+        connector = aiohttp.TCPConnector(ssl=trust)
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+            account = Account(session, server["server"], namespace)
+            async with limited(30):  # authorizer and admission follow by watches of their own
+                change = CHANGES["label"]
+                while POLICY not in (await account.merge(change, "/web?dryRun=All")).message:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            yield Scene(cluster, account, name)
+    finally:
+        await helm.uninstall("fastpath")
+        await cluster.kubectl(
+            "patch", "pod", "web", "-n", namespace, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        )
+
+
+async def test_the_cost_is_set_changed_and_taken_back(scene: Scene) -> None:
+    before = await scene.stored()
+    for value in ("-1", "-2", "-2", None, None, "-3", None):
+        answer = await scene.account.cost(value)
+        assert answer.status == 200, answer.message
+        expected = {"team": "a"} | ({} if value is None else {COST: value})
+        assert answer.document["metadata"]["annotations"] == expected
+    assert await scene.stored() == before
+
+
+async def test_no_other_change_is_accepted(scene: Scene) -> None:
+    before = await scene.stored()
+    for name, change in CHANGES.items():
+        by_merge = await scene.account.merge(change)
+        by_apply = await scene.account.apply(force=True, **change)
+        for answer in (by_merge, by_apply):
+            assert (answer.status, POLICY in answer.message) == (403, True), f"{name}: {answer}"
+    for name, change in REMOVALS.items():
+        answer = await scene.account.merge(change)
+        assert (answer.status, POLICY in answer.message) == (403, True), f"{name}: {answer}"
+    operation = {"op": "replace", "path": "/spec/containers/0/image", "value": "evil:1"}
+    answer = await scene.account.send("PATCH", body=[operation], content=JSON_PATCH)
+    assert (answer.status, POLICY in answer.message) == (403, True), answer
+    assert await scene.stored() == before
+
+
+async def test_the_roles_grant_nothing_but_patches_of_pods(scene: Scene) -> None:
+    document = await scene.stored()
+    for method, path, body, content in (
+        ("PUT", "/web", document, "application/json"),
+        ("DELETE", "/web", None, "application/json"),
+        ("POST", "", pod(scene.cluster.namespace), "application/json"),
+        *(("PATCH", f"/web/{plural.partition('/')[2]}", {}, MERGE) for plural in EXTRA[1:4]),
+    ):
+        answer = await scene.account.send(method, path, body, content)
+        assert answer.status == 403, (method, path, answer)
+        assert "ValidatingAdmissionPolicy" not in answer.message, (method, path)
+
+
+async def test_more_rights_are_limited_too(scene: Scene) -> None:
+    """Updates, subresources, creations and deletions are refused where other roles grant them."""
+    account, namespace = scene.account, scene.cluster.namespace
+    await scene.grant(["create", "get", "update", "patch", "delete", "deletecollection"], EXTRA)
+    before = await scene.stored()
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "web", "namespace": namespace},
+    }
+    condition = {"type": "Ready", "status": "True"}
+    debug = {"name": "debug", "image": "evil:1"}
+    grown = {"name": "web", "resources": {"requests": {"cpu": "2"}}}
+    strategic = "application/strategic-merge-patch+json"
+    cases: Sequence[tuple[str, str, Any, str]] = (
+        ("PATCH", "/web/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}, strategic),
+        ("PATCH", "/web/resize", {"spec": {"containers": [grown]}}, strategic),
+        ("PATCH", "/web/status", {"status": {"conditions": [condition]}}, strategic),
+        ("POST", "/web/eviction", eviction, "application/json"),
+        ("POST", "/web/binding", binding, "application/json"),
+        ("POST", "", pod(namespace) | {"metadata": {"name": "other"}}, "application/json"),
+        ("DELETE", "/web", None, "application/json"),
+        ("DELETE", "", None, "application/json"),
+        *(("PUT", "/web", changed, "application/json") for changed in updates(before)),
+    )
+    for method, path, body, content in cases:
+        async with limited(30):  # the authorizer follows roles by a watch of its own
+            while "User" in (answer := await account.send(method, path, body, content)).message:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert (answer.status, POLICY in answer.message) == (403, True), (method, path, body, answer)
+    assert await scene.stored() == before
+    before["metadata"]["annotations"][COST] = "-1"
+    answer = await account.send("PUT", f"/web?fieldManager={MANAGER}", before)
+    assert answer.status == 200, "an update of the annotation alone"
+
+
+def updates(document: Document) -> list[Document]:
+    """Return the pod with one of `CHANGES` each."""
+    changed = []
+    for change in CHANGES.values():
+        copy = json.loads(json.dumps(document))
+        for part in ("metadata", "spec"):
+            for field, value in change.get(part, {}).items():
+                copy[part][field] = copy[part].get(field, {}) | value if isinstance(value, dict) else value
+        changed.append(copy)
+    return changed
+
+
+async def test_a_cost_of_another_writer_is_theirs(scene: Scene) -> None:
+    """An apply conflicts with it, and the policy refuses to force it."""
+    where = ("-n", scene.cluster.namespace)
+    assert (await scene.account.cost("-1")).status == 200
+    await scene.cluster.kubectl("annotate", "pod", "web", f"{COST}=100", "--overwrite", *where)
+    before = await scene.stored()
+    assert (await scene.account.cost("-2")).status == 409
+    forced = await scene.account.cost("-2", force=True)
+    assert (forced.status, POLICY in forced.message) == (403, True), forced
+    merged = await scene.account.merge({"metadata": {"annotations": {COST: None}}})
+    assert (merged.status, POLICY in merged.message) == (403, True), merged
+    assert (await scene.account.cost(None)).status == 200
+    assert await scene.stored() == before
+
+
+async def test_the_policy_has_no_warning_and_limits_no_other_user(scene: Scene) -> None:
+    policy = json.loads(
+        await scene.cluster.kubectl(
+            "get", "validatingadmissionpolicy", "fastpath-idle-scale-down", "-o", "json"
+        )
+    )
+    assert policy.get("status", {}).get("typeChecking", {}).get("expressionWarnings", []) == []
+    await scene.cluster.kubectl("label", "pod", "web", "more=a", "-n", scene.cluster.namespace)
