@@ -1,4 +1,4 @@
-"""`fastpath preflight`: which server has the metrics APIs of a cluster, before the manifests are applied.
+"""`fastpath preflight`: which server has the metrics APIs of a cluster, and what its scaler may do with pods.
 
 It changes nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
 """
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from adapter.cli import command_line
 from adapter.config.option_fields import Command
+from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices, visible
 from adapter.model.apiservices import Finding, Owner
-from fastpath_tools.live import cluster_options
+from fastpath_tools.live import cluster_options, pod_patches, reading
 from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 
 
@@ -32,10 +33,13 @@ COMMAND = Command(
     options=PreflightOptions,
     about="""\
 Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read
-them. It changes nothing.
+them. It also shows whether the scaler may patch pods, which only a ValidatingAdmissionPolicy limits
+to their deletion cost. The account is that of the Deployments in --namespace that run
+`fastpath scale` or `fastpath serve --scaler`. It changes nothing.
 
 Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
-another server or the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
+another server, when nothing limits a scaler that may patch pods, or when the cluster cannot be
+asked, 2 when the command line or the kubeconfig is wrong.
 """,
 )
 
@@ -60,7 +64,7 @@ READERS = {
 
 @command_line.verb(COMMAND)
 def main(options: PreflightOptions) -> int:
-    """Ask; 0 when every group that counts is free or ours, else 1.
+    """Ask; 0 when every group that counts is free or ours and the scaler's right to pods is limited, else 1.
 
     KubernetesError when the cluster cannot be asked.
     """
@@ -85,7 +89,8 @@ async def _run(options: PreflightOptions) -> int:
             if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
                 _complain(warning)
         await _report_rights(client, groups)
-    return 1 if foreign else 0
+        unlimited = await _report_patches(client, options.namespace)
+    return 1 if foreign or unlimited else 0
 
 
 def _group(finding: Finding) -> str:
@@ -130,6 +135,29 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
             "--serviceaccount=kube-system:horizontal-pod-autoscaler"
         )
         _complain(f"{what.replace(' may ', ' may not ')}: {remedy}")
+
+
+async def _report_patches(client: KubernetesClient, namespace: str) -> bool:
+    """Print which scalers may patch pods; return whether no policy limits one of them."""
+    unlimited = False
+    try:
+        accounts = await pod_patches.find_accounts(client, namespace)
+    except KubernetesError as error:
+        _complain(f"whether a scaler of {namespace} may patch pods is unknown: {reading.why(error)}")
+        return unlimited
+    for account in accounts:
+        allowed = await pod_patches.may_patch(client, account)
+        if allowed is None:
+            _complain(f"whether {account} may patch pods is unknown: you may not create SubjectAccessReviews")
+        elif not allowed:
+            command_line.show(f"{account} may not patch pods\n")
+        elif fault := await pod_patches.find_fault(client, account):
+            unlimited = True
+            remedy = "apply the component idle-scale-down again, or take the right away"
+            _complain(f"{account} may patch pods, and so change their images: {fault}: {remedy}")
+        else:
+            command_line.show(f"{account} may change the deletion cost of pods alone\n")
+    return unlimited
 
 
 def _complain(sentence: str) -> None:

@@ -77,11 +77,12 @@ class _Review(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ResourceAttributes(NamedTuple):
-    """The resource attributes of an access review; "*" means all."""
+    """The resource attributes of an access review; "*" means all, and so does "" for the namespace."""
 
     verb: str
     group: str
     resource: str
+    namespace: str = ""
 
 
 class Subject(NamedTuple):
@@ -140,9 +141,8 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
 async def is_allowed(
     client: KubernetesClient, access: ResourceAttributes, subject: Subject | None = None
 ) -> bool | None:
-    """Return whether `subject` (None: ourselves) has a permission cluster-wide; None if we may not ask."""
-    attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
-    spec: dict[str, object] = {"resourceAttributes": attributes}
+    """Return whether `subject` (None: ourselves) has a permission; None if we may not ask."""
+    spec: dict[str, object] = {"resourceAttributes": access._asdict()}
     kind = "SelfSubjectAccessReview"
     if subject is not None:
         kind = "SubjectAccessReview"

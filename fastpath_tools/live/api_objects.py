@@ -113,6 +113,7 @@ class Volume(Struct, frozen=True):
 
 class PodDocumentSpec(Struct, frozen=True):
     containers: tuple[ContainerDocument, ...] = ()
+    service_account_name: str = "default"
     volumes: tuple[Volume, ...] | None = None
 
 

@@ -58,6 +58,8 @@ GIVEN: JSON = {"tls": {"existingSecret": "fastpath-serving"}}
 
 SCALER: JSON = {"scaler": {"enabled": True}}
 
+IDLE: JSON = {"enabled": True, "idleScaleDown": {"enabled": True}}
+
 CASES: Mapping[str, Installation] = {
     "base": Installation((), _values(**GIVEN)),
     "certificate": Installation((CERTS,), _values()),
@@ -74,6 +76,10 @@ CASES: Mapping[str, Installation] = {
     "scaler": Installation(("scaler",), _values(**SCALER, **GIVEN)),
     "scaler-in-process": Installation(
         ("scaler-in-process",), _values(scaler={"enabled": True, "inProcess": True}, **GIVEN)
+    ),
+    "idle-scale-down": Installation(("scaler", "idle-scale-down"), _values(scaler=IDLE, **GIVEN)),
+    "idle-scale-down in process": Installation(
+        ("scaler-in-process", "idle-scale-down"), _values(scaler={**IDLE, "inProcess": True}, **GIVEN)
     ),
     "boost": Installation(
         ("external", "scaler"), _values(boost={"enabled": True}, external=True, **SCALER, **GIVEN)

@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 EVERYTHING: dict[str, Any] = {
     "rules": {"external": [{"seriesQuery": "a"}], "resource": {"cpu": {}}},
     "certManager": {"enabled": True},
+    "scaler": {"enabled": True, "idleScaleDown": {"enabled": True}},
     **{
-        key: {"enabled": True}
-        for key in ("scaler", "boost", "serviceMonitor", "dashboards", "alerts", "networkPolicy")
+        key: {"enabled": True} for key in ("boost", "serviceMonitor", "dashboards", "alerts", "networkPolicy")
     },
 }
 

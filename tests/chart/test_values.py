@@ -323,6 +323,55 @@ def test_a_value_that_cannot_be_right_is_refused_by_name(case: str) -> None:
     assert message in str(raised.value)
 
 
+IDLE = join(SCALER, {"scaler": {"idleScaleDown": {"enabled": True}}})
+POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
+def kinds_of_idle_scale_down(values: Values) -> set[str]:
+    documents = charts.render(values).documents
+    return {each["kind"] for each in documents if each["metadata"]["name"] == "fastpath-idle-scale-down"}
+
+
+def test_the_right_to_patch_pods_comes_with_its_policy() -> None:
+    assert kinds_of_idle_scale_down(SCALER) == set()
+    assert kinds_of_idle_scale_down({"scaler": {"idleScaleDown": {"enabled": True}}}) == set()
+    assert kinds_of_idle_scale_down(IDLE) == POLICIES | {"ClusterRole", "ClusterRoleBinding"}
+    own_roles = join(IDLE, {"rbac": {"create": False}})
+    assert kinds_of_idle_scale_down(own_roles) == POLICIES, "roles of the user's own are limited too"
+
+
+@pytest.mark.parametrize(
+    ("values", "account"),
+    [
+        ({}, "'system:serviceaccount:metrics:' + 'release-fastpath-scaler'"),
+        ({"scaler": {"inProcess": True}}, "'system:serviceaccount:metrics:' + 'release-fastpath'"),
+        ({"scaler": {"serviceAccount": {"name": "own"}}}, "'system:serviceaccount:metrics:' + 'own'"),
+        ({"namespaceOverride": "other"}, "'system:serviceaccount:other:' + 'release-fastpath-scaler'"),
+    ],
+)
+def test_the_policy_is_for_the_account_that_the_role_is_bound_to(values: Values, account: str) -> None:
+    objects = charts.render(join(IDLE, values), name="release", namespace="metrics")
+    name = "release-fastpath-idle-scale-down"
+    (condition,) = objects.one("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == {account}"
+    assert objects.one("ValidatingAdmissionPolicyBinding")["spec"]["policyName"] == name
+    (subject,) = objects.one("ClusterRoleBinding", name)["subjects"]
+    assert f"'system:serviceaccount:{subject['namespace']}:' + '{subject['name']}'" == account
+
+
+def test_an_older_kubernetes_has_no_policy_so_the_component_is_refused(tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(charts.CHART, chart, ignore=shutil.ignore_patterns("kustomization.yaml"))
+    template = chart / "templates" / "idle-scale-down.yaml"
+    written = template.read_text()
+    assert written.count(">=1.30.0-0") == 1
+    template.write_text(written.replace(">=1.30.0-0", ">=9.30.0-0"))  # Helm's library has one version
+    with pytest.raises(charts.require().HelmError) as raised:
+        charts.render_files(IDLE, chart=chart)
+    assert "scaler.idleScaleDown.enabled needs Kubernetes 1.30 or newer, and this is v" in str(raised.value)
+    assert charts.render_files(SCALER, chart=chart)
+
+
 @pytest.mark.parametrize("key", sorted({path[0] for path, _ in chart_values.leaves()} - {"compatibility"}))
 def test_null_takes_a_value_away(key: str) -> None:
     nulls: Values = {}
@@ -369,6 +418,7 @@ TEXTS: Values = {
         "enabled": True,
         "extraArguments": [PLACEHOLDER],
         "serviceAccount": {"name": PLACEHOLDER},
+        "idleScaleDown": {"enabled": True},
     },
     "serviceMonitor": {
         "enabled": True,

@@ -51,7 +51,10 @@ NAMESPACED = (
         "prometheusrule",
     ),
 )
-CLUSTER_WIDE = ("apiservice", "clusterrole", "clusterrolebinding", "customresourcedefinition")
+CLUSTER_WIDE = (
+    *("apiservice", "clusterrole", "clusterrolebinding", "customresourcedefinition"),
+    *("validatingadmissionpolicy", "validatingadmissionpolicybinding"),
+)
 
 _OURS = ("fastpath", "prometheus-adapter")
 """What the names of installed objects begin with."""

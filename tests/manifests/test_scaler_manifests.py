@@ -248,6 +248,25 @@ def test_the_scaler_may_do_no_more() -> None:
         assert "*/scale" not in rule.get("resources", ())
 
 
+IDLE_NAME = "fastpath-idle-scale-down"
+
+
+@pytest.mark.parametrize(("scaler", "account"), [("scaler", SCALER), ("scaler-in-process", SERVER)])
+def test_idle_scale_down_adds_patches_of_pods_and_a_policy_for_that_account(
+    scaler: str, account: str
+) -> None:
+    objects, before = composed(scaler, "idle-scale-down"), composed(scaler)
+    added = _writes(Rights(objects, account, "fastpath")) - _writes(Rights(before, account, "fastpath"))
+    assert added == {("patch", "pods")}
+    kinds = {each["kind"] for each in objects.documents} - {each["kind"] for each in before.documents}
+    assert kinds == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    (condition,) = objects.one("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    user = f"'system:serviceaccount:fastpath:' + '{account}'"
+    assert condition["expression"] == f"request.userInfo.username == {user}"
+    binding = objects.one("ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding == {"policyName": IDLE_NAME, "validationActions": ["Deny"]}
+
+
 def test_a_kind_of_ones_own_is_added_by_a_role_with_a_label() -> None:
     rule = {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "update"]}
     role = {
@@ -437,6 +456,28 @@ def test_the_variant_may_do_what_it_does_and_no_more(within: Objects) -> None:
     assert _writes(rights) == SCALES | LEASES | {("patch", f"{SCHEDULES}/status")}
     assert [want for want in _needs("other") if rights.allow(want)] == []
     assert {namespace for namespace, rule in rights.grants if "nonResourceURLs" not in rule} == {"shop"}
+
+
+def test_the_variant_gets_idle_scale_down_with_a_policy_of_the_cluster(tmp_path: Path) -> None:
+    own = {
+        "namespace": "shop",
+        "resources": [rendered.relative_path(MANIFESTS / "namespaced", tmp_path)],
+        "components": [rendered.relative_path(MANIFESTS / "namespaced" / "idle-scale-down", tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    rights = Rights(rendered.render(tmp_path), "fastpath-scaler", "shop")
+    assert rights.allow(Want("patch", "", "pods", "shop", "web-1"))
+    assert not rights.allow(Want("patch", "", "pods", "other", "web-1"))
+    assert _writes(rights) == SCALES | LEASES | {("patch", f"{SCHEDULES}/status"), ("patch", "pods")}
+    limits = rendered.render(MANIFESTS / "namespaced" / "idle-scale-down-policy")
+    policy, binding = (limits.one(f"ValidatingAdmissionPolicy{end}") for end in ("", "Binding"))
+    assert policy["metadata"]["name"] == binding["metadata"]["name"] == binding["spec"]["policyName"]
+    assert policy["metadata"]["name"] != IDLE_NAME, "both may be in a cluster"
+    whole = composed("scaler", "idle-scale-down").one("ValidatingAdmissionPolicy")["spec"]
+    (condition,) = policy["spec"].pop("matchConditions")
+    assert {**policy["spec"], "matchConditions": whole["matchConditions"]} == whole
+    expected = "request.userInfo.username.matches('^system:serviceaccount:[^:]+:fastpath-scaler$')"
+    assert condition["expression"] == expected
 
 
 def test_the_variant_reads_what_is_mounted(within: Objects) -> None:

@@ -59,7 +59,7 @@ rbac:
   useAuthReaderClusterRole: true
   extraRules: [{apiGroups: [example.com], resources: [things], verbs: [get, list, watch]}]
 certManager: {enabled: true, caCertRevisionHistoryLimit: 2, certRevisionHistoryLimit: 2}
-scaler: {enabled: true}
+scaler: {enabled: true, idleScaleDown: {enabled: true}}
 boost: {enabled: true}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 dashboards: {enabled: true}
@@ -92,7 +92,10 @@ RENDERINGS: Mapping[str, JSON] = {
     "defaults": {},
     "all on": ALL_ON,
     "all off": ALL_OFF,
-    "the scaler in process": {"scaler": {"enabled": True, "inProcess": True}, "rules": ALL_RULES},
+    "the scaler in process": {
+        "scaler": {"enabled": True, "inProcess": True, "idleScaleDown": {"enabled": True}},
+        "rules": ALL_RULES,
+    },
     "compatible": MODE,
     "compatible, all on": ALL_ON | MODE,
     "compatible, all off": ALL_OFF | MODE,

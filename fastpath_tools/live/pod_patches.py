@@ -1,0 +1,189 @@
+"""Whether the account of a scaler may patch pods, and whether a policy limits that to one annotation.
+
+A right to patch pods is a right to change their images, which RBAC cannot limit. The component
+idle-scale-down grants it together with a ValidatingAdmissionPolicy. The account is that of the pods that
+scale: it stands in the Deployment that runs `fastpath scale`, or `fastpath serve --scaler`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes import apiservices
+from adapter.kubernetes.apiservices import ResourceAttributes, Subject
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model.autoscaling.hpa import ObjectMeta, Struct
+from fastpath_tools.live import reading
+from fastpath_tools.live.api_objects import ItemList, PodDocumentSpec
+
+RULES = "77fd4dbec45409d9494bfd8bc49e91afe4102316eeee766713a9915c631770f1"
+"""What the shipped policy says besides its account, as `digest` has it."""
+
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_DEFAULTS: Mapping[str, object] = {
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "scope": "*",
+}
+"""Fields that the API server adds to a policy."""
+
+
+class PodTemplate(Struct, frozen=True):
+    spec: PodDocumentSpec = PodDocumentSpec()
+
+
+class DeploymentSpec(Struct, frozen=True):
+    template: PodTemplate = PodTemplate()
+
+
+class DeploymentDocument(Struct, frozen=True):
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+class AdmissionPolicy(Struct, frozen=True):
+    """A ValidatingAdmissionPolicy."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PolicyBindingSpec(Struct, frozen=True):
+    policy_name: str = ""
+    validation_actions: tuple[str, ...] = ()
+    match_resources: dict[str, Any] | None = None
+
+
+class PolicyBinding(Struct, frozen=True):
+    """A ValidatingAdmissionPolicyBinding."""
+
+    spec: PolicyBindingSpec = PolicyBindingSpec()
+
+
+class Account(NamedTuple):
+    """A ServiceAccount."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"ServiceAccount {self.namespace}/{self.name}"
+
+    @property
+    def subject(self) -> Subject:
+        """The user that it is for the API server, with its groups."""
+        groups = (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{self.namespace}",
+            "system:authenticated",
+        )
+        return Subject(f"system:serviceaccount:{self.namespace}:{self.name}", groups)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The expressions of policies that are for it."""
+        own = f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:' + '{self.name}'"
+        of_all = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:{self.name}$')"
+        return own, of_all
+
+
+def _scales(words: Sequence[str]) -> bool:
+    """Tell whether a container with this command line is a scaler."""
+    program, *arguments = words or ("",)
+    is_alone = program.rpartition("/")[2] == "fastpath" and arguments[:1] == ["scale"]
+    return is_alone or not {"--scaler", "--scaler=true"}.isdisjoint(words)
+
+
+async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[Account, ...]:
+    """Return the accounts of the scalers in a namespace. KubernetesError."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    pods = [
+        one.spec.template.spec
+        for one in (await reading.fetch(client, path, ItemList[DeploymentDocument])).items
+    ]
+    names = {
+        pod.service_account_name
+        for pod in pods
+        if any(_scales(container.words) for container in pod.containers)
+    }
+    return tuple(Account(namespace, name) for name in sorted(names))
+
+
+async def may_patch(client: KubernetesClient, account: Account) -> bool | None:
+    """Return whether an account may patch the pods of its namespace; None if we may not ask.
+
+    A right in all namespaces is one in that of the account too. KubernetesError.
+    """
+    access = ResourceAttributes("patch", "", "pods", account.namespace)
+    return await apiservices.is_allowed(client, access, account.subject)
+
+
+async def find_fault(client: KubernetesClient, account: Account) -> str:
+    """Return why no policy limits an account that may patch pods, "" if one does."""
+    try:
+        policies = await reading.fetch(
+            client, f"{_ADMISSION}/validatingadmissionpolicies", ItemList[AdmissionPolicy]
+        )
+        bindings = await reading.fetch(
+            client, f"{_ADMISSION}/validatingadmissionpolicybindings", ItemList[PolicyBinding]
+        )
+    except KubernetesError as error:
+        if error.status == 404:
+            return "the cluster has no ValidatingAdmissionPolicies, which Kubernetes has since 1.30"
+        return f"whether a ValidatingAdmissionPolicy limits that is not known: {reading.why(error)}"
+    return judge(account, policies.items, bindings.items)
+
+
+def judge(account: Account, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]) -> str:
+    """Return why no policy limits an account, "" if one does."""
+    own = [policy for policy in policies if _conditions(policy) in {(one,) for one in account.conditions}]
+    faults = [_fault(policy, bindings) for policy in own]
+    if "" in faults:
+        return ""
+    return faults[0] if faults else "no ValidatingAdmissionPolicy of idle-scale-down is for this account"
+
+
+def _conditions(policy: AdmissionPolicy) -> tuple[str, ...]:
+    return tuple(condition["expression"] for condition in policy.spec.get("matchConditions", ()))
+
+
+def _fault(policy: AdmissionPolicy, bindings: Iterable[PolicyBinding]) -> str:
+    """Return why a policy for the account does not limit it, "" if it does."""
+    name = policy.metadata.name
+    if digest(policy.spec) != RULES:
+        return f"ValidatingAdmissionPolicy {name} has other rules than that of this version"
+    bound = [binding.spec for binding in bindings if binding.spec.policy_name == name]
+    if not bound:
+        return f"ValidatingAdmissionPolicy {name} has no binding"
+    if not any("Deny" in spec.validation_actions for spec in bound):
+        return f"no binding of ValidatingAdmissionPolicy {name} has the validation action Deny"
+    if not any("Deny" in spec.validation_actions and not _narrows(spec) for spec in bound):
+        return (
+            f"the binding of ValidatingAdmissionPolicy {name} has matchResources, so it leaves requests out"
+        )
+    return ""
+
+
+def _narrows(spec: PolicyBindingSpec) -> bool:
+    return bool(_without_defaults(spec.match_resources or {}))
+
+
+def digest(spec: Mapping[str, Any]) -> str:
+    """Return the digest of a policy without its account, as it was written or as the API server shows it."""
+    rules = {key: value for key, value in spec.items() if key != "matchConditions"}
+    return hashlib.sha256(msgspec.json.encode(_without_defaults(rules), order="sorted")).hexdigest()
+
+
+def _without_defaults(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_defaults(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_defaults(one)
+        for key, one in value.items()
+        if key not in _DEFAULTS or one != _DEFAULTS[key]
+    }
