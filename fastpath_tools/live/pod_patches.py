@@ -63,7 +63,7 @@ class PolicyBinding(Struct, frozen=True):
     spec: PolicyBindingSpec = PolicyBindingSpec()
 
 
-class Account(NamedTuple):
+class ScalerAccount(NamedTuple):
     """A ServiceAccount."""
 
     namespace: str
@@ -97,7 +97,7 @@ def _scales(words: Sequence[str]) -> bool:
     return is_alone or not {"--scaler", "--scaler=true"}.isdisjoint(words)
 
 
-async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[Account, ...]:
+async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[ScalerAccount, ...]:
     """Return the accounts of the scalers in a namespace. KubernetesError."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     pods = [
@@ -109,10 +109,10 @@ async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[Accou
         for pod in pods
         if any(_scales(container.words) for container in pod.containers)
     }
-    return tuple(Account(namespace, name) for name in sorted(names))
+    return tuple(ScalerAccount(namespace, name) for name in sorted(names))
 
 
-async def may_patch(client: KubernetesClient, account: Account) -> bool | None:
+async def may_patch(client: KubernetesClient, account: ScalerAccount) -> bool | None:
     """Return whether an account may patch the pods of its namespace; None if we may not ask.
 
     A right in all namespaces is one in that of the account too. KubernetesError.
@@ -121,7 +121,7 @@ async def may_patch(client: KubernetesClient, account: Account) -> bool | None:
     return await apiservices.is_allowed(client, access, account.subject)
 
 
-async def find_fault(client: KubernetesClient, account: Account) -> str:
+async def find_fault(client: KubernetesClient, account: ScalerAccount) -> str:
     """Return why no policy limits an account that may patch pods, "" if one does."""
     try:
         policies = await reading.fetch(
@@ -137,7 +137,9 @@ async def find_fault(client: KubernetesClient, account: Account) -> str:
     return judge(account, policies.items, bindings.items)
 
 
-def judge(account: Account, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]) -> str:
+def judge(
+    account: ScalerAccount, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]
+) -> str:
     """Return why no policy limits an account, "" if one does."""
     own = [policy for policy in policies if _conditions(policy) in {(one,) for one in account.conditions}]
     faults = [_fault(policy, bindings) for policy in own]
@@ -158,17 +160,12 @@ def _fault(policy: AdmissionPolicy, bindings: Iterable[PolicyBinding]) -> str:
     bound = [binding.spec for binding in bindings if binding.spec.policy_name == name]
     if not bound:
         return f"ValidatingAdmissionPolicy {name} has no binding"
-    if not any("Deny" in spec.validation_actions for spec in bound):
+    denying = [spec for spec in bound if "Deny" in spec.validation_actions]
+    if not denying:
         return f"no binding of ValidatingAdmissionPolicy {name} has the validation action Deny"
-    if not any("Deny" in spec.validation_actions and not _narrows(spec) for spec in bound):
-        return (
-            f"the binding of ValidatingAdmissionPolicy {name} has matchResources, so it leaves requests out"
-        )
+    if all(_without_defaults(spec.match_resources or {}) for spec in denying):
+        return f"the binding of ValidatingAdmissionPolicy {name} leaves requests out by its matchResources"
     return ""
-
-
-def _narrows(spec: PolicyBindingSpec) -> bool:
-    return bool(_without_defaults(spec.match_resources or {}))
 
 
 def digest(spec: Mapping[str, Any]) -> str:

@@ -14,12 +14,14 @@ import aiohttp
 import pytest
 import yaml
 
+from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling import scale_down
 from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm
 from tests.support import charts
 from tests.support.processor import limited
+from tests.support.verbs import Verb
 
 pytestmark = [
     pytest.mark.e2e,
@@ -29,7 +31,6 @@ pytestmark = [
 ]
 
 COST = scale_down.COST_ANNOTATION
-MANAGER = "fastpath-idle-scale-down"
 MERGE, JSON_PATCH, APPLY = (
     "application/merge-patch+json",
     "application/json-patch+json",
@@ -73,11 +74,11 @@ class Account:
     async def merge(self, change: Document, path: str = "/web") -> Answer:
         return await self.send("PATCH", path, change, MERGE)
 
-    async def apply(self, *, manager: str = MANAGER, force: bool = False, **fields: Any) -> Answer:
+    async def apply(self, *, pod: str = "web", force: bool = False, **fields: Any) -> Answer:
         """Apply fields of the pod on the server's side."""
         body = {"apiVersion": "v1", "kind": "Pod"} | fields
-        query = f"?fieldManager={manager}&force={json.dumps(force)}"
-        return await self.send("PATCH", f"/web{query}", body, APPLY)
+        query = f"?fieldManager={MANAGER}&force={json.dumps(force)}"
+        return await self.send("PATCH", f"/{pod}{query}", body, APPLY)
 
     async def cost(self, value: str | None, *, force: bool = False) -> Answer:
         """Apply a deletion cost as the scaler does; None takes it back."""
@@ -319,6 +320,40 @@ async def test_a_cost_of_another_writer_is_theirs(scene: Scene) -> None:
     merged.assert_refused(MANAGERS, "removal")
     assert (await scene.account.cost(None)).status == 200
     assert await scene.stored() == before
+
+
+async def test_preflight_tells_whether_the_policy_is_in_force(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preflight = Verb("preflight", scene.cluster.admin_kubeconfig, capsys)
+    where = f"--namespace={scene.cluster.namespace}"
+    account = f"ServiceAccount {scene.cluster.namespace}/{scene.name}"
+    finished = await preflight(where)
+    assert finished.status == 0, finished.err
+    assert f"{account} may change the deletion cost of pods alone\n" in finished.out
+    kinds = "validatingadmissionpolicybinding", "validatingadmissionpolicy"
+    patch = ("--type=merge", "-p", '{"spec":{"validationActions":["Audit"]}}')
+    await scene.cluster.kubectl("patch", kinds[0], NAME, *patch)
+    reasons = (
+        f"no binding of ValidatingAdmissionPolicy {NAME} has the validation action Deny",
+        f"ValidatingAdmissionPolicy {NAME} has no binding",
+        "no ValidatingAdmissionPolicy of idle-scale-down is for this account",
+    )
+    for reason, kind in zip(reasons, (*kinds, None), strict=True):
+        finished = await preflight(where)
+        assert finished.status == 1
+        assert f"{account} may patch pods, and so change their images: {reason}: " in finished.err
+        if kind is not None:
+            await scene.cluster.kubectl("delete", kind, NAME)
+
+
+async def test_a_pod_that_is_gone_is_not_created(scene: Scene) -> None:
+    before = await scene.account.send("GET", "")
+    for annotations in ({COST: "-1"}, {}):
+        answer = await scene.account.apply(metadata={"name": "gone", "annotations": annotations}, pod="gone")
+        assert answer.status == 422, answer
+        assert answer.message.startswith('Pod "gone" is invalid: spec.containers: Required value')
+    assert len(before.document["items"]) == len((await scene.account.send("GET", "")).document["items"])
 
 
 async def test_the_policy_has_no_warning_and_limits_no_other_user(scene: Scene) -> None:

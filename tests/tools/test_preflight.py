@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from adapter.cli import main
+from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support import rendered
+from tests.support.rendered import JSON, Objects
 from tests.support.verbs import Finished, Verb
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
@@ -270,6 +272,7 @@ async def test_nothing_is_changed(cluster: Cluster, run: Verb) -> None:
     asked = {(request.method, request.resource) for request in cluster.requests}
     assert asked == {
         ("GET", "apiservices"),
+        ("GET", "deployments"),
         ("GET", "services"),
         ("POST", "selfsubjectaccessreviews"),
         ("POST", "subjectaccessreviews"),
@@ -316,6 +319,112 @@ async def test_kubeconfigs_are_found_as_kubectl_finds_them(
         2,
         "fastpath preflight: $KUBECONFIG: names several files: expected one, or --kubeconfig\n",
     )
+
+
+# -- a scaler that may patch pods ----------------------------------------------------------------------------
+
+IDLE = "fastpath-idle-scale-down"
+ACCOUNT = "ServiceAccount fastpath/fastpath-scaler"
+UNLIMITED = f"fastpath preflight: {ACCOUNT} may patch pods, and so change their images: "
+REMEDY = ": apply the component idle-scale-down again, or take the right away\n"
+ADMISSION = ("admissionregistration.k8s.io", "v1")
+
+
+@pytest.fixture
+def scaler(cluster: Cluster) -> Objects:
+    """Install the Deployments of the scaler's overlay; return the objects of its component."""
+    objects = rendered.compose("scaler", "idle-scale-down")
+    for each in objects.all("Deployment"):
+        cluster.create(each)
+    for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+        kind = "ValidatingAdmissionPolicy" + ("Binding" if plural.endswith("bindings") else "")
+        cluster.add_kind(Kind(*ADMISSION, plural, kind, namespaced=False))
+    return objects
+
+
+async def _preflight(cluster: Cluster, run: Verb, *documents: JSON) -> Finished:
+    for document in documents:
+        cluster.create(document)
+    return await run("--groups=custom.metrics.k8s.io")
+
+
+async def test_a_scaler_without_the_component_may_not_patch_pods(
+    cluster: Cluster, run: Verb, scaler: Objects
+) -> None:
+    cluster.reviews.access = lambda spec: AccessReviewVerdict("fastpath-scaler" not in spec.get("user", ""))
+    finished = await _preflight(cluster, run)
+    assert (finished.status, finished.err) == (0, "")
+    assert finished.out.endswith(f"{ACCOUNT} may not patch pods\n")
+    asked = [review["spec"] for review in cluster.reviews.received if "fastpath-scaler" in str(review)]
+    assert asked == [
+        {
+            "user": "system:serviceaccount:fastpath:fastpath-scaler",
+            "groups": [
+                "system:serviceaccounts",
+                "system:serviceaccounts:fastpath",
+                "system:authenticated",
+            ],
+            "resourceAttributes": {
+                "verb": "patch",
+                "group": "",
+                "resource": "pods",
+                "namespace": "fastpath",
+            },
+        }
+    ]
+
+
+async def test_a_scaler_that_the_policy_limits(cluster: Cluster, run: Verb, scaler: Objects) -> None:
+    policy, binding = (scaler.one(f"ValidatingAdmissionPolicy{end}") for end in ("", "Binding"))
+    finished = await _preflight(cluster, run, policy, binding)
+    assert (finished.status, finished.err) == (0, "")
+    assert finished.out.endswith(f"{ACCOUNT} may change the deletion cost of pods alone\n")
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_a_scaler_that_nothing_limits_is_refused(
+    cluster: Cluster, run: Verb, scaler: Objects, *, bound: bool
+) -> None:
+    kind, reason = "ValidatingAdmissionPolicy", f"ValidatingAdmissionPolicy {IDLE} has no binding"
+    if bound:
+        kind, reason = f"{kind}Binding", f"no {kind} of idle-scale-down is for this account"
+    finished = await _preflight(cluster, run, scaler.one(kind))
+    assert (finished.status, finished.err) == (1, f"{UNLIMITED}{reason}{REMEDY}")
+
+
+async def test_policies_that_may_not_be_read_do_not_count(
+    cluster: Cluster, run: Verb, scaler: Objects
+) -> None:
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        cluster.create(scaler.one(kind))
+    cluster.forbid("list", "validatingadmissionpolicybindings")
+    finished = await _preflight(cluster, run)
+    assert finished.status == 1
+    assert f"{UNLIMITED}whether a ValidatingAdmissionPolicy limits that is not known: " in finished.err
+
+
+async def test_an_older_kubernetes_has_no_policies(cluster: Cluster, run: Verb) -> None:
+    for each in rendered.compose("scaler").all("Deployment"):
+        cluster.create(each)
+    finished = await _preflight(cluster, run)
+    assert finished.status == 1
+    reason = "the cluster has no ValidatingAdmissionPolicies, which Kubernetes has since 1.30"
+    assert finished.err == f"{UNLIMITED}{reason}{REMEDY}"
+
+
+async def test_rights_that_may_not_be_asked_for_are_unknown(
+    cluster: Cluster, run: Verb, scaler: Objects
+) -> None:
+    cluster.forbid("create", "subjectaccessreviews")
+    finished = await _preflight(cluster, run)
+    assert finished.status == 0
+    unknown = f"whether {ACCOUNT} may patch pods is unknown: you may not create SubjectAccessReviews"
+    assert finished.err.splitlines()[-1] == f"fastpath preflight: {unknown}"
+    cluster.forbid("list", "deployments")
+    finished = await _preflight(cluster, run)
+    assert finished.status == 0
+    unknown = "whether a scaler of fastpath may patch pods is unknown: "
+    assert f"fastpath preflight: {unknown}" in finished.err
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

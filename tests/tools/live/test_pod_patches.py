@@ -1,0 +1,151 @@
+"""Whether a policy limits the account of a scaler: whose account, and which policies and bindings count."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools.live import cluster_options, pod_patches
+from fastpath_tools.live.cluster_options import KubeconfigOptions
+from fastpath_tools.live.pod_patches import AdmissionPolicy, PolicyBinding, ScalerAccount
+from tests.support.rendered import MANIFESTS
+
+FILE = MANIFESTS / "chart" / "files" / "policies" / "idle-scale-down" / "policy.yaml"
+ACCOUNT = ScalerAccount("fastpath", "fastpath-scaler")
+NAME = "fastpath-idle-scale-down"
+OTHER = f"ValidatingAdmissionPolicy {NAME} has other rules than that of this version"
+NONE = "no ValidatingAdmissionPolicy of idle-scale-down is for this account"
+
+Spec = dict[str, Any]
+
+
+def shipped() -> tuple[Spec, Spec]:
+    """Return policy and binding as the API server shows them."""
+    policy, binding = yaml.safe_load_all(FILE.read_text())
+    constraints = policy["spec"]["matchConstraints"]
+    constraints |= {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    constraints["resourceRules"][0]["scope"] = "*"
+    policy["status"] = {"observedGeneration": 1}
+    return policy, binding
+
+
+def judge(account: ScalerAccount, policies: Sequence[Spec], bindings: Sequence[Spec]) -> str:
+    return pod_patches.judge(
+        account,
+        [msgspec.convert(policy, AdmissionPolicy) for policy in policies],
+        [msgspec.convert(binding, PolicyBinding) for binding in bindings],
+    )
+
+
+def test_the_rules_are_those_of_the_manifest() -> None:
+    policy, _ = yaml.safe_load_all(FILE.read_text())
+    assert pod_patches.digest(policy["spec"]) == pod_patches.RULES
+    assert pod_patches.digest(shipped()[0]["spec"]) == pod_patches.RULES
+
+
+@pytest.mark.parametrize(
+    ("expression", "account", "fault"),
+    [
+        (None, ACCOUNT, ""),
+        (None, ScalerAccount("fastpath", "fastpath"), NONE),
+        (None, ScalerAccount("shop", "fastpath-scaler"), NONE),
+        ("^system:serviceaccount:[^:]+:fastpath-scaler$", ScalerAccount("shop", "fastpath-scaler"), ""),
+        ("^system:serviceaccount:[^:]+:fastpath-scaler$", ScalerAccount("shop", "other"), NONE),
+    ],
+)
+def test_whose_account_it_is(expression: str | None, account: ScalerAccount, fault: str) -> None:
+    policy, binding = shipped()
+    if expression is not None:
+        conditions = policy["spec"]["matchConditions"]
+        conditions[0]["expression"] = f"request.userInfo.username.matches('{expression}')"
+    assert judge(account, [policy], [binding]) == fault
+
+
+def _set(*path: Any, value: Any) -> Callable[[Spec, Spec], None]:
+    def change(policy: Spec, binding: Spec) -> None:
+        at: Any = {"policy": policy["spec"], "binding": binding["spec"]}
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_set("policy", "failurePolicy", value="Ignore"), OTHER),
+        (_set("policy", "validations", value=[{"expression": "true"}]), OTHER),
+        (_set("policy", "variables", 0, "expression", value="{}"), OTHER),
+        (_set("policy", "matchConstraints", "namespaceSelector", value={"matchLabels": {"a": "b"}}), OTHER),
+        (_set("policy", "matchConstraints", "resourceRules", 0, "operations", value=["CREATE"]), OTHER),
+        (_set("policy", "matchConstraints", "excludeResourceRules", value=[{"resources": ["pods"]}]), OTHER),
+        (_set("policy", "paramKind", value={"kind": "ConfigMap"}), OTHER),
+        (
+            _set("policy", "matchConditions", value=[{"name": "never", "expression": "false"}]),
+            NONE,
+        ),
+        (_set("policy", "matchConditions", value=[]), NONE),
+        (_set("binding", "policyName", value="other"), f"ValidatingAdmissionPolicy {NAME} has no binding"),
+        (
+            _set("binding", "validationActions", value=["Warn", "Audit"]),
+            f"no binding of ValidatingAdmissionPolicy {NAME} has the validation action Deny",
+        ),
+        (_set("binding", "validationActions", value=["Deny", "Audit"]), ""),
+        (
+            _set("binding", "matchResources", value={"namespaceSelector": {"matchLabels": {"a": "b"}}}),
+            f"the binding of ValidatingAdmissionPolicy {NAME} leaves requests out by its matchResources",
+        ),
+        (_set("binding", "matchResources", value={"matchPolicy": "Equivalent", "namespaceSelector": {}}), ""),
+    ],
+)
+def test_a_policy_that_does_not_limit(change: Callable[[Spec, Spec], None], fault: str) -> None:
+    policy, binding = shipped()
+    change(policy, binding)
+    assert judge(ACCOUNT, [policy], [binding]) == fault
+
+
+def test_one_policy_that_limits_is_enough() -> None:
+    policy, binding = shipped()
+    broken = copy.deepcopy(policy)
+    broken["metadata"]["name"], broken["spec"]["failurePolicy"] = "broken", "Ignore"
+    assert judge(ACCOUNT, [broken, policy], [binding]) == ""
+    audit = copy.deepcopy(binding)
+    audit["spec"]["validationActions"] = ["Audit"]
+    assert judge(ACCOUNT, [broken, policy], [audit, binding]) == ""
+    assert "broken has other rules" in judge(ACCOUNT, [broken], [binding])
+    assert judge(ACCOUNT, [], [binding]) == NONE
+
+
+async def test_accounts_are_those_of_the_deployments_that_scale(tmp_path: Any) -> None:
+    def deployment(name: str, *words: str, account: str | None = None) -> Spec:
+        pod: Spec = {"containers": [{"name": "a", "command": list(words[:1]), "args": list(words[1:])}]}
+        if account:
+            pod["serviceAccountName"] = account
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "fastpath"},
+            "spec": {"template": {"spec": pod}},
+        }
+
+    async with Cluster() as cluster:
+        for document in (
+            deployment("a", "fastpath", "scale", "--v=1", account="own"),
+            deployment("b", "/usr/bin/fastpath", "scale"),
+            deployment("c", "fastpath", "serve", "--scaler", account="serving"),
+            deployment("d", "fastpath", "serve", "--scaler=true", account="own"),
+            deployment("e", "fastpath", "serve", "--scaler=false", account="not"),
+            deployment("f", "kubectl", "scale", account="not"),
+            deployment("g", account="not"),
+        ):
+            cluster.create(document)
+        options = KubeconfigOptions(kubeconfig=str(cluster.kubeconfig(tmp_path / "kubeconfig")))
+        async with cluster_options.connect(options) as client:
+            accounts = await pod_patches.find_accounts(client, "fastpath")
+            assert [account.name for account in accounts] == ["default", "own", "serving"]
+            assert await pod_patches.find_accounts(client, "shop") == ()
