@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling import documents, fastpath_autoscaler, scale_down
+from adapter.model.autoscaling.scale_down import Drain
 from adapter.model.timestamps import read_span
 from tests.support import crd, rendered, structural
 from tests.support.rendered import MANIFESTS, ROOT
@@ -58,6 +59,8 @@ def test_every_field_is_on_the_page() -> None:
     own |= {f"fallback.{name}" for name in spec["fallback"]["properties"]}
     own |= {f"pendingCapacity.{name}" for name in spec["pendingCapacity"]["items"]["properties"]}
     own |= {f"forecast.{name}" for name in spec["forecast"]["properties"]}
+    own |= {f"scaleDown.{name}" for name in spec["scaleDown"]["properties"]}
+    own |= {f"scaleDown.drain.{name}" for name in spec["scaleDown"]["properties"]["drain"]["properties"]}
     assert own == ROWS.keys()
     for name in spec.keys() - own:
         assert f"`{name}`" in API, f"docs/reference/api.md has no row for {name}"
@@ -68,6 +71,7 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
         ("syncPeriod", fastpath_autoscaler.SYNC_PERIOD, fastpath_autoscaler.SYNC_PERIODS),
         ("fallback.after", fastpath_autoscaler.AFTER, fastpath_autoscaler.AFTERS),
         ("fallback.lastGoodFor", None, fastpath_autoscaler.LAST_GOOD_FORS),
+        ("scaleDown.drain.timeout", Drain().timeout, scale_down.TIMEOUTS),
     ):
         row = ROWS[name]
         found = re.search(r"from (\w+) to (\w+)\.", row)

@@ -134,7 +134,7 @@ def decide(wanted: int | None, *wishes: tuple[int, int], current: int = 10) -> D
         pytest.param(4, [(10, 50)], 4, id="the window ends within the sync period"),
         pytest.param(4, [(10, 40)], 10, id="the window does not end yet"),
         pytest.param(4, [(10, 50), (7, 10)], 7, id="a lower wish holds longer"),
-        pytest.param(12, [(10, 50)], 10, id="a raise is none"),
+        pytest.param(12, [(10, 50)], 10, id="a raise"),
         pytest.param(None, [(10, 50)], 10, id="without a value nothing is removed"),
     ],
 )
