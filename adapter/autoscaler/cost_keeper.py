@@ -68,6 +68,8 @@ class PodMarks:
     """What the API server said of a cost of another writer."""
     is_known: bool = False
     """Whether the costs that a predecessor wrote have been looked for."""
+    told: set[str] = field(default_factory=set)
+    """The reasons of the events so far."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +122,7 @@ class CostKeeper:
 
     async def mark(self, state: AutoscalerState, snapshot: Snapshot, count: int) -> None:
         """Write the costs of the idlest pods before a scale-down by `count`, in `MARK_SECONDS` at most."""
-        if state.object.spec.scale_down is None or self._costs is None:
+        if not state.prefers_idle or self._costs is None:
             return
         marks = self._marks.setdefault(state.key, PodMarks())
         jobs = self._choose(state, marks, snapshot, count)
@@ -135,7 +137,7 @@ class CostKeeper:
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
         """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""
-        if state.object.spec.scale_down is None or self._costs is None:
+        if not state.prefers_idle or self._costs is None:
             self.forget(state)
             return
         marks = self._marks.setdefault(state.key, PodMarks())
@@ -220,7 +222,7 @@ class CostKeeper:
     def _describe(
         self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
     ) -> OptionState:
-        """Return the condition of the option; an event says once why it has no effect."""
+        """Return the condition of the option; one event for each reason says why it has no effect."""
         target = state.object.spec.scale_target_ref
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
@@ -234,8 +236,8 @@ class CostKeeper:
             described = OptionState(False, FOREIGN_COST, text)
         else:
             described = OptionState(True, RANKING, "a scale-down removes the idlest pods first")
-        before = state.idle_scale_down
-        if not described.holds and (before is None or before.reason != described.reason):
+        if not described.holds and described.reason not in marks.told:
+            marks.told.add(described.reason)
             self._actuator.event(state.object, Event("Warning", described.reason, described.message))
         return described
 
@@ -245,7 +247,7 @@ def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:
     costs = {pod.name: pod.deletion_cost for pod in pods if removal.is_active(pod)}
     if costs and not marks.is_known:
         marks.is_known, marks.wanted = True, now
-        marks.costs |= {name: None for name, cost in costs.items() if cost is not None and cost < 0}
+        marks.costs |= {name: None for name, cost in costs.items() if -len(costs) <= (cost or 0) < 0}
     for name, taken in list(marks.costs.items()):
         is_taken = taken is not None and (costs.get(name) is None or now - taken > TAKEN_SECONDS)
         if is_taken or name not in costs:

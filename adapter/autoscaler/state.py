@@ -123,6 +123,11 @@ class AutoscalerState:
         return self.ledger.times()
 
     @property
+    def prefers_idle(self) -> bool:
+        """Whether scale-downs are to remove the idlest pods first."""
+        return self.object.spec.removal_order is not None
+
+    @property
     def lead(self) -> Lead:
         """By how much minimums begin early where pods are to be Ready by the start."""
         times = self.ledger.times()
@@ -171,7 +176,7 @@ class AutoscalerState:
         self.period = min(max(self.object.spec.sync_period, least), most) / SECOND
         reference = self.object.spec.scale_target_ref
         spec = autoscaler.spec
-        self.subscriptions.adopt(reference, spec.metrics or (), self.period, spec.scale_down)
+        self.subscriptions.adopt(reference, spec.metrics or (), self.period, spec.removal_order)
         return prepared_spec.prepare(autoscaler, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
@@ -314,12 +319,12 @@ class AutoscalerState:
         snapshot = self.subscriptions.observe(
             self.prepared, status, target, constraints, now, monotonic, within
         )
-        if self.object.spec.scale_down is None or isinstance(snapshot, Unfound):
+        if not self.prefers_idle or isinstance(snapshot, Unfound):
             return snapshot
         return self._observe_idleness(snapshot)
 
     def _observe_idleness(self, snapshot: Snapshot) -> Snapshot:
-        seen, idle, option = snapshot.observation, None, self.object.spec.scale_down
+        seen, idle, option = snapshot.observation, None, self.object.spec.removal_order
         if option is not None and option.drain is not None:
             idle = count_idle(seen.pods, snapshot.idleness, option.drain.value.milli)
         seen = msgspec.structs.replace(seen, idle=idle, idle_scale_down=self.idle_scale_down)

@@ -196,10 +196,13 @@ async def test_what_could_not_be_taken_back_is_tried_again(bench: IdleBench) -> 
 async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
     await bench.begin(5)
     bench.change("a", cost=-1)
+    bench.change("b", cost=-6)
     async with running(bench.start().costs.run()):
         bench.put(fpa(QUEUE, behavior=NO_WINDOW, scaleDown=IDLE))
         await bench.work(33)
         assert bench.costs.applied == [("a", None)]
+        bench.change("b", cost=None)
+        await bench.work()
         assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
 
 

@@ -95,7 +95,7 @@ class Constraints(NamedTuple):
     ) -> Self:
         """Return those of a spec and of what else is known; `readiness` counts only with a forecast."""
         readiness = None if spec.forecast is None else readiness
-        option = None if spec.scale_down is None or boost is not None else spec.scale_down.drain
+        option = None if spec.removal_order is None or boost is not None else spec.removal_order.drain
         drain = None if option is None else option.timeout
         return cls(spec.mode, rivals, spec.fallback, boost, bounds, readiness, drain)
 

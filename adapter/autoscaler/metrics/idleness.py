@@ -30,7 +30,7 @@ class Idleness:
         if sampled is not None and sampled == self._sampled and self._samples:
             return
         self._sampled = sampled
-        self._samples.append(_values_of(reading))
+        self._samples.append(_read_values(reading))
         self.values = {name: self._smooth(name) for name in self._samples[-1]}
 
     def _smooth(self, name: str) -> int:
@@ -38,11 +38,11 @@ class Idleness:
         return sum(known) // len(known)
 
 
-def _values_of(reading: PodsReading) -> Values:
+def _read_values(reading: PodsReading) -> Values:
     """Return the values of a reading, of pods that are Ready only lately too, but for those out of date."""
     values = {**reading.values, **reading.left_out}
     if reading.faster is not None:
-        values |= _values_of(reading.faster)
+        values |= _read_values(reading.faster)
     if reading.overdue:
         late = reading.overdue_pods or tuple(values)
         values = {name: value for name, value in values.items() if name not in late}

@@ -159,7 +159,7 @@ class ScrapeSubscriptions:
         if self._endpoints is not None:
             self._endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
-        listed = scale_down.scraped_metrics(spec.scale_down, spec.metrics or ())
+        listed = scale_down.scraped_metrics(spec.removal_order, spec.metrics or ())
         metrics = frozenset(metric for metric in map(_scraped_metric, listed) if metric is not None)
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):

@@ -165,9 +165,9 @@ class Coverage:
     def _select(self, names: frozenset[str] | None, stored: Collection[str] = ()) -> None:
         """Have lists and watches name the namespaces that are known, and those of `stored` objects."""
         self._names, self._selected = names, (names or frozenset()).union(stored)
-        self.selector = self._selector_of(None if names is None else self._selected, self.kept)
+        self.selector = self._format_selector(None if names is None else self._selected, self.kept)
 
-    def _selector_of(self, names: frozenset[str] | None, kept: frozenset[int]) -> str:
+    def _format_selector(self, names: frozenset[str] | None, kept: frozenset[int]) -> str:
         if len(kept) == slices.COUNT or names is None or len(names) > MOST_SELECTED or self._is_refused:
             return ""
         hashes = sorted(map(slices.fnv1a, names)) or [0]  # without a namespace, that of none
@@ -239,7 +239,7 @@ class Coverage:
             new = self._new_namespaces(missing, names)
             if (missing or new) and (read is None or self._are_many(new, namespaces)):
                 return False
-            if self.selector and not self._selector_of(names, self.kept | missing):
+            if self.selector and not self._format_selector(names, self.kept | missing):
                 return False  # a namespace that is not known yet was not sent, and would not be listed later
             self.kept |= missing
             for namespace in new:

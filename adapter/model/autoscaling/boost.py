@@ -63,7 +63,7 @@ OPTIONS = {
     forecast_spec.ANNOTATION: _Option(
         "forecast", lambda text, _: forecast_spec.read_annotation(text), forecast_spec.write_annotation
     ),
-    scale_down.ANNOTATION: _Option("scale_down", scale_down.read_annotation, scale_down.write_annotation),
+    scale_down.ANNOTATION: _Option("removal_order", scale_down.read_annotation, scale_down.write_annotation),
 }
 """The annotations of an HPA that stand for fields of a FastPathAutoscaler's spec."""
 

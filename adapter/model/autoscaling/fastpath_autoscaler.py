@@ -110,7 +110,7 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
 
     `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
     are the metrics that count less what starting pods will work off. `forecast` is None for no forecast.
-    `scale_down` is None for Kubernetes' own order of the pods that go.
+    `removal_order` is None for Kubernetes' own order of the pods that go.
     """
 
     sync_period: Span = SYNC_PERIOD
@@ -118,7 +118,7 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
     fallback: Fallback | None = None
     pending_capacity: tuple[PendingCapacity, ...] | None = None
     forecast: ForecastSpec | None = None
-    scale_down: ScaleDown | None = None
+    removal_order: ScaleDown | None = msgspec.field(default=None, name="scaleDown")
 
 
 OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
@@ -310,8 +310,8 @@ def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
     if spec.forecast is not None:
         yield from forecast_spec.check(spec.forecast)
-    if spec.scale_down is not None:
-        yield from scale_down.check(spec.scale_down, spec.metrics or ())
+    if spec.removal_order is not None:
+        yield from scale_down.check(spec.removal_order, spec.metrics or ())
     if spec.fallback is not None:
         yield from _fallback(spec.fallback, spec.max_replicas)
 

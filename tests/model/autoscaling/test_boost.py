@@ -213,7 +213,7 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
         HOLD_ANNOTATION: hold is None,
         pending_capacity.ANNOTATION: options["pending_capacity"] is None,
         forecast_spec.ANNOTATION: options["forecast"] is None,
-        scale_down.ANNOTATION: options["scale_down"] is None,
+        scale_down.ANNOTATION: options["removal_order"] is None,
     }
     assert len(faults) == sum(refused[name] for name in annotations)
 
