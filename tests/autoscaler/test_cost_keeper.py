@@ -202,7 +202,7 @@ async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
         await bench.work(33)
         assert bench.costs.applied == [("a", None)]
         bench.change("b", cost=None)
-        await bench.work()
+        await bench.work(2)
         assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
 
 
