@@ -35,8 +35,8 @@ MARK_SECONDS = 1.0
 KEEP_SECONDS = 30.0
 """How long a cost stays on a pod that nothing wants away: two sync periods of the HPA controller."""
 
-REFUSED_SECONDS = 300.0
-"""How long no cost is written for an autoscaler after one was refused."""
+REFUSED_SECONDS, FAILED_SECONDS = 300.0, 15.0
+"""How long no cost is written for an autoscaler after one was refused, or failed."""
 
 TAKEN_SECONDS = 10.0
 """For how long the cache may still show a cost that was taken back."""
@@ -63,7 +63,10 @@ class PodMarks:
     """The pods with a cost of ours, each with when it was taken back, None if it was not."""
     wanted: float = 0.0
     """When pods were last to go."""
-    refused: float = -REFUSED_SECONDS
+    paused: float = 0.0
+    """Until when no cost is written."""
+    is_refused: bool = False
+    """Whether that is because one was refused."""
     foreign: str = ""
     """What the API server said of a cost of another writer."""
     is_known: bool = False
@@ -169,8 +172,8 @@ class CostKeeper:
     ) -> list[_CostJob]:
         """Queue the costs that are missing for a scale-down by `count`."""
         pods = snapshot.observation.pods
-        is_refused = self._clock.monotonic() - marks.refused < REFUSED_SECONDS
-        if is_refused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
+        is_paused = self._clock.monotonic() < marks.paused
+        if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
             return []
         chosen = removal.choose(pods, snapshot.idleness, count, marks.costs)
         for pod, _ in chosen:
@@ -212,12 +215,12 @@ class CostKeeper:
             job.marks.costs[job.pod] = None
             return
         job.marks.costs.pop(job.pod, None)
-        if is_gone:
-            return
         if error.status == 409:
             job.marks.foreign = error.said or str(error)
-        elif error.status == 403:
-            job.marks.refused = self._clock.monotonic()
+        elif not is_gone:
+            job.marks.is_refused = error.status == 403
+            pause = REFUSED_SECONDS if job.marks.is_refused else FAILED_SECONDS
+            job.marks.paused = self._clock.monotonic() + pause
 
     def _describe(
         self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
@@ -227,7 +230,7 @@ class CostKeeper:
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
             described = OptionState(False, NO_REPLICA_SET, text)
-        elif now - marks.refused < REFUSED_SECONDS:
+        elif marks.is_refused and now < marks.paused:
             text = "pods may not be patched: install the component for idle scale-down"
             described = OptionState(False, FORBIDDEN, text)
         elif foreign:

@@ -341,6 +341,16 @@ async def test_an_hpa_that_does_not_scale_down_loses_the_costs(bench: IdleBench)
     assert sorted(bench.costs.applied[2:]) == [("a", None), ("b", None)]
 
 
+async def test_costs_that_fail_are_tried_again_after_a_pause(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST))
+    bench.costs.error = KubernetesError(503, "Down", "down")
+    await bench.work(50)
+    assert len(bench.costs.applied) == 2
+    bench.costs.error = None
+    await bench.work(15)
+    assert bench.costs.applied[2:] == [("a", -2), ("b", -1)]
+
+
 async def test_an_hpa_that_is_only_advised_gets_no_costs(bench: IdleBench) -> None:
     await begin_boosted(bench, Boost(BOOST, fault="no handshake"))
     await bench.work(70)
