@@ -223,6 +223,7 @@ class Scaler:
                 answered=self._registry.answered,
                 delays=DelayReporter(monitoring, problems, self._registry.delayed),
                 defects=problems.defects,
+                scalers=lambda: 1 if self._leases is None else sum(1 for _ in self._leases.members()),
             ) as poller:
 
                 async def work(number: int, fence: Fence) -> None:

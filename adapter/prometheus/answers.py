@@ -42,12 +42,13 @@ class Freshness(NamedTuple):
 
     Younger than `ttl`, it is a hit. During the last `ahead` seconds of `ttl` a hit also starts a refresh
     (stale-while-revalidate). When Prometheus fails, the last answer is used while it is younger than
-    `max_age`.
+    `max_age`. With `repeats` a query prefetches after a pause too: recent requests are sure to be repeated.
     """
 
     ttl: float
     max_age: float
     ahead: float = 0.0
+    repeats: bool = False
 
     def lifetime(self, took: float) -> float:
         """Return for how many seconds from the sending of its query an answer is a hit that took `took`.
@@ -61,6 +62,11 @@ class Freshness(NamedTuple):
         """Return for how many seconds an answer is still a hit."""
         answer: TextAnswer | ObjectAnswer | SweepAnswer = kept.answer
         return answer.asked + self.lifetime(kept.took) - now
+
+    @property
+    def longest(self) -> float:
+        """For how many seconds from the sending of its query an answer is of any use."""
+        return max(self.ttl, self.max_age)
 
     @property
     def refresh_after(self) -> float:

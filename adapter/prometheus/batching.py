@@ -159,7 +159,7 @@ class Batcher:
         if swept is None or (left := freshness.left(swept, now)) <= 0:
             return None
         answer = swept.answer.select(objects)
-        self.own.keep((query, objects), answer, max(freshness), swept.took)
+        self.own.keep((query, objects), answer, freshness.longest, swept.took)
         return answer, "sweep", left
 
     def may_merge(self, rule: QueryRule) -> bool:
@@ -293,7 +293,7 @@ class Batch:
         self, requests: list[Objects], planned: list[PlannedQuery], now: float
     ) -> Sequence[QueryResult]:
         """Plan and send the queries of requests; a busy batch adds what it prefetches to the requests."""
-        busy = now - self.used_before < self.freshness.ttl
+        busy = now - self.used_before < (RECENT_SECONDS if self.freshness.repeats else self.freshness.ttl)
         if busy and self._is_worth_sweeping():
             planned.append(query_plan.sweep(self.query))
             try:
@@ -341,7 +341,7 @@ class Batch:
                 names = 0
                 await asyncio.sleep(0)
             own = answer.select(objects)
-            self._shared.own.keep((self.query, objects), own, max(self.freshness), took)
+            self._shared.own.keep((self.query, objects), own, self.freshness.longest, took)
             if (future := futures.get(objects)) is not None:
                 future.set_result(own)
 

@@ -218,7 +218,7 @@ class QueryCache:
             return
         partial = find_warning([result], accepts_warnings=query.accepts_warnings)
         answer = TextAnswer(result, sent, partial=partial)
-        self._texts.keep(query, answer, max(freshness), self._clock.monotonic() - sent)
+        self._texts.keep(query, answer, freshness.longest, self._clock.monotonic() - sent)
         future.set_result(answer)
 
     def _spawn(

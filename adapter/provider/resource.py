@@ -7,7 +7,7 @@ without a whole usage is left out of the answer; absent is never zero.
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from adapter.errors import (
     InternalError,
@@ -46,6 +46,14 @@ _STARTED_AT_ONCE = 20
 
 _UsageAnswers: TypeAlias = Sequence[ObjectAnswer]
 """Prometheus' answers about cpu, memory, and where that is asked the times of the samples of both."""
+
+
+class _Terms(NamedTuple):
+    """How usages are asked for; `expected` is about how many objects have one, `sampled` for the scaler."""
+
+    expected: int
+    freshness: Freshness
+    sampled: bool
 
 
 class DescribedObjects(Protocol):
@@ -90,18 +98,19 @@ class ResourceProvider:
         self._clock = clock
         self._monitoring = monitoring
         self._problems = problems
-        self._freshness = freshness
+        self.freshness = freshness
 
     @property
     def answers(self) -> bool:
         return self._relister.ruleset.resource is not None
 
-    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
         """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
 
         A query that fails leaves out the objects of its namespace, as upstream; a single one is then not
-        found. An answer with warnings is such a failure. With `sampled`, as the autoscaler asks for the pods
-        of a namespace, such an answer is accepted and marked, and the times of the samples are asked for too.
+        found. An answer with warnings is such a failure. With a `ttl`, as the autoscaler asks for the pods of
+        a namespace, such an answer is accepted and marked, and the times of the samples are asked for too.
+        Answers are then used for so many seconds if that is longer than usual.
         """
         rules = self._relister.ruleset.resource
         if rules is None:
@@ -113,7 +122,11 @@ class ResourceProvider:
             by_namespace.setdefault(described.namespace, []).append(described)
         resource = self._resources.current().find(kind)
         expected = self._objects[question.resource].count(resource) if resource is not None else 0
-        answers = await self._ask_namespaces(rules, kind, by_namespace, expected, sampled=sampled)
+        terms = _Terms(expected, self.freshness, ttl is not None)
+        if ttl is not None and ttl > self.freshness.ttl:
+            longer = Freshness(ttl, max(ttl, self.freshness.max_age), self.freshness.ahead, repeats=True)
+            terms = terms._replace(freshness=longer)
+        answers = await self._ask_namespaces(rules, kind, by_namespace, terms)
         items: list[ObjectUsage] = []
         for objects, answered in zip(by_namespace.values(), answers, strict=True):
             if answered is not None:
@@ -128,10 +141,10 @@ class ResourceProvider:
         # An answer that lacks a namespace is not cached: the next request may find it.
         fresh_until = -math.inf
         if answers and None not in answers:
-            fresh_until = min(answer.asked for answer in given) + self._freshness.refresh_after
+            fresh_until = min(answer.asked for answer in given) + self.freshness.refresh_after
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)
-        times = _sample_times(answers) if sampled and rules.pair(kind).tells_ages else None
+        times = _sample_times(answers) if terms.sampled and rules.pair(kind).tells_ages else None
         return ResourceAnswer(
             tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
         )
@@ -141,16 +154,14 @@ class ResourceProvider:
         rules: ResourceRules,
         kind: GroupResource,
         by_namespace: Mapping[str, Sequence[LabeledObject]],
-        expected: int,
-        *,
-        sampled: bool,
+        terms: _Terms,
     ) -> list[_UsageAnswers | None]:
         asking: list[asyncio.Task[_UsageAnswers | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for namespace, objects in by_namespace.items():
                     names = Objects(namespace or None, tuple(described.name for described in objects))
-                    work = self._ask_all(rules, kind, names, expected, sampled=sampled)
+                    work = self._ask_all(rules, kind, names, terms)
                     asking.append(group.create_task(work))
                     if len(asking) % _STARTED_AT_ONCE == 0:
                         await asyncio.sleep(0)
@@ -189,18 +200,21 @@ class ResourceProvider:
         return chosen
 
     async def _ask_all(
-        self, rules: ResourceRules, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
+        self, rules: ResourceRules, kind: GroupResource, objects: Objects, terms: _Terms
     ) -> _UsageAnswers | None:
-        """Return the samples of one namespace, None where a query failed."""
+        """Return the samples of one namespace, of about one moment; None where a query failed."""
         pair = rules.pair(kind)
         queries = [pair.cpu, pair.memory]
-        if sampled and pair.tells_ages:
+        if terms.sampled and pair.tells_ages:
             queries += [query.age for query in (pair.cpu, pair.memory) if query.age is not None]
-        answers = await asyncio.gather(
-            *(self._ask(query, kind, objects, expected, sampled=sampled) for query in queries)
-        )
+        answers = await asyncio.gather(*(self._ask(query, kind, objects, terms) for query in queries))
         given = [answer for answer in answers if answer is not None]
-        return given if len(given) == len(queries) else None
+        if len(given) < len(queries):
+            return None
+        times = [answer.asked for answer in given]
+        if terms.freshness.repeats and max(times) - min(times) > self.freshness.ttl:
+            return await self._ask_all(rules, kind, objects, terms._replace(freshness=self.freshness))
+        return given
 
     async def _usages(
         self,
@@ -231,12 +245,13 @@ class ResourceProvider:
         return items
 
     async def _ask(
-        self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
+        self, query: ResourceQuery, kind: GroupResource, objects: Objects, terms: _Terms
     ) -> ObjectAnswer | None:
         """Return the samples of the objects, None after a failure, which is logged. TooManyRequestsError."""
         try:
+            metric = query.metric_query(kind)
             answer = await self._cache.ask_objects(
-                query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
+                metric, objects, terms.freshness, terms.expected, takes_partial=terms.sampled
             )
         except (NamingError, TemplateError) as error:
             self._problems.report("render", "query cannot be built", str(error), query.path)

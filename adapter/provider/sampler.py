@@ -9,6 +9,7 @@ for zero.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from adapter.config.rules_file import OnNaN
@@ -42,6 +43,11 @@ QUERY_ERRORS = (NamingError, TemplateError, UnsupportedSelectorError, Prometheus
 
 # How long a request waits for Prometheus when scrapes have values already, in seconds.
 _PATIENCE = 0.25
+
+SHARED = 0.25
+"""How old, in seconds, an answer may be that one scaler shares among its polls: an older one may be from
+before the newest sample. Queries for values and for their times are not further apart either: a value with
+the time of a later sample would be taken for that sample."""
 
 _Answer = TypeVar("_Answer", TextAnswer, ObjectAnswer)
 
@@ -222,25 +228,19 @@ class Sampler:
 
     async def read_objects_with_times(self, plan: SamplePlan) -> tuple[ObjectAnswer, ObjectAnswer]:
         """Return samples of objects and their times; either may be partial. Errors as `read_objects`."""
-        return await both(
-            *(
-                self._cache.ask_objects(
-                    query, plan.objects, plan.freshness, plan.entry.series_count, takes_partial=True
-                )
-                for query in (plan.query, plan.age_query())
-            )
-        )
+
+        def ask(query: MetricQuery, freshness: Freshness) -> Awaitable[ObjectAnswer]:
+            count = plan.entry.series_count
+            return self._cache.ask_objects(query, plan.objects, freshness, count, takes_partial=True)
+
+        return await together(partial(ask, plan.query), partial(ask, plan.age_query()), plan.freshness)
 
     async def read_series_with_times(
         self, rule: Rule, promql: str, companion: AgeQuery, freshness: Freshness
     ) -> tuple[TextAnswer, TextAnswer]:
         """Return an external metric's answer and its times; either may be partial. PrometheusError."""
-        return await both(
-            *(
-                self._cache.ask(asked, freshness, accepts_warnings=rule.accepts_warnings, takes_partial=True)
-                for asked in (promql, companion.promql)
-            )
-        )
+        ask = partial(self._cache.ask, accepts_warnings=rule.accepts_warnings, takes_partial=True)
+        return await together(partial(ask, promql), partial(ask, companion.promql), freshness)
 
     def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
@@ -282,6 +282,19 @@ async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_
         if isinstance(result, BaseException):
             raise result
     one, other = (result for result in results if not isinstance(result, BaseException))
+    return one, other
+
+
+async def together(
+    first: Callable[[Freshness], Awaitable[_Answer]],
+    second: Callable[[Freshness], Awaitable[_Answer]],
+    freshness: Freshness,
+) -> tuple[_Answer, _Answer]:
+    """Return a value and its times of about one moment; errors as `both`."""
+    one, other = await both(first(freshness), second(freshness))
+    if freshness.repeats and abs(one.asked - other.asked) > SHARED:
+        freshness = freshness._replace(ttl=SHARED)
+        one, other = await both(first(freshness), second(freshness))
     return one, other
 
 

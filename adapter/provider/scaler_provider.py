@@ -17,7 +17,7 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
 from adapter.provider import resolver as resolving
 from adapter.provider import rule_queries
 from adapter.provider.resolver import Resolver
-from adapter.provider.sampler import QUERY_ERRORS, SamplePlan, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, SHARED, SamplePlan, Sampler
 from adapter.rules import lookback
 from adapter.rules.compile import Rule
 from adapter.rules.query_plan import Objects
@@ -84,7 +84,7 @@ class ScalerProvider:
         try:
             namespaced = question.namespace is not None
             query = rule_queries.metric_query(entry, question.selector, namespaced=namespaced)
-            plan = SamplePlan(entry, query, objects, Freshness(ttl, ttl))
+            plan = SamplePlan(entry, query, objects, Freshness(ttl, ttl, repeats=ttl > SHARED))
             answer, ages = await self._sampler.read_objects_with_times(plan)
             rendered = query.render(question.namespace, names[:1])
         except QUERY_ERRORS as error:
@@ -114,7 +114,7 @@ class ScalerProvider:
             parts = rule_queries.external_matchers(rule, question.selector, question.namespace)
             promql = rule.render(entry.series, parts, [])
             companion = lookback.age_query(promql, entry.series, parts)
-            age = Freshness(ttl, ttl)
+            age = Freshness(ttl, ttl, repeats=ttl > SHARED)
             answer, ages = await self._sampler.read_series_with_times(rule, promql, companion, age)
         except QUERY_ERRORS as error:
             raise self._sampler.failure(error, rule, InternalError(UNFETCHED)) from error

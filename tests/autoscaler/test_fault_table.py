@@ -47,6 +47,7 @@ from adapter.telemetry.problems import Defects
 from tests.support.clock import LoopClock
 from tests.support.controller import LIVE, HandPods, HandRivals, NoForecasts, Server, fpa
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
+from tests.support.world import FRESHNESS
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
 
@@ -130,6 +131,8 @@ CASES = [
 
 class FaultyWorkload:
     """A workload of one autoscaler under a load, and the faults between it and its metric."""
+
+    freshness = FRESHNESS
 
     def __init__(self, name: str) -> None:
         self.kind = KINDS[name]
@@ -222,7 +225,7 @@ class FaultyWorkload:
     def answers(self) -> bool:
         return True
 
-    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
         await self.fail()
         now = self.clock.wall()
         if self.fault == "empty result":

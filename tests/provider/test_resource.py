@@ -438,19 +438,40 @@ async def test_usages_with_a_warning_are_not_served(part: str) -> None:
 
 async def test_the_scaler_takes_usages_with_a_warning_and_knows_it() -> None:
     async with world(RULES, answer=warned("cpu"), running=pods("pod1")) as here:
-        answer = await here.resource_provider.resource(
-            resource_question("/namespaces/somens/pods"), sampled=True
-        )
+        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), ttl=0.0)
         assert [item.name for item in answer.items] == ["pod1"]
         assert (answer.partial, answer.stands_in) == (True, False)
+
+
+async def test_usages_that_are_used_for_long_are_of_about_one_moment() -> None:
+    """One of several scalers uses them for longer than others do, but not cpu and memory of two times."""
+    failing = ["cpu"]
+
+    def answer(promql: str) -> Outcome:
+        is_cpu = "cpu" in promql
+        return PrometheusError("query", "made up") if is_cpu and failing else usage()(promql)
+
+    async with world(RULES, answer=answer, running=pods("pod1")) as here:
+        question = resource_question("/namespaces/somens/pods")
+        assert (await here.resource_provider.resource(question, ttl=5.0)).items == ()
+        failing.clear()
+        here.clock.advance(2.0)
+        here.querier.asked.clear()
+        assert len((await here.resource_provider.resource(question, ttl=5.0)).items) == 1
+        memory = [promql for promql in here.querier.asked if "memory" in promql]
+        assert len(memory) == len(here.querier.asked) / 2
+        asked = len(here.querier.asked)
+        here.clock.advance(4.0)
+        assert len((await here.resource_provider.resource(question, ttl=5.0)).items) == 1
+        assert len(here.querier.asked) == asked
+        await here.resource_provider.resource(question)
+        assert len(here.querier.asked) > asked, "other callers are given no old usages"
 
 
 async def test_resource_rules_may_accept_warnings() -> None:
     async with world(ACCEPTING, answer=warned("cpu"), running=pods("pod1")) as here:
         assert len((await ask(here, "/namespaces/somens/pods"))["items"]) == 1
-        answer = await here.resource_provider.resource(
-            resource_question("/namespaces/somens/pods"), sampled=True
-        )
+        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), ttl=0.0)
         assert not answer.partial
 
 
@@ -476,7 +497,7 @@ async def test_the_scaler_gets_the_time_of_the_samples_behind_a_usage() -> None:
     running = pods("pod1", "pod2", "pod3", "pod4")
     async with world(RULES, answer=answer, running=running) as here:
         answered = await here.resource_provider.resource(
-            resource_question("/namespaces/somens/pods"), sampled=True
+            resource_question("/namespaces/somens/pods"), ttl=0.0
         )
         assert answered.times == {"pod1": 50.0, "pod2": 80.0}
         assert len(answered.items) == 3
@@ -502,11 +523,11 @@ async def test_times_with_a_warning_or_without_an_answer() -> None:
     async with world(RULES, running=pods("pod1")) as here:
         here.querier.answer = lambda promql: outcomes[0] if "timestamp" in promql else usage()(promql)
         question = resource_question("/namespaces/somens/pods")
-        answered = await here.resource_provider.resource(question, sampled=True)
+        answered = await here.resource_provider.resource(question, ttl=0.0)
         assert (answered.partial, answered.times, len(answered.items)) == (True, {}, 1)
         outcomes.pop(0)
         here.clock.advance(2)
-        assert (await here.resource_provider.resource(question, sampled=True)).items == ()
+        assert (await here.resource_provider.resource(question, ttl=0.0)).items == ()
 
 
 async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> None:

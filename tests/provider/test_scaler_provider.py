@@ -3,7 +3,7 @@ stands in for an answer."""
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -107,6 +107,29 @@ async def test_answers_are_shared_for_as_long_as_the_scaler_says() -> None:
         here.clock.advance(0.2)
         await objects(here)
         assert len(here.querier.asked) == 4
+
+
+@pytest.mark.parametrize("ask", [objects, series])
+async def test_values_and_times_that_are_used_for_long_are_of_one_moment(
+    ask: Callable[..., Awaitable[object]],
+) -> None:
+    """A value with the time of a later sample would be taken for that sample."""
+    outcomes: dict[str, Outcome] = {"values": DOWN}
+
+    def answer(promql: str) -> Outcome:
+        return vector(({"pod": "a"}, WALL)) if "timestamp" in promql else outcomes["values"]
+
+    async with world(RULES + EXTERNAL, answer=answer, lists=SERIES) as here:
+        with pytest.raises(InternalError):
+            await ask(here, ttl=2.0)
+        outcomes["values"] = vector(({"pod": "a"}, 1.0))
+        here.clock.advance(1.0)
+        here.querier.asked.clear()
+        await ask(here, ttl=2.0)
+        assert sorted("timestamp" in promql for promql in here.querier.asked) == [False, True]
+        here.clock.advance(1.0)
+        await ask(here, ttl=2.0)
+        assert len(here.querier.asked) == 2
 
 
 async def test_a_metric_selector_narrows_both_queries() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
@@ -36,7 +36,7 @@ from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, LoopClock
 
 FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
@@ -224,12 +224,14 @@ class World:
         interval: float,
         running: Sequence[LabeledObject] | Exception,
         nodes: Sequence[LabeledObject] | Exception,
+        clock: Any,  # a `LoopClock` where a test moves no time by hand
     ) -> None:
         self.querier = FakeQuerier(answer)
         self.lister = lister or FakeLister(lists or {})
         self.names = FakeNames(names)
         self.running, self.nodes = FakeObjects(running), FakeObjects(nodes)
-        self.clock = clock = FakeClock()
+        self.clock: FakeClock = clock or FakeClock()
+        clock = self.clock
         self.monitoring = monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, clock)
         self.cache = QueryCache(self.querier, clock, monitoring)
@@ -289,8 +291,12 @@ async def world(
     running: Sequence[LabeledObject] | Exception = (),
     nodes: Sequence[LabeledObject] | Exception = (),
     attempted: bool = True,
+    clock: LoopClock | None = None,
 ) -> AsyncIterator[World]:
-    """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`."""
+    """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`.
+
+    The clock is a `FakeClock` unless another is given.
+    """
     made = World(
         answer,
         lists=lists,
@@ -300,6 +306,7 @@ async def world(
         interval=interval,
         running=running,
         nodes=nodes,
+        clock=clock,
     )
     await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:

@@ -212,17 +212,19 @@ class SourceFactory:
         namespace, selector = subscriber.namespace, subscriber.selector
         question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
-        async def poll(_: float) -> PollResult:
+        async def poll(ttl: float) -> PollResult:
             if not self.usages.answers:
                 return await self._ask_api(self.api.resource(namespace, str(selector)), _of_items)
-            usages = await self.usages.resource(question, sampled=True)
+            usages = await self.usages.resource(question, ttl)
             if usages.stands_in:
                 raise InternalError(UNFETCHED)
             return PollResult(_of_usages(usages), min(self.api_period, usages.window * WINDOW_PART))
 
         queries = 2 * QUERIES if self.usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
-        return self._feed(subscriber, key, ("resource", namespace), poll, queries)
+        feed = self._feed(subscriber, key, ("resource", namespace), poll, queries)
+        feed.shared = self.usages.freshness.ttl
+        return feed
 
     async def _ask_api(
         self,

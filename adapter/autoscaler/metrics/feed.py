@@ -17,6 +17,7 @@ from typing import NamedTuple
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND
+from adapter.provider.sampler import SHARED
 
 SLACK = 10 * SECOND
 """How much older than two sample intervals a sample may be: scrapes and rule evaluations take time."""
@@ -215,13 +216,14 @@ class Feed:
     """One polled metric.
 
     Feeds of one `group` may be answered by the same queries; a feed that is alone has its key as its group.
-    `queries` is how many queries a poll sends.
+    `queries` is how many queries a poll sends, and `shared` how old an answer may be with one scaler.
     """
 
     key: Hashable
     group: Hashable
     poll: Poll
     queries: int = QUERIES
+    shared: float = SHARED
     listeners: dict[Key, float] = field(default_factory=dict)
     """The autoscalers that use the metric, each with the period that it wants, in seconds. `listen` and
     `leave` change them."""

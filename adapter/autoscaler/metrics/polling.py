@@ -16,6 +16,11 @@ more. Likewise one query may answer several feeds of a group (one metric of the 
 are polled together in one turn. They are so only after an answer has shown that the group's queries merge,
 because a feed that does not merge has to be paid for by itself.
 
+Turns share an answer that is young enough, so one scaler asks for a metric of many namespaces every 0.4 s at
+most. Each of several scalers asks for that of its own autoscalers. So their turns share an answer for as many
+times as long, up to half of a period, and together they ask as often as one (`_accepted_age`). The first poll
+of a feed takes no older answers than with one scaler.
+
 A feed that waits keeps its answer. Once late it may scale up but not down. It is judged by its age when the
 feed was due, and dropped after `HELD` seconds: else an overload would make every metric absent, and nothing
 could scale up when it must. After a long wait the interval of the samples is learned only if it cannot be
@@ -46,9 +51,6 @@ from adapter.telemetry.problems import Defects, ProblemLog
 
 PATIENCE = 10.0
 """The time limit of a poll; sources have shorter limits of their own."""
-
-SHARED = 0.25
-"""How old, in seconds, a shared answer may be: an older one may be from before the newest sample."""
 
 DEFECT_PAUSE = 30.0
 """The pause of a feed after an unexpected error."""
@@ -166,9 +168,12 @@ class Poller:
         answered: Callable[[Iterable[Key]], None],
         delays: DelayReporter | None = None,
         defects: Defects,
+        scalers: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`answered` gets the autoscalers of a feed after each poll."""
+        """`answered` gets the autoscalers of a feed after each poll; `scalers` share all autoscalers."""
         self._clock = clock
+        self._scalers = scalers
+        self._per_second = per_second
         self._budget = QueryBudget(per_second, clock)
         self._answered = answered
         self._delays = delays
@@ -362,11 +367,22 @@ class Poller:
             if first + _MOST_AT_ONCE < len(keys):
                 await asyncio.sleep(0)
 
+    def _accepted_age(self, feed: Feed) -> float:
+        """Return how old an answer may be, in seconds, so that all scalers ask as often as one would.
+
+        One asks at the first turn for which the answer is too old. A turn is paid for the first poll, and for
+        those that share the next query.
+        """
+        turn = 2 * feed.queries / self._per_second
+        pace = turn * (feed.shared // turn + 1)
+        others = 0 if feed.polled is None else max(0, self._scalers() - 1)
+        return min(feed.shared + others * pace, feed.period / 2)
+
     async def _fetch(self, feed: Feed, waited: float) -> None:
         """Take the answer of a source, or note why it is missing."""
         try:
             async with asyncio.timeout(PATIENCE):
-                result = await feed.poll(min(SHARED, feed.period / 2))
+                result = await feed.poll(self._accepted_age(feed))
             feed.error, feed.pause = result.error, result.pause
             if result.merges is not None:
                 group = self._groups[feed.group]

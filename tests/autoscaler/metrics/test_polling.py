@@ -94,6 +94,23 @@ async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(
     assert 0 < max(source.taken) <= 0.25
 
 
+@pytest.mark.parametrize(
+    ("interval", "scalers", "oldest"), [(15.0, 2, 0.65), (15.0, 4, 1.45), (5.0, 4, 1.25), (60.0, 0, 0.25)]
+)
+async def test_with_more_scalers_answers_may_be_older(interval: float, scalers: int, oldest: float) -> None:
+    """But not those of the first poll, and none by more than half of a period."""
+    source, defects = PolledMetric(LoopClock(), interval), Defects(Monitoring())
+    async with Poller(
+        LoopClock(), per_second=20.0, answered=lambda _: None, defects=defects, scalers=lambda: scalers
+    ) as feeds:
+        feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+        await asyncio.sleep(10 * interval)
+
+    assert source.taken[0] == 0.25
+    assert source.taken[-1] == pytest.approx(oldest)
+    assert max(source.taken) == source.taken[-1]
+
+
 async def test_another_adapters_metrics_have_their_own_pace(feeds: Poller) -> None:
     source = PolledMetric(LoopClock(), interval=1.0)
     source.pause = 15.0

@@ -37,7 +37,7 @@ from adapter.telemetry.problems import Defects
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
-from tests.support.world import FakePod, World, world
+from tests.support.world import FRESHNESS, FakePod, World, world
 
 RULES = """
 rules:
@@ -66,6 +66,8 @@ CONTAINER = {
 class Provided:
     """The answers of our rules: a provider, cpu and memory, as a test sets them; None: no such rule."""
 
+    freshness = FRESHNESS
+
     def __init__(self) -> None:
         self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
         self.series: SeriesSamples | None = SeriesSamples((), None, 0.0, None)
@@ -88,7 +90,7 @@ class Provided:
     def answers(self) -> bool:
         return self.usages is not None
 
-    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, ttl: float | None = None) -> ResourceAnswer:
         assert self.usages is not None
         return self.usages
 
