@@ -170,6 +170,12 @@ CASES: Mapping[str, Case] = {
         short="--runs 6",
         long=True,
     ),
+    "shared": Case(
+        "Prometheus queries of one, two and four scalers that share 300 autoscalers",
+        tiny="--autoscalers 12 --namespaces 12 --interval 1 --seconds 2 --rounds 1",
+        short="--interval 5 --seconds 20 --rounds 1",
+        long=True,
+    ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
         tiny="--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",

@@ -37,7 +37,6 @@ INITIAL = 1
 """The replicas of all targets at the beginning."""
 
 TARGET = 10
-_PERIOD = 0.5
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAMESPACE}-scaler"
 _CLOCK = SystemClock()
 _SETTLE_SECONDS = 120.0
@@ -47,8 +46,8 @@ _SETTLE_SECONDS = 120.0
 class Sizes:
     """How large a fleet is; times in seconds.
 
-    `step` is the time between two steps of one load, `window` that of stabilization, and `quiet` that after
-    each turn.
+    `step` is the time between two steps of one load, `window` that of stabilization, `quiet` that after each
+    turn, and `interval` that between two samples.
     """
 
     autoscalers: int
@@ -60,6 +59,7 @@ class Sizes:
     window: float = 20.0
     freeze: float = 60.0
     quiet: float = 20.0
+    interval: float = 0.5
 
     @property
     def flags(self) -> Sequence[str]:
@@ -82,10 +82,11 @@ class Turn(NamedTuple):
 
 
 class Demands:
-    """What each autoscaler needs, as Prometheus is told twice a second."""
+    """What each autoscaler needs, as Prometheus is told every `interval` seconds."""
 
-    def __init__(self, targets: Sequence[Place], step: float, seed: int) -> None:
+    def __init__(self, targets: Sequence[Place], step: float, seed: int, interval: float) -> None:
         dice = random.Random(seed)
+        self._interval = interval
         self.steps: dict[Place, list[Step]] = {target: [] for target in targets}
         self._plans = {target: _plan(random.Random(dice.random()), step) for target in targets}
         self._due = dict.fromkeys(targets, 0.0)
@@ -106,7 +107,7 @@ class Demands:
                 for target, labels in self._labels.items()
             ]
             await asyncio.to_thread(scene.prometheus.write, *samples)
-            await asyncio.sleep(max(0.0, now + _PERIOD - _CLOCK.wall()))
+            await asyncio.sleep(max(0.0, now + self._interval - _CLOCK.wall()))
 
     def _step(self, now: float) -> None:
         for target, plan in self._plans.items():
@@ -303,7 +304,7 @@ async def opened(scene: Scene, plane: ControlPlane, sizes: Sizes, seed: int) -> 
     await admit(scene)
     spaces = [f"tenant-{number:02}" for number in range(sizes.namespaces)]
     targets = [Place(spaces[number % len(spaces)], f"web-{number:03}") for number in range(sizes.autoscalers)]
-    demands = Demands(targets, sizes.step, seed)
+    demands = Demands(targets, sizes.step, seed, sizes.interval)
     fleet = Fleet(scene, plane, sizes, demands, ScalerAudit(plane.audit_log, NAMESPACE))
     async with contextlib.AsyncExitStack() as stack:
         await scene.cluster.create(
