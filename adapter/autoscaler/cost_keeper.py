@@ -123,12 +123,12 @@ class CostKeeper:
                 task = group.create_task(self._write(job), name=f"deletion cost of {job.pod}")
                 task.add_done_callback(lambda _: gate.release())
 
-    async def mark(self, state: AutoscalerState, snapshot: Snapshot, count: int) -> None:
-        """Write the costs of the idlest pods before a scale-down by `count`, in `MARK_SECONDS` at most."""
+    async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int) -> None:
+        """Write the costs of the idlest pods before a scale-down to `replicas`, in `MARK_SECONDS` at most."""
         if not state.prefers_idle or self._costs is None:
             return
         marks = self._marks.setdefault(state.key, PodMarks())
-        jobs = self._choose(state, marks, snapshot, count)
+        jobs = self._choose(state, marks, snapshot, replicas)
         if not jobs:
             return
         marks.wanted = self._clock.monotonic()
@@ -152,7 +152,7 @@ class CostKeeper:
             at = now + state.boost.period + SECOND
             expected = removal.foresee(choice, state.memory.boost, seen.replicas, at)
             if expected < seen.replicas:
-                self._choose(state, marks, snapshot, seen.replicas - expected)
+                self._choose(state, marks, snapshot, expected)
         if removal.count_active(seen.pods) > expected:
             marks.wanted = monotonic
         elif monotonic - marks.wanted > KEEP_SECONDS:
@@ -168,13 +168,20 @@ class CostKeeper:
     # -- what is to be written -------------------------------------------------------------------------------
 
     def _choose(
-        self, state: AutoscalerState, marks: PodMarks, snapshot: Snapshot, count: int
+        self, state: AutoscalerState, marks: PodMarks, snapshot: Snapshot, replicas: int
     ) -> list[_CostJob]:
-        """Queue the costs that are missing for a scale-down by `count`."""
+        """Queue the costs that are missing for a scale-down to `replicas`.
+
+        Pods that go for an earlier one may still be there. Others that are too many are those of an update of
+        the target, which removes them itself.
+        """
         pods = snapshot.observation.pods
         is_paused = self._clock.monotonic() < marks.paused
         if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
             return []
+        first = sum(removal.is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
+        fewer = snapshot.observation.replicas - replicas
+        count = min(fewer + first, removal.count_active(pods) - replicas)
         chosen = removal.choose(pods, snapshot.idleness, count, marks.costs)
         for pod, _ in chosen:
             marks.costs[pod] = None

@@ -269,10 +269,10 @@ class Reconciler:
 
     async def _mark(self, state: AutoscalerState, write: _Write, target: ScaleTarget) -> None:
         """Before a scale-down, once, write the deletion costs of the pods that are to go."""
-        count = target.replicas - write.pending.decision.replicas
-        if count > 0 and not write.is_marked and not _is_void(state, write):
+        replicas = write.pending.decision.replicas
+        if replicas < target.replicas and not write.is_marked and not _is_void(state, write):
             write.is_marked = True
-            await self.costs.mark(state, write.pending.snapshot, count)
+            await self.costs.mark(state, write.pending.snapshot, replicas)
 
     def _take_scale(
         self, state: AutoscalerState, write: _Write, scale: ScaleState, before: ScaleTarget

@@ -107,6 +107,27 @@ async def test_the_idlest_pods_are_marked_and_then_the_count_is_lowered(bench: I
     assert len(bench.costs.applied) == 2
 
 
+async def test_pods_of_an_earlier_scale_down_count_while_they_are_there(bench: IdleBench) -> None:
+    """Those that go first without a cost of ours too."""
+    await bench.begin(5)
+    bench.change("e", cost=-9)
+    bench.want(2)
+    await bench.work(2)
+    bench.server.tell("web")
+    bench.want(1)
+    await bench.work(2)
+    assert bench.server.writes == [("web", 2), ("web", 1)]
+    assert bench.costs.applied == [("a", -2), ("b", -1), ("c", -1)]
+
+
+async def test_surplus_pods_of_an_update_get_no_cost(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.set_pods(*"abcdefg")
+    bench.want(4)
+    await bench.work()
+    assert bench.costs.applied == [("a", -1)]
+
+
 async def test_costs_that_are_late_are_not_waited_for(
     bench: IdleBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

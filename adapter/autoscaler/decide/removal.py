@@ -39,6 +39,11 @@ def is_active(pod: PodFacts) -> bool:
     return not pod.deleting and pod.phase not in _ENDED
 
 
+def goes_first(pod: PodFacts, marked: Container[str]) -> bool:
+    """Tell whether an active pod goes before those without a cost. `marked` pods have one of ours."""
+    return not pod.running_and_ready or pod.name in marked or (pod.deletion_cost or 0) < 0
+
+
 def count_active(pods: Iterable[PodFacts]) -> int:
     return sum(map(is_active, pods))
 
@@ -55,7 +60,7 @@ def choose(
     for pod in pods:
         if not is_active(pod):
             continue
-        if not pod.running_and_ready or pod.name in marked or (pod.deletion_cost or 0) < 0:
+        if goes_first(pod, marked):
             count -= 1
         elif pod.deletion_cost is None and pod.name in values:
             ranked.append((values[pod.name], -pod.ready_since, pod.name))
