@@ -16,7 +16,7 @@ nothing about the load. Workloads of one number have the same parts.
 connections. `..._saved` compares with the same autoscaler without the option, and `least_...` is what the
 idlest pods have. `patches_max` is the highest number of patches of pods in a shrink, refused ones too.
 `costs_left` counts the costs of pods that stay. `fall_p50` and `fall_max` are the times from the fall to the
-Scale of 10, which waits for a stabilization window of 3 s. A shrink may take several writes (`writes_max`):
+Scale of 10, which waits for a stabilization window of 5 s. A shrink may take several writes (`writes_max`):
 the pods are scraped one after the other. `wrong` counts workloads with a raise, or another last count.
 """
 
@@ -30,6 +30,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from benchmarks import common, plane
 from benchmarks.common import Goal, Report
@@ -119,7 +121,7 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
             stage,
             opened,
             prometheus.url,
-            world.parsed_rules,
+            yaml.safe_load(world.rules),
             f"--horizontal-pod-autoscaler-sync-period={sizes.period:g}s",
             "--metrics-relist-interval=2s",
             "--metrics-max-age=60s",

@@ -54,7 +54,16 @@ def path_of(group_version: str) -> str:
 
 PATHS = tuple(path_of(name) for name in GROUP_VERSIONS)
 
-_RIGHTS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_RIGHTS = (
+    "Namespace",
+    "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+)
 _ADMIN = "admin"
 _RBAC = "rbac.authorization.k8s.io"
 _DENIED_TTL = "100ms"

@@ -7,7 +7,6 @@ distributions: a fifth of the pods have about five sixths. Connections say nothi
 import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
 
 import aiohttp
 import yaml
@@ -32,8 +31,9 @@ IDLE: Mapping[str, Document | None] = {
 """What the autoscalers of each kind say about pods to remove."""
 
 _SPREAD = 2.3
-_WINDOW = 3
-"""The stabilization window: longer than the pods take to be scraped once after the load has moved."""
+WINDOW = 5
+"""The stabilization window, in seconds: longer than what is foreseen of the HPA controller, and than all pods
+take to be scraped once the load has moved."""
 
 
 def level(pods: int) -> Load:
@@ -52,7 +52,7 @@ def fall(workload: Workload, seed: str) -> None:
 def workload(kind: str, name: str, pods: int) -> Workload:
     """Return a workload of a kind that needs the pods that it has, which is the most that it may have."""
     is_boosted = kind.startswith("boosted")
-    window = {"stabilizationWindowSeconds": _WINDOW}
+    window = {"stabilizationWindowSeconds": WINDOW}
     spec: Document = {"minReplicas": 1, "maxReplicas": pods, "behavior": {"scaleDown": window}}
     if IDLE[kind] and not is_boosted:
         spec["scaleDown"] = IDLE[kind]
@@ -74,12 +74,12 @@ class World(stage.World):
         self.pods: dict[str, Document] = {}
 
     @property
-    def parsed_rules(self) -> Any:
+    def rules(self) -> str:
         """Return Fastpath's rules for what is shown, connections too."""
-        rules = yaml.safe_load(self.rules)
+        rules = yaml.safe_load(super().rules)
         first = rules["rules"][0]
         rules["rules"].append(first | {"seriesQuery": first["seriesQuery"].replace("load", "connections")})
-        return rules
+        return yaml.safe_dump(rules)
 
     async def add_kinds(self, workloads: Iterable[tuple[Workload, str]]) -> None:
         """Create workloads, each with an autoscaler of its kind."""

@@ -6,11 +6,12 @@ that makes totals some askings late, so that every raise comes before the contro
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
@@ -190,6 +191,13 @@ class World(Loads):
             await asyncio.sleep(0.05)
 
 
+W = TypeVar("W", bound=World)
+
+
+def _straight(_: World, port: int) -> contextlib.AbstractAsyncContextManager[int]:
+    return aggregation.straight(port)
+
+
 class Scene(NamedTuple):
     """A world whose metrics Fastpath serves through what is in front of it."""
 
@@ -198,37 +206,68 @@ class Scene(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def staged(fronted: Fronted, tmp_path: Path, lag: int) -> AsyncIterator[Scene]:
-    """Run an adapter that scales, until the block ends; POD_NAMESPACE is that of the manifests."""
+async def opened(
+    fronted: Fronted, directory: Path, make: Callable[[ClusterUnderTest, aiohttp.ClientSession], W]
+) -> AsyncIterator[tuple[W, Prometheus]]:
+    """Run a world with its Prometheus, and write its rules, until the block ends."""
     cluster, backend = fronted
-    fronts: list[Front] = []
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(watching.connect(cluster, backend.authority))
-        world = World(cluster, session)
+        world = make(cluster, session)
         await stack.enter_async_context(world.listening())
-        (tmp_path / "rules.yaml").write_text(world.rules)
+        (directory / "rules.yaml").write_text(world.rules)
         prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
         for path in (crd.PATH, crd_schedules.PATH):
             await cluster.kubectl("apply", "--validate=false", "-f", str(path))
-        serving = backend.authority.server_context(
-            backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
-        )
-
-        @contextlib.asynccontextmanager
-        async def through(port: int) -> AsyncIterator[int]:
-            async with Front(world, [Port(port)], lag=lag, token=cluster.token, tls=serving) as front:
-                fronts.append(front)
-                yield int(front.url.rpartition(":")[2])
-
+        await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         await stack.enter_async_context(world.watching())
-        components = ("external", "resource", "scaler-in-process")
-        await stack.enter_async_context(
-            aggregation.register(
-                cluster, backend, tmp_path, prometheus.url, *FLAGS, components=components, through=through
-            )
-        )
+        yield world, prometheus
+        await cluster.kubectl("delete", "hpa,fpa", "--all", "-n", cluster.namespace)
+
+
+@contextlib.asynccontextmanager
+async def scaled(
+    fronted: Fronted,
+    directory: Path,
+    make: Callable[[ClusterUnderTest, aiohttp.ClientSession], W],
+    *components: str,
+    through: Callable[[W, int], contextlib.AbstractAsyncContextManager[int]] = _straight,
+) -> AsyncIterator[W]:
+    """Run an adapter that scales a world, with these components of the manifests too, until the block ends.
+
+    POD_NAMESPACE is that of the manifests.
+    """
+    async with (
+        opened(fronted, directory, make) as (world, prometheus),
+        aggregation.register(
+            *fronted,
+            directory,
+            prometheus.url,
+            *FLAGS,
+            components=("external", "resource", "scaler-in-process", *components),
+            through=functools.partial(through, world),
+        ),
+    ):
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def staged(fronted: Fronted, tmp_path: Path, lag: int) -> AsyncIterator[Scene]:
+    """Run an adapter that scales, behind a server that answers `lag` askings late, until the block ends."""
+    cluster, backend = fronted
+    fronts: list[Front] = []
+    serving = backend.authority.server_context(
+        backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
+    )
+
+    @contextlib.asynccontextmanager
+    async def through(world: World, port: int) -> AsyncIterator[int]:
+        async with Front(world, [Port(port)], lag=lag, token=cluster.token, tls=serving) as front:
+            fronts.append(front)
+            yield int(front.url.rpartition(":")[2])
+
+    async with scaled(fronted, tmp_path, World, through=through) as world:
         yield Scene(world, fronts[0])
-        await cluster.kubectl("delete", "hpa", "--all", "-n", cluster.namespace)
 
 
 async def settled(scene: Scene) -> None:

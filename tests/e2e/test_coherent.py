@@ -9,23 +9,17 @@ the metrics API serves, and may ask for more by itself.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
-from fastpath_sandbox.prometheus.server import Prometheus
-from tests.e2e import aggregation, stage
+from tests.e2e import stage
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.test_aggregation import WELL
-from tests.support import crd, sharing
-from tests.support.boosting import CLOCK
+from tests.support import sharing
 from tests.support.sharing import NEEDED
 from tests.support.waiting import until
 
@@ -38,12 +32,10 @@ WAIT = 90.0
 class World(stage.World):
     """Workloads whose pods are ready after a time of their own, and take their share at that moment."""
 
-    def __init__(
-        self, cluster: ClusterUnderTest, session: aiohttp.ClientSession, startup: Callable[[], float]
-    ) -> None:
+    def __init__(self, cluster: ClusterUnderTest, session: aiohttp.ClientSession) -> None:
         super().__init__(cluster, session)
         self.interval = "1s"
-        self._startup = startup
+        self._startup = sharing.random_startup(17)
         self._starts: set[asyncio.Task[None]] = set()
 
     async def add_shared(self, count: int) -> None:
@@ -72,37 +64,6 @@ class World(stage.World):
         await self.patch(path, {"status": status})
 
 
-@contextlib.asynccontextmanager
-async def sharing_world(fronted: Fronted, directory: Path, seed: int) -> AsyncIterator[World]:
-    """Run Fastpath on a control plane, and what it scales, until the block ends."""
-    cluster, backend = fronted
-    async with contextlib.AsyncExitStack() as stack:
-        config: Any = yaml.safe_load(cluster.admin_kubeconfig.read_text())
-        shown = backend.authority.issue(common_name="admin", organization="system:masters")
-        connector = aiohttp.TCPConnector(ssl=backend.authority.client_context(shown), limit=0)
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(
-                base_url=config["clusters"][0]["cluster"]["server"],
-                connector=connector,
-                timeout=aiohttp.ClientTimeout(total=None),
-            )
-        )
-        world = World(cluster, session, sharing.random_startup(seed))
-        await stack.enter_async_context(world.listening())
-        (directory / "rules.yaml").write_text(world.rules)
-        prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
-        await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
-        await stack.enter_async_context(world.watching())
-        components = ("external", "resource", "scaler-in-process")
-        await stack.enter_async_context(
-            aggregation.register(
-                cluster, backend, directory, prometheus.url, *stage.FLAGS, components=components
-            )
-        )
-        yield world
-        await cluster.kubectl("delete", "hpa,fpa", "--all", "-n", cluster.namespace)
-
-
 async def jump(world: World) -> list[sharing.Scaling]:
     """Let the loads jump, and return how the workloads were scaled once all pods are ready."""
     await world.add_shared(COUNT)
@@ -120,6 +81,6 @@ async def test_no_step_asks_for_more_than_is_needed(
     fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POD_NAMESPACE", NAMESPACE)  # as the manifests do: leases and floors are there
-    async with sharing_world(fronted, tmp_path, 17) as world:
+    async with stage.scaled(fronted, tmp_path, World) as world:
         scaled = await jump(world)
     assert [each for each in scaled if each.most > NEEDED] == []

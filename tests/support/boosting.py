@@ -327,7 +327,7 @@ class Loads:
         """The pods by address."""
         self._shown: dict[str, tuple[str, list[Series]]] = {}
         # Prometheus knows of every metric before there is a pod, as it does of those that others show too
-        for name in ("load", "busy"):
+        for name in ("load", "busy", "connections"):
             self.series.add(Series(name, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
 
     @property
