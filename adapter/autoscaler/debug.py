@@ -69,6 +69,7 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
         "time": moment(now),
         "mode": state.object.spec.mode,
         "writing": state.is_writing,
+        "decidedSince": None if state.since is None else moment(state.since),
         "target": _target(state),
         "status": status_to_plain(
             full_status(memory.status, state.recent_changes(now), credited=state.backlog_credits)

@@ -97,6 +97,8 @@ class AutoscalerState:
         self.clock_shift = 0
         """By how many nanoseconds the clock of decisions was set in all."""
         self.last: LastDecision | None = None
+        self.since: int | None = None
+        """When it was first decided, with the values of all metrics."""
         self.decided = -math.inf
         """When it was last decided, in monotonic seconds."""
         self.failures = 0
@@ -337,11 +339,13 @@ class AutoscalerState:
             self.memory, decision, snapshot.observation, now, limits.boost, limits.fallback
         )
         self.last = LastDecision(now, snapshot, decision)
+        self.since = self.since or now
         return events
 
     def conclude(self, decision: Decision, now: int) -> None:
         self.memory = msgspec.structs.replace(self.memory, status=decision.status, history=decision.history)
         self.last = LastDecision(now, None, decision)
+        self.since = self.since or now
 
     def set_clock(self, by: int) -> None:
         """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""

@@ -76,6 +76,33 @@ def test_patches_of_pods(world: World) -> None:
     ]
 
 
+def test_a_scale_whose_client_was_gone_is_none(world: World) -> None:
+    reference = {"resource": "deployments", "subresource": "scale", "namespace": "shop", "name": "web"}
+    world._saw(4, reference, {}, responseStatus={"code": 504})
+    assert (world.audit.of(WEB), world.audit.conflicts) == ((), 0)
+
+
+def test_when_a_slice_was_released_before_its_next_owner_decided(world: World) -> None:
+    world.lease(6, SLICE, "")
+    world.lease(8, SLICE, "b_2")
+    released = world.audit.released("shop", "b", 9.0)
+    assert released is not None
+    assert (released.time, released.holder) == (6.0, "a_1")
+    assert world.audit.released("shop", "a", 5.0) is None, "it is the first owner"
+    world.lease(10, SLICE, "")
+    world.lease(11, SLICE, "b_2")
+    assert world.audit.released("shop", "b", 12.0) is None, "it was its own"
+
+
+def test_a_slice_is_released_with_the_membership_of_its_owner(world: World) -> None:
+    world.lease(5, f"{NAME}-member-1", "")
+    world.lease(8, SLICE, "b_2")
+    world.lease(12, f"{NAME}-member-1", "")
+    released = world.audit.released("shop", "b", 9.0)
+    assert released is not None
+    assert released.time == 5.0
+
+
 def faults(world: World, *steps: tuple[float, int]) -> list[str]:
     """Return what is wrong with the writes, without their targets, for these steps of the load."""
     found = [*world.audit.doubles(1)]

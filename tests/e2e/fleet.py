@@ -7,6 +7,7 @@ no pods: their number of replicas is all that counts here.
 
 import asyncio
 import contextlib
+import datetime as dt
 import json
 import math
 import random
@@ -151,6 +152,8 @@ class Fleet:
     turns: list[Turn] = field(default_factory=list)
     journals: dict[tuple[str, Place], tuple[float, list[tuple[int, int]]]] = field(default_factory=dict)
     """What was written as each pod told it last, and before when that is complete."""
+    decided: set[tuple[Place, str, float]] = field(default_factory=set)
+    """When a pod first decided an autoscaler after it took its slice."""
     started: int = 0
 
     # -- pods ------------------------------------------------------------------------------------------------
@@ -221,9 +224,9 @@ class Fleet:
             await self.settled()
         await asyncio.sleep(self.sizes.quiet)
         self.turns.append(Turn(name, begin, _CLOCK.wall(), frozenset(lost)))
-        await self._read_journals()
+        await self.read_journals()
 
-    async def _read_journals(self) -> None:
+    async def read_journals(self) -> None:
         for pod in self.pods.keys() - self.frozen:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{self.pods[pod].port}") as session:
                 for target in self.demands.steps:
@@ -236,6 +239,9 @@ class Fleet:
             if response.status != 200:
                 return
             shown = json.loads(await response.text())
+        if shown["decidedSince"] is not None:
+            since = dt.datetime.fromisoformat(shown["decidedSince"]).timestamp()
+            self.decided.add((target, pod, since))
         written = [
             (entry["currentReplicas"], entry["desiredReplicas"])
             for entry in shown["journal"]
@@ -271,6 +277,22 @@ class Fleet:
             reaction
             for target, steps in self.demands.steps.items()
             for reaction in self.audit.reactions(target, steps, INITIAL, end)
+        ]
+
+    def undecided(self, turn: Turn) -> list[float]:
+        """Return for how long autoscalers were undecided that pods have handed over in a turn.
+
+        That is the time from the release of the slice to the first decision of its next owner.
+        """
+        moved = (
+            (self.audit.released(target.namespace, pod, since), since) for target, pod, since in self.decided
+        )
+        return [
+            since - released.time
+            for released, since in moved
+            if released is not None
+            and turn.begin <= since < turn.end
+            and pod_of(released.holder) not in turn.lost
         ]
 
     async def follow(self) -> None:
@@ -349,9 +371,9 @@ async def turns(fleet: Fleet) -> None:
         for pod in [*fleet.pods]:
             await fleet.start()
             await fleet.end(pod)
-            await (
-                fleet.settled()
-            )  # on this machine the start of a process takes the processor from the others
+            # on this machine the start of a process takes the processor from the others
+            await fleet.settled()
+            await fleet.read_journals()
     async with fleet.turn("leave"):
         await fleet.end(next(iter(fleet.pods)))
     await fleet.follow()

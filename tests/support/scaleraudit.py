@@ -117,6 +117,8 @@ class ScalerAudit:
         is_stored = 200 <= status < 300
         version = int(event["responseObject"]["metadata"]["resourceVersion"]) if is_stored else 0
         if reference.get("subresource") == "scale":
+            if not is_stored and "requestObject" not in event:
+                return  # its client was gone before all of it had arrived
             asked, target = event["requestObject"], Place(reference["namespace"], reference["name"])
             groups = [each for each in event["user"].get("groups", ()) if each.startswith(GROUP)]
             # a patch of another client has no metadata
@@ -186,6 +188,23 @@ class ScalerAudit:
         else:
             place = len(writes)
         return writes[place - 1].holder if place else ""
+
+    def released(self, namespace: str, pod: str, decided: float) -> LeaseWrite | None:
+        """Return when another pod released a slice that `pod` took then, and first `decided`; None for none.
+
+        The `holder` is the owner of before.
+        """
+        writes = self.owners(namespace, 0.0, decided)
+        held = [at for at, write in enumerate(writes) if pod_of(write.holder) == pod]
+        owned = [at for at in range(held[-1] if held else 0) if writes[at].holder]
+        if not owned or pod_of(writes[owned[-1]].holder) == pod:
+            return None
+        before, taken = writes[owned[-1]], writes[owned[-1] + 1 :]
+        membership = self._leases.get(f"{NAME}-member-{before.holder.rpartition('_')[2]}", [])
+        ends = [
+            write.time for write in [*taken, *membership] if not write.holder and write.time > before.time
+        ]
+        return before._replace(time=min(ends)) if ends else None
 
     # -- what was written ------------------------------------------------------------------------------------
 
