@@ -239,10 +239,12 @@ class Scaler:
             monitoring.forecast_values.set(0)
 
     async def _wait_ready(self) -> None:
-        """Wait for what every decision needs: until then the other scalers decide."""
+        """Wait for what every decision needs, and the objects of all slices that are wanted."""
         await self._runtime.relister.attempted.wait()
         while self.find_unsynced() is not None:  # noqa: ASYNC110 - no event follows a failed list
             await asyncio.sleep(_LOOK)
+        if self._runtime.watching.scope is not None:
+            await self._runtime.watching.scope.wait_complete()
 
     async def _scale(self, number: int, fence: Fence, poller: Poller) -> None:
         """Decide and write for one slice."""

@@ -68,7 +68,7 @@ class KubernetesLeases:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._labels = dict(labels or {})
+        self.labels = dict(labels or {})
         self._path = path_of(LEASES, namespace)
 
     async def fetch(self, seconds: float) -> Lease | None:
@@ -92,7 +92,7 @@ class KubernetesLeases:
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": self._labels},
+            "metadata": {"name": self._name, "namespace": self._namespace, "labels": self.labels},
             "spec": record,
         }
         content = msgspec.json.encode(document)
@@ -102,7 +102,7 @@ class KubernetesLeases:
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
         spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
-        metadata = lease.document["metadata"] | {"labels": _read_labels(lease) | self._labels}
+        metadata = lease.document["metadata"] | {"labels": _read_labels(lease) | self.labels}
         content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
         path = f"{self._path}/{self._name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
@@ -110,7 +110,7 @@ class KubernetesLeases:
 
     def has_labels(self, lease: Lease) -> bool:
         """Return whether a Lease that was read has the labels."""
-        return self._labels.items() <= _read_labels(lease).items()
+        return self.labels.items() <= _read_labels(lease).items()
 
     async def delete(self, version: str, seconds: float) -> None:
         """Delete the Lease in a version."""

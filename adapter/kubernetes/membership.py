@@ -8,12 +8,14 @@ membership can write, because each one has a fence of its own.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from adapter import errors
+from adapter.kubernetes.cache.leases import LEAVING
 from adapter.kubernetes.lease import (
     ClockReading,
     KubernetesLeases,
@@ -66,6 +68,14 @@ class MemberSettings:
         """How far the clocks may diverge. With the renew deadline it stays below the lease duration."""
         return (self.lease_duration - self.renew_deadline) / 2
 
+    @property
+    def settling(self) -> float:
+        """For how long the members are the same before slices move for the sake of equal shares alone.
+
+        In a rolling update the pod that comes then takes the slices of the one that leaves, and no others.
+        """
+        return self.renew_deadline
+
 
 def next_record(before: LeaseRecord | None, settings: MemberSettings, wall: float) -> LeaseRecord:
     """Return the record to write in place of one. A renewal keeps acquireTime and leaseTransitions."""
@@ -104,10 +114,19 @@ class Membership:
         self._is_member = monitoring.leader.labels(settings.lease_name)
         self._is_member.set(0)
 
-    async def run(self, serve: Serve) -> NoReturn:
-        """Join and serve, and again when the membership is lost, until cancelled or an error of `serve`."""
+    async def run(
+        self,
+        serve: Serve,
+        prepare: Callable[[], Awaitable[None]],
+        leave: Callable[[], Awaitable[None]],
+    ) -> NoReturn:
+        """Join and serve, and again when the membership is lost, until cancelled or an error of `serve`.
+
+        `prepare` comes before each membership, and `leave` before one that ends in order.
+        """
         while True:
-            await self._renew(await self._join(), serve)
+            await prepare()
+            await self._renew(await self._join(), serve, leave)
 
     async def _join(self) -> LeaseFence:
         """Write the Lease; return the fence of the membership."""
@@ -125,7 +144,7 @@ class Membership:
         _log.info("scaler joined", extra=facts(lease=settings.lease_name, holder=settings.identity))
         return LeaseFence(self._clock, sent, hold=settings.renew_deadline, tolerance=settings.tolerance)
 
-    async def _renew(self, fence: LeaseFence, serve: Serve) -> None:
+    async def _renew(self, fence: LeaseFence, serve: Serve, leave: Callable[[], Awaitable[None]]) -> None:
         """Serve and renew until the membership is lost. Raise what `serve` ends with before."""
         settings = self._settings
         work = asyncio.ensure_future(serve(fence))
@@ -143,10 +162,20 @@ class Membership:
                 is_lost = not fence.left() or self._is_cleared()
                 if sent is not None and not is_lost:
                     fence.renewed(sent)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(fence.left()):
+                    await leave()
+            raise
         finally:
             await self._end(fence, work, is_lost=is_lost)
         if not is_lost:
             work.result()
+
+    async def announce_end(self) -> bool:
+        """Tell the others that this member ends soon; return whether they may know."""
+        self._store.labels[LEAVING] = "true"
+        return await self._attempt(self._settings.attempt, joins=False) is not None
 
     async def _end(self, fence: LeaseFence, work: asyncio.Future[NoReturn], *, is_lost: bool) -> None:
         """End a membership: first the work, which may still write unless it is lost, then the Lease."""

@@ -17,11 +17,17 @@ Two members never own a slice at once:
   owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
   for its duration, unless no other scaler is to be seen: only here it matters that a view is not older than
   that, and that no person deletes a Lease in the second in which two scalers begin or one is frozen.
+
+A slice is wanted as soon as the plan gives it to this scaler, so its objects are there when it is free. A
+scaler joins when it has those of its share. One that ends says so first. Slices move a few at once, and for
+equal shares alone only while the members stay the same: in a rolling update a slice moves once, from the pod
+that leaves to the one that has come.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -43,6 +49,12 @@ _AT_ONCE = 16
 _JITTER = 1.2
 """A candidate of a version without slices waits for one to 2.2 retry periods."""
 
+_MOVING = 2
+"""The number of slices that a scaler hands over at once: each has an owner again before the next has none."""
+
+_NOTICE = 1.0
+"""For how many seconds a scaler that ends in order goes on after it has said so: the others prepare."""
+
 _RETRY = 0.5
 """Seconds until a write that failed is repeated, and until a Lease is looked at again."""
 
@@ -58,9 +70,13 @@ Work = Callable[[int, Fence], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
+    """A slice that is being taken, owned or released; it is given up once `surplus` is set.
+
+    `moved` is set when the view shows another owner.
+    """
 
     surplus: asyncio.Event = field(default_factory=asyncio.Event)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
     is_owned: bool = False
     record: LeaseRecord | None = None
     """What was written when the slice was taken."""
@@ -84,9 +100,9 @@ class SliceKeeper:
         wants: Callable[[Collection[int]], None] = lambda _: None,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`wants` is called with the slices that are owned, or are to be taken now, when they may change.
+        """`wants` is called with the slices that are owned, or will be soon, when they may change.
 
-        If there are other members, `prepare` returns when this one can do the work of an owner.
+        If there are other members, `prepare` returns when this one can do the work for these.
         """
         self._client = client
         self._namespace = namespace
@@ -99,6 +115,11 @@ class SliceKeeper:
         leases = self._leases(self._member_lease(settings.identity))
         self._membership = Membership(leases, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
+        self._wanted: frozenset[int] = frozenset()
+        self._is_leaving = self._is_ending = False
+        """Whether it takes no more slices, and whether it gives up all."""
+        self._members: tuple[frozenset[str], float] = frozenset(), 0.0
+        """Who shares the slices, and since when."""
         self._outdated: dict[int, tuple[str, float]] = {}
         """Versions of slices, "" for none, that the view may still show although there is a newer one, and
         until when: the same may be true again, for a Lease that was made and deleted meanwhile.
@@ -110,6 +131,8 @@ class SliceKeeper:
         """Leases that could not be read or written, with the version that the view showed then."""
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
+        self._emptied = asyncio.Event()
+        """Set when the last slice was given up."""
         view.changed = self._wake.set
         owned = monitoring.slices.labels(settings.lease_name)
         owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
@@ -133,26 +156,62 @@ class SliceKeeper:
         while not self._view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
-        if self._prepare is not None and self._has_others():
-            self._wants(())
-            await self._wait_prepared(self._prepare())
-        await self._membership.run(serve)
+        await self._membership.run(serve, self._prepare_to_join, self._leave)
 
     def _has_others(self) -> bool:
-        now = self._clock.monotonic()
-        return any(member.expires > now for member in self._view.members())
+        """Return whether there is another member that stays."""
+        now, me = self._clock.monotonic(), self._settings.identity
+        members = self._view.members()
+        return any(one.expires > now and not one.leaves and one.record.holder != me for one in members)
 
-    async def _wait_prepared(self, prepare: Awaitable[None]) -> None:
+    async def _prepare_to_join(self) -> None:
+        """Get what the work for the own share needs, while others own it.
+
+        After a membership that others have ended, what is kept may be outdated: it is read again.
+        """
+        if self._prepare is None or await self._is_still_member():
+            return
+        if self._wanted:
+            await self._wait_prepared(self._prepare, frozenset)
+        await self._wait_prepared(self._prepare, self._find_share)
+
+    async def _is_still_member(self) -> bool:
+        """Return whether the own Lease is held, else when the view shows that it is not."""
+        lease = self._member_lease(self._settings.identity)
+        while True:
+            with self._attempt(lease):
+                read = await self._leases(lease).fetch(self._settings.attempt)
+                if read is not None and read.record.holder == self._settings.identity:
+                    return True
+                if self._show_version(lease) in {"", _read_version(read)}:
+                    return False
+            await asyncio.sleep(_RETRY)
+
+    async def _wait_prepared(
+        self, prepare: Callable[[], Awaitable[None]], find_wanted: Callable[[], Collection[int]]
+    ) -> None:
         """Wait until this scaler is prepared, or no other is left that could own its share meanwhile."""
-        preparing = asyncio.ensure_future(prepare)
+        preparing = asyncio.ensure_future(prepare())
         try:
             while not preparing.done() and self._has_others():
+                self._want(find_wanted())
                 await asyncio.wait({preparing}, timeout=_RETRY)
         finally:
             preparing.cancel()
             await asyncio.wait({preparing})
         if not preparing.cancelled():
             preparing.result()
+
+    async def _leave(self) -> None:
+        """Hand the slices over to others, if there are any, before the membership ends."""
+        self._is_leaving = True
+        if self._has_others() and await self._membership.announce_end():
+            await asyncio.sleep(_NOTICE)
+            self._is_ending = True
+            self._wake.set()
+            self._emptied.clear()
+            if self._held:
+                await self._emptied.wait()
 
     async def _wait_for_leader(self) -> None:
         """Wait for the leader of a version without slices, whose Lease has the common name.
@@ -190,36 +249,64 @@ class SliceKeeper:
         self._outdated.clear()
         while True:
             self._wake.clear()
-            members = {member.record.holder: member for member in self._view.members()}
             self._end_problems()
-            wait = self._clear_late(group, members)
             self._tidy(group)
-            for number in self._plan(members):
+            todo = self._plan()
+            for number in todo.take:
                 held = self._held[number] = _Held()
                 group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
-            self._wants(self._held.keys())
+            self._want({*self._held, *todo.expect})
+            wait = min(self._clear_late(group), self._give_up(todo.release))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(None if wait == math.inf else wait):
                     await self._wake.wait()
 
-    def _plan(self, members: Collection[str]) -> list[int]:
-        """Mark the slices to be given up, and return those to be taken."""
+    def _want(self, numbers: Collection[int]) -> None:
+        """Have the objects of slices kept, those of slices that are given up until all of them are."""
+        if any(held.surplus.is_set() for held in self._held.values()):
+            numbers = self._wanted.union(numbers)
+        self._wanted = frozenset(numbers)
+        self._wants(self._wanted)
+
+    def _find_share(self) -> Collection[int]:
+        """Return the slices that this scaler gets when it joins."""
+        todo = self._plan()
+        return {*todo.take, *todo.expect}
+
+    def _plan(self) -> slices.SlicePlan:
+        """Plan what to do. What is lost is given up."""
         me = self._settings.identity
-        for number, taken in self._held.items():
-            if self._is_lost(number, taken):
-                taken.surplus.set()
+        for number, held in self._held.items():
+            if self._is_lost(number, held):
+                held.surplus.set()
+        members = {member.record.holder: member.leaves for member in self._view.members()}
         others = {*members, *(seen.record.holder for seen in self._view.slices())} - {"", me}
         owners = [self._owner_in_plan(number, members, others) for number in range(slices.COUNT)]
-        todo = slices.plan(me, {*members, me}, owners)
-        for number in todo.release:
-            if (held := self._held.get(number)) is not None:
-                held.surplus.set()
+        staying = frozenset({me, *(member for member, leaves in members.items() if not leaves)})
+        if staying != self._members[0]:
+            self._members = staying, self._clock.monotonic()
+        todo = slices.plan(me, staying, owners)
+        if self._is_leaving:
+            return slices.SlicePlan((), list(self._held) if self._is_ending else (), ())
         again = [number for number, owner in enumerate(owners) if owner == me and number not in self._held]
-        return [*todo.take, *again]
+        return todo._replace(take=[*todo.take, *again])
+
+    def _give_up(self, numbers: Collection[int]) -> float:
+        """Give up slices, some at once, when the members have settled; return the seconds until then."""
+        given_up = [held.surplus for number in numbers if (held := self._held.get(number)) is not None]
+        left = self._members[1] + self._settings.settling - self._clock.monotonic()
+        if given_up and left > 0 and not self._is_ending:
+            return left
+        moving = sum(held.surplus.is_set() for held in self._held.values())
+        for surplus in [event for event in given_up if not event.is_set()][: max(0, _MOVING - moving)]:
+            surplus.set()
+        return math.inf
 
     def _is_lost(self, number: int, held: _Held) -> bool:
         """Return whether the Lease of an owned slice was deleted, or changed by another program."""
         seen = self._view.find_slice(number)
+        if seen is not None and seen.record.holder not in {"", self._settings.identity}:
+            held.moved.set()
         if seen is not None and seen.record == held.record:
             held.is_shown = True
             return False
@@ -263,12 +350,18 @@ class SliceKeeper:
                 held.is_owned, held.record, held.since = True, lease.record, self._clock.monotonic()
                 await self._work(number, held, work, SliceFence(fence))
                 self._note_outdated(number, lease.version)
-                await self._release(name, leases, lease)
+                is_free = await self._release(name, leases, lease)
+                if is_free and held.surplus.is_set() and self._has_others():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_RETRY):
+                            await held.moved.wait()
             elif number not in self._outdated:
                 await asyncio.sleep(_RETRY)
         finally:
             del self._held[number]
             self._wake.set()
+            if not self._held:
+                self._emptied.set()
 
     async def _work(self, number: int, held: _Held, work: Work, fence: SliceFence) -> None:
         """Work until the slice is given up. An error of the work ends the membership, and the process."""
@@ -332,10 +425,10 @@ class SliceKeeper:
 
     # -- Leases ----------------------------------------------------------------------------------------------
 
-    def _clear_late(self, group: asyncio.TaskGroup, members: Mapping[str, Member]) -> float | None:
-        """Clear the Leases of members that are late; return the seconds to the next look, None for none."""
-        now, wait = self._clock.monotonic(), None
-        for member in members.values():
+    def _clear_late(self, group: asyncio.TaskGroup) -> float:
+        """Clear the Leases of members that are late; return the seconds to the next look."""
+        now, wait = self._clock.monotonic(), math.inf
+        for member in list(self._view.members()):
             left = member.expires - now
             if member.record.holder == self._settings.identity:
                 continue
@@ -344,7 +437,7 @@ class SliceKeeper:
                 if member.lease not in self._clearing:
                     self._clearing.add(member.lease)
                     group.create_task(self._clear_member(member), name=f"clear {member.lease}")
-            wait = left if wait is None else min(wait, left)
+            wait = min(wait, left)
         return wait
 
     async def _clear_member(self, member: Member) -> None:
@@ -372,13 +465,15 @@ class SliceKeeper:
         with self._attempt(lease.name):
             await self._leases(lease.name).delete(lease.version, self._settings.attempt)
 
-    async def _release(self, name: str, leases: KubernetesLeases, lease: Lease) -> None:
+    async def _release(self, name: str, leases: KubernetesLeases, lease: Lease) -> bool:
+        """Release a slice; return whether it had the version in which it was taken."""
+        cleared: Lease | None = None
         while True:
             with self._attempt(name):
                 async with self._room:
-                    await self._clear(leases, lease)
+                    cleared = await self._clear(leases, lease)
             if name not in self._failed:
-                return
+                return cleared is not None
             await asyncio.sleep(_RETRY)
 
     async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease:

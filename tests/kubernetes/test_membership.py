@@ -43,7 +43,10 @@ class Member(Process):
         self.ended = 0
 
     async def _main(self) -> None:
-        await self.keeper._membership.run(self._serve)
+        await self.keeper._membership.run(self._serve, self._pass, self._pass)
+
+    async def _pass(self) -> None:
+        """Prepare nothing, and leave at once."""
 
     async def _serve(self, fence: LeaseFence) -> NoReturn:
         self.fences.append(fence)

@@ -40,6 +40,9 @@ LOST = 15.0
 _LATE = 12.0
 """Seconds after which the last request has landed."""
 
+SETTLED = 14.0
+"""Seconds until the shares are even where nothing happens any more: after 10 slices move for that alone."""
+
 _MONITORING = Monitoring()
 
 Fault = tuple[Any, ...]
@@ -116,6 +119,8 @@ class History:
         for number, since in world.free.items():
             self._judge(number, since)
         assert not world.failures, world.failures[0]
+        if world.now <= self.excused + SETTLED:
+            return
         assert world.is_fair(healthy), f"at {world.now:.3f} {self._cause} {world.shares(healthy)}"
 
     def _note_taken(self, number: int, since: float) -> None:
@@ -281,7 +286,7 @@ class History:
         """Let time pass: seconds, or until a Lease was written, of which the writer does not know yet."""
         world = self.world
         if pause == "settled":
-            world.run(max(0.0, self.excused - world.now) + 0.001)
+            world.run(max(0.0, self.excused + SETTLED - world.now) + 0.001)
         elif isinstance(pause, str):
             before = len(world.log)
             world.run_until(lambda: any(pause in change.name for change in world.log[before:]), 3)
@@ -300,7 +305,7 @@ class History:
             spell.is_endless = True
         steady = 0
         while steady < 3:
-            begun, is_late = world.begun, world.now > self.excused
+            begun, is_late = world.begun, world.now > self.excused + SETTLED
             world.run(2)
             is_steady = world.begun == begun and not world.free and world.is_fair(self.healthy)
             steady = steady + 1 if is_steady else 0

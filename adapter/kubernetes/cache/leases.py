@@ -21,6 +21,9 @@ from adapter.model.label_selectors import parse_selector
 LABEL = "fastpath.io/scaler"
 """The label of the Leases of scalers. Its value is the name that they have in common."""
 
+LEAVING = "fastpath.io/leaving"
+"""The label of the Lease of a member that ends soon: others take its slices then."""
+
 _SILENCE = 10.0
 """A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
 
@@ -33,12 +36,14 @@ class WatchedLease(msgspec.Struct, frozen=True):
     name: str
     version: str
     record: LeaseRecord
+    leaves: bool = False
 
 
 class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    labels: dict[str, str] | None = None
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -48,7 +53,8 @@ class _Document(msgspec.Struct, frozen=True):
 
 def _keep(document: _Document) -> WatchedLease:
     meta = document.metadata
-    return WatchedLease(meta.namespace, meta.name, meta.resource_version, read_record(document.spec))
+    record, leaves = read_record(document.spec), LEAVING in (meta.labels or {})
+    return WatchedLease(meta.namespace, meta.name, meta.resource_version, record, leaves)
 
 
 _CODEC = ObjectCodec(_Document, _keep)
@@ -60,6 +66,7 @@ class Member(NamedTuple):
     lease: str
     record: LeaseRecord
     expires: float
+    leaves: bool = False
 
 
 class LeaseView:
@@ -95,8 +102,8 @@ class LeaseView:
             else:
                 yield member
 
-    def learn(self, lease: str, record: LeaseRecord) -> None:
-        """Keep the record of a member's Lease."""
+    def learn(self, lease: str, record: LeaseRecord, *, leaves: bool = False) -> None:
+        """Keep the record of a member's Lease. One that leaves does not come back."""
         known, now = self._members.get(lease), self._clock.monotonic()
         if not record.holder:
             self._members.pop(lease, None)
@@ -104,7 +111,8 @@ class LeaseView:
             return
         self._ended.pop(lease, None)
         if known is None or known.record != record:
-            self._members[lease] = Member(lease, record, now + record.duration)
+            leaves = leaves or (known is not None and known.leaves)
+            self._members[lease] = Member(lease, record, now + record.duration, leaves)
 
     def ended(self, seconds: float) -> Iterator[WatchedLease]:
         """Yield the Leases of members that have had no holder for so long."""
@@ -122,7 +130,7 @@ class LeaseView:
         elif lease is None:
             self._ended.pop(name, None)
         elif not is_slice:
-            self.learn(name, lease.record)
+            self.learn(name, lease.record, leaves=lease.leaves)
         self.changed()
 
     def _listed(self) -> Iterator[None]:

@@ -112,6 +112,12 @@ class SliceScope:
             self._completed.clear()
             await self._completed.wait()
 
+    async def wait_complete(self) -> None:
+        """Wait until all reflectors whose first list is in have the objects of the slices, and no others."""
+        while any(coverage.is_synced and coverage.differs for coverage in self._coverages):
+            self._completed.clear()
+            await self._completed.wait()
+
     def add(self, coverage: "Coverage") -> None:
         self._coverages.add(coverage)
 

@@ -31,6 +31,7 @@ def slice_of(namespace: str) -> int:
     return fnv1a(namespace) % COUNT
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def name_of(prefix: str, number: int) -> str:
     """Return the name of an object of a slice."""
     return f"{prefix}-slice-{number:02d}"
@@ -44,30 +45,35 @@ def parse_name(prefix: str, name: str) -> int | None:
 
 
 class SlicePlan(NamedTuple):
-    """The slices that a scaler takes and releases now."""
+    """The slices that a scaler takes and releases now, and those that it takes once they are free."""
 
     take: Sequence[int]
     release: Sequence[int]
+    expect: Sequence[int]
 
 
 def plan(me: str, members: Collection[str], owners: Sequence[str]) -> SlicePlan:
     """Return what a member does so that all own the same number of slices, within one.
 
-    `owners` are those of all slices, "" for a free one. A slice whose owner is no member is left alone. All
-    members with the same view take different slices. Where the slices do not divide evenly, those that own
-    most keep one more, so that the least number of slices moves.
+    `owners` are those of all slices, "" for a free one. What is above the share of a member, and what has an
+    owner that is no member, is dealt out before it is free. All members with the same view take different
+    slices, and go on with the same deal while the view changes by what they do. Where the slices do not
+    divide evenly, those that own more keep one more, so that the least number of slices moves.
     """
     owned: dict[str, list[int]] = {member: [] for member in members}
-    free = [number for number, owner in enumerate(owners) if not owner]
     for number, owner in enumerate(owners):
         if owner in owned:
             owned[owner].append(number)
     share, more = divmod(COUNT, len(owned))
-    ordered = sorted(owned, key=lambda member: (-len(owned[member]), member))
-    shares = {member: share + (place < more) for place, member in enumerate(ordered)}
-    for member in ordered:
-        room = max(0, shares[member] - len(owned[member]))
-        dealt, free = free[:room], free[room:]
+    ordered = sorted(owned, key=lambda member: (len(owned[member]) <= share, member))
+    kept = {member: owned[member][: share + (place < more)] for place, member in enumerate(ordered)}
+    rest = sorted(set(range(COUNT)).difference(*kept.values()))
+    for place, member in enumerate(ordered):
+        room = share + (place < more) - len(kept[member])
+        dealt, rest = rest[:room], rest[room:]
         if member == me:
-            return SlicePlan(dealt, owned[me][shares[me] :])
+            take, expect = (
+                [number for number in dealt if bool(owners[number]) is has] for has in (False, True)
+            )
+            return SlicePlan(take, owned[me][len(kept[me]) :], expect)
     raise ValueError(f"{me} is not among the members")

@@ -395,6 +395,19 @@ async def test_a_scaler_waits_for_the_objects_of_a_slice_in_all_caches() -> None
     await world.scope.wait_for(SLICES[-1])
 
 
+async def test_a_scaler_waits_until_what_is_wanted_is_there_and_nothing_else() -> None:
+    world = World(0)
+    world.set_scope(SLICES)
+    async with running(world.reflector.run()):
+        await world.scope.wait_complete()  # before its first list a reflector has no answers
+        await world.settle()
+        await world.scope.wait_complete()
+        for wanted in (set(), {SLICES[0]}, {SLICES[1], SLICES[2]}):
+            world.set_scope(wanted)
+            await world.scope.wait_complete()
+            assert {slices.slice_of(namespace) for namespace, _ in world.stored()} == wanted
+
+
 async def test_a_first_list_waits_for_the_plan_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scopes, "FIRST_PLAN", 0.01)
     world = World(0)

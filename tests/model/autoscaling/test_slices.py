@@ -167,6 +167,21 @@ def test_no_more_slices_move_than_have_to(view: tuple[list[str], list[str]]) -> 
 
 
 @given(views())
+def test_what_is_expected_now_is_taken_once_it_is_free(view: tuple[list[str], list[str]]) -> None:
+    """Whatever the others do first: so its objects are kept from now on."""
+    members, owners = view
+    deals = {member: {*todo.take, *todo.expect} for member, todo in plans(members, owners).items()}
+    surplus = [number for todo in plans(members, owners).values() for number in todo.release]
+    for number in [*surplus, *(number for number, owner in enumerate(owners) if owner == LEAVING)]:
+        owners[number] = ""
+        todo = plans(members, owners)
+        assert {member: {*one.take, *one.expect} for member, one in todo.items()} == deals
+        taker = next(member for member, one in todo.items() if number in one.take)
+        owners[number] = taker
+        deals[taker] -= {number}
+
+
+@given(views())
 def test_members_may_come_in_any_order(view: tuple[list[str], list[str]]) -> None:
     members, owners = view
     assert plans(members, owners) == plans(members[::-1], owners)
@@ -190,7 +205,8 @@ ALL = list(range(COUNT))
     ],
 )
 def test_a_plan(me: str, members: str, owners: list[str], take: list[int], release: list[int]) -> None:
-    assert slices.plan(me, list(members), owners) == (take, release)
+    todo = slices.plan(me, list(members), owners)
+    assert (todo.take, todo.release) == (take, release)
 
 
 def test_of_more_members_than_slices_some_have_none() -> None:
