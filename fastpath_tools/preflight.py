@@ -146,7 +146,8 @@ async def _report_patches(client: KubernetesClient, namespace: str) -> bool:
         _complain(f"whether a scaler of {namespace} may patch pods is unknown: {reading.why(error)}")
         return unlimited
     for account in accounts:
-        allowed = await pod_patches.may_patch(client, account)
+        # a right in all namespaces is one in its own too
+        allowed = await pod_patches.may_patch(client, account, namespace)
         if allowed is None:
             _complain(f"whether {account} may patch pods is unknown: you may not create SubjectAccessReviews")
         elif not allowed:

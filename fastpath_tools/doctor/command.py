@@ -16,6 +16,8 @@ from adapter.config.options import RulesOptions
 from adapter.errors import InputError, KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling import scale_down as scale_down_model
+from adapter.model.autoscaling.boost import BoostAnnotations
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, with_defaults
 from adapter.model.clock import Clock
@@ -25,7 +27,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.doctor import autoscaler_hops, diagnosis, metric_facts, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import BoostFacts, Facts, State
+from fastpath_tools.doctor.hops import BoostFacts, Facts, ScaleDownFacts, State
 from fastpath_tools.doctor.metric_facts import MetricReader
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
@@ -168,7 +170,10 @@ class Doctor:
                     if metric.type in metric_facts.USAGES
                 )
             )
-            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics)
+            scale_down = None
+            if spec.scale_down is not None:
+                scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
+            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down)
 
     async def _examine(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
@@ -176,6 +181,11 @@ class Doctor:
         async with self._free:
             meta, spec = hpa.metadata, hpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
+            wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
+            scale_down = None
+            if wishes.options["scale_down"] is not None:
+                option = f"the annotation {scale_down_model.ANNOTATION}"
+                scale_down = await self._scale_down(hpa, option, wishes.mode, target)
             own = model.without_handshake(spec.metrics) or ()
             metrics = await asyncio.gather(
                 *(self._metrics.read(hpa, place, metric, target) for place, metric in enumerate(own))
@@ -194,10 +204,11 @@ class Doctor:
                 period,
                 await self._sources.delay(),
                 round(self._clock.wall() * SECOND),
-                await self._boost(hpa, target),
+                await self._boost(hpa, wishes, target),
                 _same_target(hpa, hpas),
                 owned,
                 _same_target(hpa, fpas),
+                scale_down,
             )
             return diagnosis.examine(facts)
 
@@ -216,9 +227,17 @@ class Doctor:
             starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
         return target._replace(starts=starts)
 
-    async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
+    async def _scale_down(
+        self, autoscaler: HPA | FastPathAutoscaler, option: str, mode: str, target: TargetFacts | Unread
+    ) -> ScaleDownFacts:
+        """Return what idle scale-down depends on, for an autoscaler that asks for it."""
+        right = await self._cluster.patch_right(autoscaler.metadata.namespace)
+        return ScaleDownFacts(option, autoscaler.spec.scale_target_ref, target, right, mode)
+
+    async def _boost(
+        self, hpa: HPA, wishes: BoostAnnotations, target: TargetFacts | Unread
+    ) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
-        wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
         handshakes = [metric for metric in spec.metrics or () if model.is_handshake(metric)]
         if not (wishes.mode or wishes.faults or handshakes):
             return None

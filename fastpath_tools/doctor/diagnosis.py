@@ -13,8 +13,18 @@ from adapter.bounds.forecast.verdict import REFUSED
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import FORECAST_READY
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, usage_hops
-from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, usage_hops
+from fastpath_tools.doctor.hops import (
+    Facts,
+    Hop,
+    Improvement,
+    MetricChain,
+    ScaleDownFacts,
+    State,
+    Total,
+    seconds,
+    total,
+)
 from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, Unread
 
 _WORTH = 1.0
@@ -67,8 +77,10 @@ def examine(facts: Facts) -> Examination:
     boosted = autoscaler_hops.is_boosted(facts)
     before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
-    after = (autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts))
-    examined = Examination(facts, before, chains, after)
+    after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
+    if facts.scale_down is not None:
+        after.append(scale_down_hops.scale_down_hop(facts.scale_down))
+    examined = Examination(facts, before, chains, tuple(after))
     hops = examined.hops()
     # causes that were found here come before what the controller makes of them, and both before what only
     # boosting lacks
@@ -126,11 +138,13 @@ def examine_fast(
     leaders: Leaders | Unread,
     starts: Starts | None = None,
     metrics: Sequence[MetricFacts] = (),
+    scale_down: ScaleDownFacts | None = None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
-    Without these it is what its pods expose of their usage, and how long they take to be Ready, if that is
-    known. `rivals` are the other autoscalers of its target as ``Kind name``.
+    Without these it is what its pods expose of their usage, how long they take to be Ready, and whether idle
+    scale-down has an effect, as far as that is known. `rivals` are the other autoscalers of its target as
+    ``Kind name``.
     """
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
@@ -161,11 +175,14 @@ def examine_fast(
         text = f"it recommends more than maxReplicas, {spec.max_replicas}"
         change = f"raise spec.maxReplicas, now {spec.max_replicas}"
         return FastExamination(fpa, State.WARNING, text, change)
-    return _healthy(fpa, starts, metrics)
+    return _healthy(fpa, starts, metrics, scale_down)
 
 
 def _healthy(
-    fpa: FastPathAutoscaler, starts: Starts | None, metrics: Sequence[MetricFacts]
+    fpa: FastPathAutoscaler,
+    starts: Starts | None,
+    metrics: Sequence[MetricFacts],
+    scale_down: ScaleDownFacts | None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler whose conditions report no problem."""
     states, texts = [State.OK], ["its conditions report no problem"]
@@ -183,6 +200,11 @@ def _healthy(
     if starts is not None:
         texts.append(f"pods take {autoscaler_hops.describe(starts)}")
         changes.append(autoscaler_hops.advise(starts.times, starts.probe))
+    if scale_down is not None:
+        hop = scale_down_hops.scale_down_hop(scale_down)
+        states.append(hop.state)
+        texts.append(hop.text)
+        changes.append(hop.change)
     conditions = (fpa.status or FastPathAutoscalerStatus()).conditions or ()
     # It names the change that is better than a forecast.
     refused = (FORECAST_READY, REFUSED)

@@ -7,8 +7,13 @@ from typing import NamedTuple
 
 from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
-from fastpath_tools.live.facts import Leaders, MetricFacts, Period, TargetFacts, Unread
+from adapter.model.autoscaling.hpa import (
+    Condition,
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    MetricSpec,
+)
+from fastpath_tools.live.facts import Leaders, MetricFacts, PatchRight, Period, TargetFacts, Unread
 
 # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -28,12 +33,24 @@ class BoostFacts(NamedTuple):
     owner: str = ""
 
 
+class ScaleDownFacts(NamedTuple):
+    """What idle scale-down depends on. `option` is where an autoscaler asks for it."""
+
+    option: str
+    reference: CrossVersionObjectReference
+    target: TargetFacts | Unread
+    right: PatchRight | Unread
+    mode: str
+    """That of the autoscaler; for an HPA the one of its annotation."""
+
+
 class Facts(NamedTuple):
     """Everything about one HorizontalPodAutoscaler.
 
     `delay` is how much of the newest past the engine of the queries hides. `rivals` are the names of other
     HorizontalPodAutoscalers of the target, `fast_rivals` those of its FastPathAutoscalers. `owner` is the
-    object that made the autoscaler, such as ``KEDA's ScaledObject web``.
+    object that made the autoscaler, such as ``KEDA's ScaledObject web``. `scale_down` is None without a wish
+    for idle scale-down.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -46,6 +63,7 @@ class Facts(NamedTuple):
     rivals: tuple[str, ...] = ()
     owner: str = ""
     fast_rivals: tuple[str, ...] = ()
+    scale_down: ScaleDownFacts | None = None
 
     @property
     def mode(self) -> str:

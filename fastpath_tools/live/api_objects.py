@@ -4,7 +4,7 @@ import contextlib
 import re
 import statistics
 from collections.abc import Collection, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Struct
@@ -117,8 +117,17 @@ class PodDocumentSpec(Struct, frozen=True):
     volumes: tuple[Volume, ...] | None = None
 
 
+class ManagedFields(Struct, frozen=True):
+    """What one field manager owns of an object; `fields_v1` has a key for each field."""
+
+    manager: str = ""
+    fields_v1: Any = None
+
+
 class PodMetadata(Struct, frozen=True):
     name: str = ""
+    labels: dict[str, str] | None = None
+    managed_fields: tuple[ManagedFields, ...] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
@@ -155,6 +164,10 @@ class ServiceSpec(Struct, frozen=True):
 
 class Service(Struct, frozen=True):
     spec: ServiceSpec = ServiceSpec()
+
+
+class ServerVersion(Struct, frozen=True):
+    git_version: str = ""
 
 
 class ConfigMap(Struct, frozen=True):

@@ -5,6 +5,7 @@ What several autoscalers share (servers, rules, leaders, periods) is read once. 
 """
 
 import itertools
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -35,12 +36,21 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, reading, resizes, usages
-from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
+from fastpath_tools.live import api_objects, cost_writers, pod_patches, reading, resizes, usages
+from fastpath_tools.live.api_objects import (
+    HPA,
+    ConfigMap,
+    ItemList,
+    PodDocument,
+    PodEvent,
+    ServerVersion,
+    Service,
+)
 from fastpath_tools.live.facts import (
     AnswerFacts,
     Leaders,
     MetricsPort,
+    PatchRight,
     Period,
     Pulls,
     Serving,
@@ -141,6 +151,8 @@ class LiveCluster:
             starts=api_objects.measure_starts(ready),
             ports=usages.metrics_ports(ready[0]) if ready else (),
             resizes=resizes.find(ready),
+            labels=frozenset(itertools.chain.from_iterable(pod.metadata.labels or () for pod in pods)),
+            cost_writers=cost_writers.find(pods),
         )
 
     async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
@@ -280,6 +292,31 @@ class LiveCluster:
     @reading.once
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
         return await reading.find_endpoints(self._client, config)
+
+    @reading.once
+    async def patch_right(self, namespace: str) -> PatchRight | Unread:
+        """Return whether the scaler may patch the pods of a namespace."""
+        where = self._service.namespace
+        try:
+            accounts = await pod_patches.find_accounts(self._client, where)
+            for account in accounts:
+                allowed = await pod_patches.may_patch(self._client, account, namespace)
+                if allowed is None:
+                    return Unread("you may not create SubjectAccessReviews")
+                if not allowed or account == accounts[-1]:
+                    return PatchRight(f"{account.namespace}/{account.name}", allowed, await self._version())
+        except KubernetesError as error:
+            return Unread(reading.why(error))
+        return Unread(f"no Deployment of namespace {where} runs a scaler; --namespace names another one")
+
+    async def _version(self) -> tuple[int, int] | None:
+        """Return the version of the API server, None if it cannot be read."""
+        try:
+            version = await self._fetch("/version", ServerVersion)
+        except KubernetesError:
+            return None
+        match = re.match(r"v(\d{1,3})\.(\d{1,3})", version.git_version)
+        return None if match is None else (int(match[1]), int(match[2]))
 
     @reading.once
     async def period(self) -> Period:

@@ -161,7 +161,9 @@ class Resize(NamedTuple):
 class TargetFacts(NamedTuple):
     """The Scale of the target, and its ready pods by name.
 
-    `ports` are those where the pods may expose metrics, `resizes` those that are not actuated.
+    `ports` are those where the pods may expose metrics, `resizes` those that are not actuated. `labels` are
+    the names of the labels of its pods. `cost_writers` are the other field managers that write deletion
+    costs, each with a pod.
     """
 
     replicas: int
@@ -170,6 +172,19 @@ class TargetFacts(NamedTuple):
     starts: Starts | None = None
     ports: tuple[MetricsPort, ...] = ()
     resizes: tuple[Resize, ...] = ()
+    labels: frozenset[str] = frozenset()
+    cost_writers: tuple[tuple[str, str], ...] = ()
+
+
+class PatchRight(NamedTuple):
+    """Whether the `account` of the scaler may patch the pods of a namespace.
+
+    `kubernetes` is the version of the cluster, None if it is not known.
+    """
+
+    account: str
+    allowed: bool
+    kubernetes: tuple[int, int] | None = None
 
 
 class Period(NamedTuple):

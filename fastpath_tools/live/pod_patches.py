@@ -112,12 +112,12 @@ async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[Scale
     return tuple(ScalerAccount(namespace, name) for name in sorted(names))
 
 
-async def may_patch(client: KubernetesClient, account: ScalerAccount) -> bool | None:
-    """Return whether an account may patch the pods of its namespace; None if we may not ask.
+async def may_patch(client: KubernetesClient, account: ScalerAccount, namespace: str) -> bool | None:
+    """Return whether an account may patch the pods of a namespace; None if we may not ask.
 
-    A right in all namespaces is one in that of the account too. KubernetesError.
+    KubernetesError.
     """
-    access = ResourceAttributes("patch", "", "pods", account.namespace)
+    access = ResourceAttributes("patch", "", "pods", namespace)
     return await apiservices.is_allowed(client, access, account.subject)
 
 
