@@ -89,6 +89,22 @@ def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
         assert objects.of(name).container["image"] == "registry.example.com/fastpath:0.1.0"
 
 
+def test_the_components_for_idle_scale_down(overlay: Path) -> None:
+    page = (rendered.ROOT / "docs" / "guides" / "idle-scale-down.md").read_text()
+    (block,) = rendered.blocks(page, "yaml component")
+    listed = yaml.safe_load(block)["components"]
+    path = overlay / "kustomization.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["resources"].append("../manifests/crd")
+    document["components"][:0] = listed
+    path.write_text(yaml.safe_dump(document))
+    objects = rendered.render(overlay)
+    assert objects.one("ValidatingAdmissionPolicy")
+    assert objects.one("ClusterRoleBinding", "fastpath-idle-scale-down")
+    assert f"`{listed[0].removeprefix('../manifests/')}`" in page
+    assert "kubectl apply -k manifests/namespaced/idle-scale-down-policy\n" in page
+
+
 def test_cpu_and_memory(overlay: Path) -> None:
     """The components that the page adds serve the third group, beside rules that replace those of base."""
     lines = "".join(

@@ -53,7 +53,7 @@ async def test_what_is_not_compared_is_on_the_page() -> None:
 
 
 def test_the_api_has_the_same_reasons() -> None:
-    rows = re.findall(r"^\| `OptionState` \| (\w+) \| ([^|]*) \|", API, re.MULTILINE)
+    rows = re.findall(r"^\| `FastUsage` \| (\w+) \| ([^|]*) \|", API, re.MULTILINE)
     reasons = {status: set(re.findall(r"`(\w+)`", text)) for status, text in rows}
 
     assert reasons == {

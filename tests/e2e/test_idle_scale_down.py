@@ -25,6 +25,7 @@ from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm
 from tests.support import charts
 from tests.support.processor import limited
+from tests.support.rendered import MANIFESTS
 from tests.support.verbs import Verb
 
 pytestmark = [
@@ -83,6 +84,16 @@ class Account:
         body = {"apiVersion": "v1", "kind": "Pod"} | fields
         query = f"?fieldManager={MANAGER}&force={json.dumps(force)}"
         return await self.send("PATCH", f"/{pod}{query}", body, APPLY)
+
+    async def wait_refused(self, text: str) -> None:
+        """Wait until a change of a label is refused with these words.
+
+        Authorizer and admission follow roles and policies by watches of their own.
+        """
+        change, _ = CHANGES["label"]
+        async with limited(30):
+            while text not in (await self.merge(change, "/web?dryRun=All")).message:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
     async def cost(self, value: str | None, *, force: bool = False) -> Answer:
         """Apply a deletion cost as the scaler does; None takes it back."""
@@ -207,10 +218,7 @@ async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> As
         connector = aiohttp.TCPConnector(ssl=trust)
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
             account = Account(session, server["server"], namespace)
-            async with limited(30):  # authorizer and admission follow by watches of their own
-                change, _ = CHANGES["label"]
-                while POLICY not in (await account.merge(change, "/web?dryRun=All")).message:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+            await account.wait_refused(POLICY)
             yield Scene(cluster, account, name)
     finally:
         await helm.uninstall("fastpath")
@@ -353,6 +361,27 @@ async def test_preflight_tells_whether_the_policy_is_in_force(
         assert f"{account} may patch pods, and so change their images: {reason}: " in finished.err
         if kind is not None:
             await scene.cluster.kubectl("delete", kind, NAME)
+
+
+@pytest.mark.parametrize("scene", NAMES[:1], indirect=True)
+async def test_the_policy_for_scalers_within_one_namespace_limits_too(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, own = scene.cluster, ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
+    for kind in own:
+        await cluster.kubectl("delete", kind, NAME)
+    folder = str(MANIFESTS / "namespaced" / "idle-scale-down-policy")
+    await cluster.kubectl("apply", "-k", folder)
+    try:
+        await scene.account.wait_refused(f"'{NAME}-namespaced' denied request: the scaler {METADATA}")
+        assert (await scene.account.cost("-1")).status == 200
+        finished = await Verb("preflight", cluster.admin_kubeconfig, capsys)(
+            f"--namespace={cluster.namespace}"
+        )
+        assert finished.status == 0, finished.err
+        assert "may change the deletion cost of pods alone" in finished.out
+    finally:
+        await cluster.kubectl("delete", "-k", folder)
 
 
 async def test_a_pod_that_is_gone_is_not_created(scene: Scene) -> None:
