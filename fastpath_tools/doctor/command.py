@@ -171,7 +171,7 @@ class Doctor:
                 )
             )
             scale_down = None
-            if spec.scale_down is not None:
+            if spec.removal_order is not None:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
             return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down)
 
@@ -183,7 +183,7 @@ class Doctor:
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
             scale_down = None
-            if wishes.options["scale_down"] is not None:
+            if wishes.options["removal_order"] is not None:
                 option = f"the annotation {scale_down_model.ANNOTATION}"
                 scale_down = await self._scale_down(hpa, option, wishes.mode, target)
             own = model.without_handshake(spec.metrics) or ()
