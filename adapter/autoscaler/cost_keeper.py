@@ -5,8 +5,8 @@ HorizontalPodAutoscaler they are written when it is due (`follow`). Neither ever
 cannot be written in `MARK_SECONDS` are not waited for, and their pods keep their place in Kubernetes' order.
 
 What is written is remembered (`Marks`). A pod that is still there when nothing has wanted it away for
-`KEEP_SECONDS` gets its cost taken back. A scaler that begins does not know what its predecessor wrote: it
-takes negative costs for ours, until taking them back shows that they are another writer's.
+`removal.KEEP_SECONDS` gets its cost taken back. A scaler that begins does not know what its predecessor
+wrote: it takes negative costs for ours, until taking them back shows that they are another writer's.
 """
 
 import asyncio
@@ -31,9 +31,6 @@ from adapter.telemetry.problems import Defects
 
 MARK_SECONDS = 1.0
 """The longest time that a scale-down waits for the costs of its pods."""
-
-KEEP_SECONDS = 30.0
-"""How long a cost stays on a pod that nothing wants away: two sync periods of the HPA controller."""
 
 REFUSED_SECONDS, FAILED_SECONDS = 300.0, 15.0
 """How long no cost is written for an autoscaler after one was refused, or failed."""
@@ -155,7 +152,7 @@ class CostKeeper:
                 self._choose(state, marks, snapshot, expected)
         if removal.count_active(seen.pods) > expected:
             marks.wanted = monotonic
-        elif monotonic - marks.wanted > KEEP_SECONDS:
+        elif monotonic - marks.wanted > removal.KEEP_SECONDS:
             self._take_back(state, marks)
 
     def forget(self, state: AutoscalerState) -> None:

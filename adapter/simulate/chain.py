@@ -10,13 +10,14 @@ computed before the next that matters.
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Unavailable
+from adapter.autoscaler.metrics.idleness import SAMPLES
 from adapter.model.timestamps import SECOND
 from adapter.simulate.deciders import Decider
 from adapter.simulate.metrics import SimulatedMetric, to_milli
@@ -52,7 +53,7 @@ class Signal:
         """
         self.interval = interval
         self.window = max(1, window)
-        self._reach = self.window + interval + lag
+        self._reach = self.window + SAMPLES * interval + lag
         self.due = phase
         self.taken = phase - interval
         """The second of the last scrape."""
@@ -90,6 +91,12 @@ class Signal:
         if second > self.due:
             self.taken = self.due + (second - 1 - self.due) // self.interval * self.interval
             self.due = self.taken + self.interval
+
+    def samples(self) -> Iterator[tuple[int, float]]:
+        """Yield the seconds of the last scrapes, the oldest first, and the load that each showed."""
+        for place in reversed(range(SAMPLES)):
+            second = self.taken - place * self.interval
+            yield second, self._mean(second)
 
     def _value(self, load: float) -> float:
         if self._is_total:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values
+from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values, removal
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.boost import Boost
@@ -29,6 +29,7 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.simulate.ranking import Ranking
 from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import SELECTOR, Workload
 
@@ -64,8 +65,9 @@ def _observe(
     readings: Sequence[Reading],
     status: HorizontalPodAutoscalerStatus,
     within: int | None = None,
+    idle: int | None = None,
 ) -> Observation:
-    """Return what a decision sees; `within` is the start-up time that the scaler has learned."""
+    """Return what a decision sees; `within` is the learned start-up time, and `idle` pods may go at once."""
     return Observation(
         workload.replicas,
         len(workload.pods),
@@ -75,6 +77,7 @@ def _observe(
         status=status,
         selected_by=_AUTOSCALER,
         ready_within=within,
+        idle=idle,
     )
 
 
@@ -135,6 +138,8 @@ class ScalerDecider:
         self._schedule = schedule
         self._memory = Memory(conflicts=ConflictState(known=replicas))
         self.last: Decision | None = None
+        self.ranking: Ranking | None = None
+        """What ranks the pods for a scale-down, None if it removes the newest."""
 
     @property
     def holds_floor(self) -> bool:
@@ -158,7 +163,8 @@ class ScalerDecider:
         self, workload: Workload, readings: Sequence[Reading], constraints: Constraints, now: int
     ) -> int | None:
         constraints = constraints._replace(bounds=self._schedule.at(now))
-        observation = _observe(workload, readings, self._memory.status, self._within)
+        idle = None if self.ranking is None else self.ranking.count_idle(workload)
+        observation = _observe(workload, readings, self._memory.status, self._within, idle)
         outcome = guarded.decide(self.spec, observation, self._memory, now, constraints, self.last)
         boost, rules = constraints.boost, constraints.fallback
         self._memory, _ = memories.commit(self._memory, outcome, observation, now, boost, rules)
@@ -168,9 +174,20 @@ class ScalerDecider:
     def observe(self, replicas: int, now: int) -> None:
         """Do nothing: no other client writes the target of a FastPathAutoscaler."""
 
+    def rank(self, workload: Workload, count: int, now: int) -> Sequence[str]:
+        """Return the pods with a deletion cost when `count` is written, the lowest first."""
+        if self.ranking is None or count >= workload.replicas:
+            return ()
+        foreseen = self._foresee(workload.replicas, count, now)
+        return self.ranking.choose(workload, workload.replicas - foreseen, now)
+
+    def _foresee(self, replicas: int, count: int, now: int) -> int:  # noqa: ARG002 - it is our own count
+        """Return the count that was foreseen when `count` is written."""
+        return count
+
     def boundary(self, now: int) -> int:
-        """While a raise is held every decision counts: its floor ends by time."""
-        if self.holds_floor:
+        """While a raise is held, or pods are waited for, every decision counts: both end by time."""
+        if self.holds_floor or self._memory.draining is not None:
             return now + 1
         return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
 
@@ -219,6 +236,11 @@ class BoostDecider(ScalerDecider):
             self._boost._replace(shown=self.beacon(now)),
         )
         self._memory, _ = memories.observe(self.spec, self._memory, scale, now, boost)
+
+    def _foresee(self, replicas: int, count: int, now: int) -> int:  # noqa: ARG002 - the HPA's count
+        if self.last is None:
+            return replicas
+        return removal.foresee(self.last, self._memory.boost, replicas, now + self._boost.period)
 
     def _read_floor(self, now: int) -> int:
         """Return the floor of a raise or of the schedule, the greater of them."""

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from adapter.model.timestamps import SECOND
 from adapter.simulate import elasticity
 from adapter.simulate.chain import Chain
-from adapter.simulate.deciders import Decider
+from adapter.simulate.deciders import Decider, ScalerDecider
 from adapter.simulate.load import Load
 from adapter.simulate.peers import PeerChain
 from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
@@ -31,6 +31,8 @@ class Figures:
     `need` is the load in pods, not rounded. Pods that are starting are in `pod_seconds` and not in the ready
     ones, which `shortage` and `excess` compare with the need. `gap_seconds` are seconds without a known load,
     which count in `pod_seconds` alone. `under` and `over` are the sums of `elasticity`, in seconds.
+    `busy_ended` is what the pods that scale-downs remove served in their last second: their part of the need.
+    `busy_ended_idle` is the same if the idlest pods go.
     """
 
     shortage: float = 0.0
@@ -48,6 +50,8 @@ class Figures:
     over: float = 0.0
     under_seconds: int = 0
     over_seconds: int = 0
+    busy_ended: float = 0.0
+    busy_ended_idle: float = 0.0
 
     @property
     def theta_under(self) -> float:
@@ -245,7 +249,10 @@ class Run:
         if count is None or count == before:
             return
         self._catch_up()
-        self._workload.scale(count, second)
+        now, scaler = self._epoch + second * SECOND, self._chains[-1].decider
+        costs = scaler.rank(self._workload, count, now) if isinstance(scaler, ScalerDecider) else ()
+        ended, need = self._workload.scale(count, second, costs), self._demand.need
+        self.figures.busy_ended += 0.0 if math.isnan(need) else ended * need
         self.changes.append(CountChange(second, before, count, place, chain.reason))
         self.figures.changes += 1
         for other in self._chains:

@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,8 +21,9 @@ from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.lead import Lead
 from adapter.bounds.schedule.windows import Schedule
+from adapter.errors import Fault, InputError
 from adapter.model import quantity
-from adapter.model.autoscaling import boost, fastpath_autoscaler
+from adapter.model.autoscaling import boost, fastpath_autoscaler, scale_down
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import (
     ExternalMetricSource,
@@ -29,6 +31,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     MetricTarget,
 )
+from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.quantity import Quantity
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
@@ -40,6 +43,7 @@ from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, pod_requests, simulated_metrics
 from adapter.simulate.peers import PeerChain
 from adapter.simulate.policies import BOOST, FAST, FIXED, KEDA, Knative, Pace, SimulatedPolicy
+from adapter.simulate.ranking import Ranking
 from adapter.simulate.schedules import NO_SCHEDULE, ForecastMinimums, SimulatedSchedule
 from adapter.simulate.workload import Workload
 
@@ -56,7 +60,9 @@ class Scenario:
 
     `loads` are by the name of the metric. `start_ups` are the seconds from a written count to a Ready pod, to
     be drawn from. `capacity_ratio` is how much of its target a pod can serve. `schedules` are those of the
-    autoscaler, `epoch` is second 0 in nanoseconds, and `forecast` are the minimums of one.
+    autoscaler, `epoch` is second 0 in nanoseconds, and `forecast` are the minimums of one. `spread` is the
+    standard deviation of what pods take of the load, as a multiple of the mean. `idle` says whether the
+    idlest pods go first, None if the autoscaler does.
     """
 
     autoscaler: FastPathAutoscaler
@@ -70,6 +76,8 @@ class Scenario:
     schedules: Sequence[Schedule] = ()
     epoch: int = EPOCH
     forecast: ForecastMinimums | None = None
+    spread: float = 0.0
+    idle: bool | None = None
 
 
 class PolicyResult(NamedTuple):
@@ -97,7 +105,7 @@ def simulate(
     generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
     polls = random.Random(f"{scenario.seed} polls")  # noqa: S311
     phases = [Phase(generator.random(), generator.random(), polls.random()) for _ in range(scenario.phases)]
-    is_drawn = len(set(scenario.start_ups)) > 1
+    is_drawn = len(set(scenario.start_ups)) > 1 or scenario.spread > 0
     known: dict[object, Run] = {}
     runs = []
     for place, phase in enumerate(phases):
@@ -161,7 +169,9 @@ def _prepare(
     # All policies begin at the count that the load needs, or the comparison would show how they start.
     first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, *bounds)
     within = learned_start_up(scenario.start_ups) * SECOND
-    workload = Workload(first, start_up, epoch, pod_requests(metrics, scenario.request))
+    workload = Workload(
+        first, start_up, epoch, pod_requests(metrics, scenario.request), partial(_share, scenario, place)
+    )
 
     def signal(place: int, pace: Pace) -> Signal:
         is_total, load, (start, _) = metrics[place].is_total, demand.loads[place], phase.first(pace)
@@ -176,6 +186,8 @@ def _prepare(
         signals = [signal(place, two.get(place, pace)) for place in range(len(metrics))]
         faster = {place: signal(place, pace) for place in two}
         _, at = phase.first(pace)
+        if isinstance(decider, ScalerDecider):
+            decider.ranking = _rank(autoscaler.spec.removal_order, metrics, signals, faster)
         return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster, skips=skips)
 
     chains: list[Chain | PeerChain] = []
@@ -209,8 +221,17 @@ def _decided_by(
     """Return the autoscaler that a policy decides by."""
     autoscaler = overridden(scenario.autoscaler, policy, behavior)
     if policy.name == BOOST:
-        return boost.with_options(autoscaler, boost.read_annotations(autoscaler.metadata.annotations))
+        autoscaler = boost.with_options(autoscaler, boost.read_annotations(autoscaler.metadata.annotations))
+    option = autoscaler.spec.removal_order
+    if scenario.idle is not None:
+        option = (option or ScaleDown(scale_down.IDLE)) if scenario.idle else None
+        autoscaler = replace(autoscaler, spec=replace(autoscaler.spec, removal_order=option))
     return polled(autoscaler) if policy.name == KEDA else autoscaler
+
+
+def prefers_idle(scenario: Scenario, policy: SimulatedPolicy) -> bool:
+    """Tell whether a policy that can have the option removes the idlest pods first."""
+    return _decided_by(scenario, policy, None).spec.removal_order is not None
 
 
 def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSchedule:
@@ -221,6 +242,36 @@ def build_schedule(scenario: Scenario, policy: SimulatedPolicy) -> SimulatedSche
     return SimulatedSchedule(
         scenario.schedules, lead, has_max=policy.name == FAST, forecast=scenario.forecast
     )
+
+
+def _share(scenario: Scenario, place: int, pod: str) -> float:
+    """Return what a pod takes of the load, the same with each policy: log-normal, so that few take most."""
+    if not scenario.spread:
+        return 1.0
+    draws = random.Random(f"{scenario.seed} {place} {pod}")  # noqa: S311 - shares, not secrets
+    return draws.lognormvariate(0, math.sqrt(math.log1p(scenario.spread**2)))
+
+
+def _rank(
+    option: ScaleDown | None,
+    metrics: Sequence[SimulatedMetric],
+    signals: Sequence[Signal],
+    faster: Mapping[int, Signal],
+) -> Ranking | None:
+    """Return what ranks pods: the metric of the option, or the first one if that has no load here.
+
+    Raises InputError if a scale-down waits for values of a metric that has none.
+    """
+    if option is None:
+        return None
+    wanted = scale_down.find_metric(option, [metric.spec for metric in metrics])
+    places = [place for place, metric in enumerate(metrics) if metric.spec == wanted]
+    if option.drain is not None and not places:
+        expected = "expected a metric of spec.metrics: drain waits for its values, and its load is not given"
+        raise InputError([Fault(f"{scale_down.PATH}.metric", option.metric or "", expected)])
+    place = places[0] if places else 0
+    idle = None if option.drain is None else option.drain.value.milli
+    return Ranking(faster.get(place, signals[place]).samples, idle)
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:

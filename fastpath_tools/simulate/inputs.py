@@ -70,6 +70,7 @@ def read_inputs(options: SimulateOptions) -> Inputs:
         options.seed,
         schedules,
         recorded.begin * SECOND if options.forecast else epoch,
+        spread=options.load_spread,
     )
     variants = [_variant(text, scenario) for text in options.policy or DEFAULT_POLICIES]
     modes = SUGGESTED if options.suggest else [variant.policy.name for variant in variants]

@@ -34,6 +34,15 @@ class SimulateOptions(LoadOptions):
         choices=(CARRY, DROP),
         group="Pods",
     )
+    load_spread: float = option(
+        FlagType.FLOAT,
+        "0",
+        "How unevenly the load is spread over the pods: the standard deviation of their loads divided by the "
+        "mean. A pod keeps its share, which is drawn with --seed. 0 is even.",
+        metavar="ratio",
+        group="Pods",
+        check=lambda ratio: "" if 0 <= ratio <= 10 else "expected a number from 0 to 10",
+    )
     policy: tuple[str, ...] = _policy_list(
         "Autoscaler to simulate, as NAME[:key=value,...]. native: the HPA and its controller (scrape=15s, "
         "window=1m, sync=15s); fast: the fast-scaler (scrape=1s, window=5s, tick=1s, and slowScrape=15s, "

@@ -109,6 +109,14 @@ def _notes(report: SimulationReport) -> list[str]:
     if any(backlog for _, backlog in backlogs):
         listed = ", ".join(f"{backlog:,.6g} with {policy}" for policy, backlog in backlogs)
         notes.append(f"the most load that waits at once: {listed}")
+    names = ("busySecondsEnded", "busySecondsEndedIdle")
+    ended = [(outcome.policy, *map(outcome.mean, names)) for outcome in outcomes]
+    if any(usual != idle for _, usual, idle in ended):
+        listed = ", ".join(
+            f"{usual:,.1f} with {policy}" + f" ({idle:,.1f} with scaleDown.prefer Idle)" * (usual != idle)
+            for policy, usual, idle in ended
+        )
+        notes.append(f"busy seconds ended by scale-downs: {listed}")
     spreads = [(outcome.policy, *outcome.spread("shortagePodSeconds")) for outcome in outcomes]
     if any(least < most for _, least, most in spreads):
         listed = ", ".join(

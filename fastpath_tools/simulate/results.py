@@ -27,6 +27,8 @@ FIGURES = {
     "thetaO": "theta_over",
     "timeU": "time_under",
     "timeO": "time_over",
+    "busySecondsEnded": "busy_ended",
+    "busySecondsEndedIdle": "busy_ended_idle",
 }
 """The figures of the output in their order, and the fields of `Figures`."""
 

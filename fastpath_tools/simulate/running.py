@@ -16,7 +16,8 @@ from adapter.bounds.forecast.verdict import describe_alternative, percent
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
-from adapter.simulate.engine import CountChange
+from adapter.simulate.engine import CountChange, Figures
+from adapter.simulate.policies import BOOST, FAST
 from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.loads.sources import whole_hours
@@ -82,7 +83,24 @@ def _run(scenario: Scenario, columns: int, seconds: int, variant: PolicyVariant)
         scenario = replace(scenario, forecast=rolled.minimums)
     recording = Recording(seconds, columns) if columns else None
     result = simulation.simulate(scenario, variant.policy, variant.behavior, observer=recording)
-    return Played(PolicyFigures(variant.name, result.runs), result.changes, recording, rolled)
+    runs = _compare_removals(scenario, variant, result.runs)
+    return Played(PolicyFigures(variant.name, runs), result.changes, recording, rolled)
+
+
+def _compare_removals(scenario: Scenario, variant: PolicyVariant, runs: Sequence[Figures]) -> list[Figures]:
+    """Return the figures with the busy seconds that end with and without `scaleDown.prefer` Idle.
+
+    That takes a second run, but where the policy cannot have the option, or no pod is idler than another.
+    """
+    policy, others = variant.policy, runs
+    has_option = simulation.prefers_idle(scenario, policy)
+    if policy.name in {FAST, BOOST} and (scenario.spread or has_option):
+        others = simulation.simulate(replace(scenario, idle=not has_option), policy, variant.behavior).runs
+    with_option, without = (runs, others) if has_option else (others, runs)
+    return [
+        replace(figures, busy_ended=usual.busy_ended, busy_ended_idle=idle.busy_ended)
+        for figures, usual, idle in zip(runs, without, with_option, strict=True)
+    ]
 
 
 def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings) -> Rolled:

@@ -114,6 +114,8 @@ def clock(seconds: int) -> str:
     st.sampled_from([(1,), (20,), (3, 9, 40)]),
     schedules(),
     st.integers(0, 1000),
+    st.sampled_from([0.0, 0.0, 1.5]),
+    st.sampled_from([None, None, {}, {"drain": {}}, {"drain": {"value": "8", "timeout": "20s"}}]),
 )
 def test_skipping_changes_nothing(
     policy: str,
@@ -124,15 +126,19 @@ def test_skipping_changes_nothing(
     start_ups: tuple[int, ...],
     windows: list[Schedule],
     seed: int,
+    spread: float,
+    option: Mapping[str, Any] | None,
 ) -> None:
+    removal = None if option is None or metrics == (OUTER,) else {"prefer": "Idle", **option}
     scenario = Scenario(
-        autoscaler(metrics, most=30, behavior=behavior),
+        autoscaler(metrics, most=30, behavior=behavior, scaleDown=removal),
         {"load": first, "queue": second, "cpu": first},
         start_ups,
         phases=1,
         seed=seed,
         schedules=windows,
         epoch=EPOCH,
+        spread=spread,
     )
     quick = simulate(scenario, read_policy(policy))
     slow = simulate(scenario, read_policy(policy), skips=False)

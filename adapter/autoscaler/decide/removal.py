@@ -19,6 +19,9 @@ from adapter.autoscaler.decide.boost import Boosting
 from adapter.autoscaler.decide.decision import Decision
 from adapter.model.pods import PodFacts
 
+KEEP_SECONDS = 30
+"""How long a cost stays on a pod that nothing wants away: two sync periods of the HPA controller."""
+
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 _SERVED_BY_REPLICA_SETS = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.cli import main
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, KIND
 from adapter.simulate import load as loads
 from adapter.simulate.load import LoadSpan
 from fastpath_tools.loads import wording
@@ -30,6 +30,8 @@ FIGURES = [
     "thetaO",
     "timeU",
     "timeO",
+    "busySecondsEnded",
+    "busySecondsEndedIdle",
 ]
 
 
@@ -72,6 +74,8 @@ def test_fixed_equals_arithmetic(simulated: Run) -> None:
         "thetaO": 5.0,  # 60 s of 2/2
         "timeU": 45.0,
         "timeO": 5.0,
+        "busySecondsEnded": 0.0,
+        "busySecondsEndedIdle": 0.0,
         "eta": None,
     }
     assert spread == {name: [policy[name], policy[name]] for name in FIGURES}
@@ -88,6 +92,37 @@ def test_the_elastic_speedup_is_against_the_baseline(simulated: Run) -> None:
         {"baseline": "fixed:replicas=4", "value": pytest.approx(quotients**0.25, abs=1e-6)},
         {"baseline": "fixed:replicas=4", "value": None},
     ]
+
+
+def test_what_scale_downs_end_is_compared_with_and_without_the_idlest_first(
+    simulated: Run, folder: Path
+) -> None:
+    """An even load ends the same, and the text has a line only where it differs."""
+    names = "busySecondsEnded", "busySecondsEndedIdle"
+    ended = {}
+    for spread in ("0", "1"):
+        document = _json(simulated("-o", "json", "--phases", "2", "--load-spread", spread))
+        ended[spread] = {
+            policy["policy"]: [policy[name] for name in names] for policy in document["policies"]
+        }
+    assert all(usual == idle > 0 for usual, idle in ended["0"].values())
+    assert ended["1"]["native"][0] == ended["1"]["native"][1] > 0
+    assert all(ended["1"][policy][1] < ended["1"][policy][0] for policy in ("fast", "boost"))
+    line = "busy seconds ended by scale-downs: "
+    assert line not in simulated("--phases", "2").out
+    written = ", ".join(
+        f"{usual:.1f} with {policy}" + ("" if usual == idle else f" ({idle:.1f} with scaleDown.prefer Idle)")
+        for policy, (usual, idle) in ended["1"].items()
+    )
+    for output in ("text", "markdown"):
+        assert line + written in simulated("-o", output, "--phases", "2", "--load-spread", "1").out
+    # with the option in the spec the other figures are those of its run
+    (folder / "fpa.yaml").write_text(
+        HPA.replace("autoscaling/v2", API_VERSION).replace(HPA_KIND, KIND) + "  scaleDown: {prefer: Idle}\n"
+    )
+    flags = ("--autoscaler", "fpa.yaml", "-o", "json", "--phases", "2", "--load-spread", "1")
+    (policy,) = _json(simulated(*flags, "--policy", "fast"))["policies"]
+    assert [policy[name] for name in names] == ended["1"]["fast"]
 
 
 def test_counts_stay_integers_and_amounts_stay_fractions(simulated: Run) -> None:
@@ -242,6 +277,7 @@ def test_a_shortage_beside_none_breaks_any_budget(simulated: Run) -> None:
         (("--suggest", "-o", "svg"), "--suggest: cannot be combined with -o svg"),
         (("--phases", "0"), '--phases: "0": expected 1 to 1000'),
         (("--capacity-ratio", "nan"), '--capacity-ratio: "nan": expected'),
+        (("--load-spread", "-0.1"), '--load-spread: "-0.1": expected a number from 0 to 10'),
         (("--backlog", "keep"), '--backlog: "keep": expected carry or drop'),
         (("--request", "0"), '--request: "0": expected a quantity above 0'),
         (("--request", "many"), '--request: "many": expected a quantity above 0'),

@@ -15,6 +15,7 @@ def test_the_guides_have_what_they_are_about() -> None:
         "simulate.svg",
         "--suggest",
         "2026-11-23T09:00:00Z",
+        "0.6",
         "'shortage<=50%,pods<=102%'",
         "2026-11-09T00:00:00+01:00",
         "forecast.svg",
