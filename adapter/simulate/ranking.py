@@ -14,13 +14,21 @@ from adapter.simulate.workload import Workload
 class Ranking:
     """Ranks pods as the scaler does, by the mean of the last samples of one metric."""
 
-    def __init__(self, samples: Callable[[], Iterable[tuple[int, float]]], idle: int | None) -> None:
+    def __init__(
+        self,
+        samples: Callable[[], Iterable[tuple[int, float]]],
+        idle: int | None = None,
+        *,
+        heeds_costs: bool = True,
+    ) -> None:
         """Rank by `samples`, the seconds of scrapes with the total then.
 
         A pod with `idle` thousandths or less may go at once; None if a scale-down does not wait for that.
+        Without `heeds_costs` the target removes pods in an order of its own.
         """
         self._samples = samples
         self._idle = idle
+        self._heeds_costs = heeds_costs
         self.costs: dict[str, int] = {}
         self._kept_until = 0
 
@@ -32,6 +40,8 @@ class Ranking:
 
     def choose(self, workload: Workload, count: int, now: int) -> list[str]:
         """Return the pods with a deletion cost when it is foreseen that `count` go, the lowest first."""
+        if not self._heeds_costs:
+            return []
         marked = self.costs if now <= self._kept_until else {}
         kept = {pod.name: marked[pod.name] for pod in workload.pods if pod.name in marked}
         self.costs = kept | dict(removal.choose(workload.pods, self._smooth(workload), count, kept))

@@ -24,7 +24,7 @@ from adapter.bounds.schedule.windows import Schedule
 from adapter.errors import Fault, InputError
 from adapter.model import quantity
 from adapter.model.autoscaling import boost, fastpath_autoscaler, scale_down
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, FastPathAutoscaler, FastPathAutoscalerSpec
 from adapter.model.autoscaling.hpa import (
     ExternalMetricSource,
     HorizontalPodAutoscalerBehavior,
@@ -187,7 +187,7 @@ def _prepare(
         faster = {place: signal(place, pace) for place in two}
         _, at = phase.first(pace)
         if isinstance(decider, ScalerDecider):
-            decider.ranking = _rank(autoscaler.spec.removal_order, metrics, signals, faster)
+            decider.ranking = _rank(autoscaler.spec, metrics, signals, faster)
         return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster, skips=skips)
 
     chains: list[Chain | PeerChain] = []
@@ -253,7 +253,7 @@ def _share(scenario: Scenario, place: int, pod: str) -> float:
 
 
 def _rank(
-    option: ScaleDown | None,
+    spec: FastPathAutoscalerSpec,
     metrics: Sequence[SimulatedMetric],
     signals: Sequence[Signal],
     faster: Mapping[int, Signal],
@@ -262,7 +262,7 @@ def _rank(
 
     Raises InputError if a scale-down waits for values of a metric that has none.
     """
-    if option is None:
+    if (option := spec.removal_order) is None:
         return None
     wanted = scale_down.find_metric(option, [metric.spec for metric in metrics])
     places = [place for place, metric in enumerate(metrics) if metric.spec == wanted]
@@ -271,7 +271,8 @@ def _rank(
         raise InputError([Fault(f"{scale_down.PATH}.metric", option.metric or "", expected)])
     place = places[0] if places else 0
     idle = None if option.drain is None else option.drain.value.milli
-    return Ranking(faster.get(place, signals[place]).samples, idle)
+    heeds_costs = spec.scale_target_ref.kind != "StatefulSet"
+    return Ranking(faster.get(place, signals[place]).samples, idle, heeds_costs=heeds_costs)
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:

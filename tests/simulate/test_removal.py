@@ -63,7 +63,7 @@ def test_the_newest_pods_go_or_those_with_a_cost() -> None:
     assert plain.split(50, 0) == {"pod-1": 5, "pod-2": 20, "pod-3": 10, "pod-4": 15}
     assert plain.scale(2, 10) == 0.5
     assert [pod.name for pod in plain.pods] == ["pod-1", "pod-2"]
-    costs = Ranking(constant(50, 8, 9, 10), None).choose(ranked, 2, 10 * SECOND)
+    costs = Ranking(constant(50, 8, 9, 10)).choose(ranked, 2, 10 * SECOND)
     assert costs == ["pod-1", "pod-3"]
     assert ranked.scale(2, 10, costs) == 0.3
     assert [pod.name for pod in ranked.pods] == ["pod-2", "pod-4"]
@@ -92,6 +92,17 @@ def test_what_a_pod_serves_is_what_it_can_be_busy_with() -> None:
     """With a capacity ratio of 2 the same pods are half as busy."""
     scaler = autoscaler(behavior=AT_ONCE)
     assert figures("fast:window=0", FALL, autoscaler=scaler, capacity_ratio=2.0).busy_ended == 1.25
+
+
+def test_a_stateful_set_removes_the_newest_with_and_without_the_option() -> None:
+    for kind, is_same in (("StatefulSet", True), ("Deployment", False)):
+        target = {"apiVersion": "apps/v1", "kind": kind, "name": "web"}
+        scaler = autoscaler(behavior=AT_ONCE, scaleTargetRef=target)
+        usual, idle = (
+            figures("fast:window=0", FALL, autoscaler=scaler, spread=1.0, idle=is_idle)
+            for is_idle in (False, True)
+        )
+        assert (idle.busy_ended == usual.busy_ended) is is_same
 
 
 def test_a_gap_ends_nothing_that_is_known() -> None:
@@ -172,13 +183,13 @@ def test_a_boosted_hpa_removes_the_pods_that_were_foreseen() -> None:
 def test_a_scaler_without_a_decision_foresees_nothing() -> None:
     spec = prepared_spec.prepare(autoscaler(), Settings())
     boosting = BoostDecider(spec, NativeDecider(spec), Boost("Boost"), [SECOND], 4, SECOND)
-    boosting.ranking = Ranking(constant(50, 8, 9, 10), None)
+    boosting.ranking = Ranking(constant(50, 8, 9, 10))
     assert boosting.rank(workload([1, 4, 2, 3]), 2, 10 * SECOND) == []
 
 
 def test_a_cost_stays_for_two_syncs_of_the_controller() -> None:
     pods = workload([1, 4, 2, 3])
-    ranking = Ranking(constant(50, 8, 9, 10), None)
+    ranking = Ranking(constant(50, 8, 9, 10))
     assert ranking.choose(pods, 3, 10 * SECOND) == ["pod-1", "pod-3", "pod-4"]
     pods.scale(3, 10, ["pod-1"])
     assert ranking.choose(pods, 1, 40 * SECOND) == ["pod-3", "pod-4"]
@@ -216,7 +227,7 @@ def test_the_idlest_pods_never_end_more_than_the_newest(
     for is_ranked in (False, True):
         pods = workload(shares)
         pods.scale(len(shares) + starting, 1)
-        ranking = Ranking(constant(1e6, 0, 1, 2), None)
+        ranking = Ranking(constant(1e6, 0, 1, 2))
         costs = ranking.choose(pods, pods.replicas - count, 3 * SECOND) if is_ranked else ()
         ended.append(pods.scale(count, 3, costs))
     assert ended[1] <= ended[0] + 1e-6  # values are whole thousandths
