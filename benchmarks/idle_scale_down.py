@@ -16,7 +16,7 @@ nothing about the load. Workloads of one number have the same parts.
 connections. `..._saved` compares with the same autoscaler without the option, and `least_...` is what the
 idlest pods have. `patches_max` is the highest number of patches of pods in a shrink, refused ones too.
 `costs_left` counts the costs of pods that stay. `fall_p50` and `fall_max` are the times from the fall to the
-Scale of 10, which waits for a stabilization window of 5 s. A shrink may take several writes (`writes_max`):
+Scale of 10, which waits for the stabilization window. A shrink may take several writes (`writes_max`):
 the pods are scraped one after the other. `wrong` counts workloads with a raise, or another last count.
 """
 
@@ -90,7 +90,12 @@ class Shrink:
 
 def main() -> None:
     sizes = common.parse_sizes(
-        "What ends with the pods that a shrink removes.", runs=30, together=3, period=2.0, interval=1.0
+        "What ends with the pods that a shrink removes.",
+        runs=30,
+        together=1,
+        period=5.0,
+        window=10,
+        interval=1.0,
     )
     assets = plane.find_assets()
     goals = {
@@ -131,7 +136,7 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
         before = common.read_processor()
         for first in range(0, sizes.runs, sizes.together):
             numbers = range(first, min(first + sizes.together, sizes.runs))
-            shrinks += await _shrink_together(world, numbers, sizes.period, dice)
+            shrinks += await _shrink_together(world, numbers, sizes, dice)
             await world.clear()
         busy = common.busy_share(before, common.read_processor())
         audit = ScalerAudit(opened.plane.audit_log, NAMESPACE)
@@ -140,25 +145,25 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
 
 
 async def _shrink_together(
-    world: idle.World, numbers: Iterable[int], period: float, dice: random.Random
+    world: idle.World, numbers: Iterable[int], sizes: Any, dice: random.Random
 ) -> list[Shrink]:
     """Let the loads of workloads of all kinds fall, and return what was removed."""
     shrinks = [
-        Shrink(kind, idle.workload(kind, f"{kind}-{number}", PODS), number)
+        Shrink(kind, idle.workload(kind, f"{kind}-{number}", PODS, sizes.window), number)
         for number in numbers
         for kind in idle.IDLE
     ]
     await world.add_kinds([(shrink.workload, shrink.kind) for shrink in shrinks])
     names = [shrink.workload.name for shrink in shrinks]
     await until(lambda: all(map(world.is_settled, names)), _SECONDS)
-    moments = sorted((2 * period * dice.random(), place) for place in range(len(shrinks)))
+    moments = sorted((2 * sizes.period * dice.random(), place) for place in range(len(shrinks)))
     begin = CLOCK.wall()
     for moment, place in moments:
         await asyncio.sleep(max(0.0, begin + moment - CLOCK.wall()))
         shrinks[place].begin()
     with contextlib.suppress(TimeoutError):
         await until(lambda: all(shrink.workload.ready == LEFT for shrink in shrinks), _SECONDS)
-    await asyncio.sleep(2 * period)  # what is written after the shrink counts too
+    await asyncio.sleep(2 * sizes.period)  # what is written after the shrink counts too
     for shrink in shrinks:
         shrink.end(world)
     return shrinks

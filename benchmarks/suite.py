@@ -166,7 +166,7 @@ CASES: Mapping[str, Case] = {
     ),
     "idle_scale_down": Case(
         "what ends with the pods that shrinks remove, with idle scale-down and without",
-        tiny="--runs 1 --together 1",
+        tiny="--runs 1 --period 2 --window 5",
         short="--runs 6",
         long=True,
     ),

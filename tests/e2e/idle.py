@@ -49,10 +49,10 @@ def fall(workload: Workload, seed: str) -> None:
         workload.parts[pod] = Parts(dice.lognormvariate(0, _SPREAD), dice.lognormvariate(0, _SPREAD))
 
 
-def workload(kind: str, name: str, pods: int) -> Workload:
+def workload(kind: str, name: str, pods: int, seconds: int = WINDOW) -> Workload:
     """Return a workload of a kind that needs the pods that it has, which is the most that it may have."""
     is_boosted = kind.startswith("boosted")
-    window = {"stabilizationWindowSeconds": WINDOW}
+    window = {"stabilizationWindowSeconds": seconds}
     spec: Document = {"minReplicas": 1, "maxReplicas": pods, "behavior": {"scaleDown": window}}
     if IDLE[kind] and not is_boosted:
         spec["scaleDown"] = IDLE[kind]
