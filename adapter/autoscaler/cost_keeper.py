@@ -120,20 +120,24 @@ class CostKeeper:
                 task = group.create_task(self._write(job), name=f"deletion cost of {job.pod}")
                 task.add_done_callback(lambda _: gate.release())
 
-    async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int) -> None:
-        """Write the costs of the idlest pods before a scale-down to `replicas`, in `MARK_SECONDS` at most."""
+    async def mark(self, state: AutoscalerState, snapshot: Snapshot, replicas: int, since: float) -> bool:
+        """Write the costs of the idlest pods before a scale-down to `replicas`; tell whether any was missing.
+
+        That takes `MARK_SECONDS` at most, `since` the first costs for the same write.
+        """
         if not state.prefers_idle or self._costs is None:
-            return
+            return False
         marks = self._marks.setdefault(state.key, PodMarks())
         jobs = self._choose(state, marks, snapshot, replicas)
         if not jobs:
-            return
-        marks.wanted = self._clock.monotonic()
-        await asyncio.wait([job.done for job in jobs], timeout=MARK_SECONDS)
+            return False
+        marks.wanted = now = self._clock.monotonic()
+        await asyncio.wait([job.done for job in jobs], timeout=max(0.0, since + MARK_SECONDS - now))
         for job in jobs:
             if not job.has_begun:
                 self._jobs.discard(*job.turn)
                 marks.costs.pop(job.pod, None)
+        return True
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
         """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""

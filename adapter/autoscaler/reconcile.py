@@ -11,7 +11,7 @@ than its slot:
 3. Wait for a write slot.
 4. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
 5. PUT the count against the resource version that it was decided from. The fence is checked right before the
-   first byte leaves.
+   first byte leaves. If it is lower than the count that costs were written for, write the missing ones first.
 6. After a conflict, read the scale, and start over at 3, at most `ATTEMPTS` times.
 
 A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent
@@ -89,8 +89,9 @@ class _Write:
     """The largest count that the published floor covers; None without a floor."""
     sent: list[int] = field(default_factory=list)
     """The counts of all PUTs so far."""
-    is_marked: bool = False
-    """Whether the deletion costs of the pods that are to go were written."""
+    marked: int | None = None
+    """The count that deletion costs were written for; None before any is."""
+    marked_since: float = 0.0
     is_unconfirmed: bool = False
     """Whether one of these may have been applied although no response said so."""
 
@@ -252,6 +253,8 @@ class Reconciler:
             await self._mark(state, write, target)
             await self.actuator.acquire(target)
             pending = self._decide_again(state, write, target)
+            while pending is not None and await self._mark(state, write, target):
+                pending = self._decide_again(state, write, target)
             if pending is None:
                 return FloorOutcome()
             target, replicas = pending.snapshot.target, pending.decision.replicas
@@ -267,12 +270,15 @@ class Reconciler:
         assert superseded is not None
         return _failed(superseded)
 
-    async def _mark(self, state: AutoscalerState, write: _Write, target: ScaleTarget) -> None:
-        """Before a scale-down, once, write the deletion costs of the pods that are to go."""
+    async def _mark(self, state: AutoscalerState, write: _Write, target: ScaleTarget) -> bool:
+        """Before a scale-down, write the deletion costs that are missing; tell whether there were any."""
         replicas = write.pending.decision.replicas
-        if replicas < target.replicas and not write.is_marked and not _is_void(state, write):
-            write.is_marked = True
-            await self.costs.mark(state, write.pending.snapshot, replicas)
+        if replicas >= (target.replicas if write.marked is None else write.marked) or _is_void(state, write):
+            return False
+        if write.marked is None:
+            write.marked_since = self.clock.monotonic()
+        write.marked = replicas
+        return await self.costs.mark(state, write.pending.snapshot, replicas, write.marked_since)
 
     def _take_scale(
         self, state: AutoscalerState, write: _Write, scale: ScaleState, before: ScaleTarget

@@ -107,6 +107,18 @@ async def test_the_idlest_pods_are_marked_and_then_the_count_is_lowered(bench: I
     assert len(bench.costs.applied) == 2
 
 
+async def test_a_decision_that_is_lower_after_the_costs_gets_the_missing_ones(bench: IdleBench) -> None:
+    await bench.begin(5)
+    bench.costs.gate = asyncio.Event()
+    bench.want(3)
+    await bench.work()
+    bench.want(2)
+    bench.costs.gate.set()
+    await bench.work()
+    assert bench.costs.applied == [("a", -2), ("b", -1), ("c", -1)]
+    assert bench.server.writes == [("web", 2)]
+
+
 async def test_pods_of_an_earlier_scale_down_count_while_they_are_there(bench: IdleBench) -> None:
     """Those that go first without a cost of ours too."""
     await bench.begin(5)
