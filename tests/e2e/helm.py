@@ -7,12 +7,33 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support import charts
 from tests.support.rendered import ROOT
 
+if TYPE_CHECKING:
+    from tests.e2e.clusters import ClusterUnderTest
+
 JSON = dict[str, Any]
+
+_OURS = ("fastpath", "prometheus-adapter")
+"""What the names of installed objects begin with."""
+
+_KINDS = (
+    *("clusterrole", "clusterrolebinding", "customresourcedefinition", "rolebinding"),
+    *("validatingadmissionpolicybinding", "validatingadmissionpolicy"),
+)
+
+
+async def remove_leftovers(cluster: "ClusterUnderTest") -> None:
+    """Delete what other tests left: Helm takes over no object that it has not created."""
+    for kind in _KINDS:
+        where = "kube-system" if kind == "rolebinding" else ""
+        names = [name for name in await cluster.names(kind, namespace=where) if name.startswith(_OURS)]
+        if names:
+            scope = ("-n", where) if where else ()
+            await cluster.kubectl("delete", kind, *names, *scope, "--wait=true", "--timeout=60s")
 
 
 class HelmError(Exception):

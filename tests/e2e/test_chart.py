@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import REAL_ONLY
-from tests.e2e.helm import Helm, HelmError
+from tests.e2e.helm import Helm, HelmError, remove_leftovers
 from tests.support import charts
 from tests.support.chart_cases import ALL_OFF, ALL_ON, ALL_RULES, MODE, RENDERINGS, RULE
 from tests.support.rendered import JSON, ROOT
@@ -55,9 +55,6 @@ CLUSTER_WIDE = (
     *("apiservice", "clusterrole", "clusterrolebinding", "customresourcedefinition"),
     *("validatingadmissionpolicy", "validatingadmissionpolicybinding"),
 )
-
-_OURS = ("fastpath", "prometheus-adapter")
-"""What the names of installed objects begin with."""
 
 STAND_INS = {
     "cert-manager.io/v1": ("issuer", "certificate"),
@@ -110,13 +107,7 @@ def _runtime() -> None:
 
 @pytest.fixture(autouse=True)
 async def _nothing_installed(cluster: ClusterUnderTest) -> None:
-    """Delete what other tests left: Helm takes over no object that it has not created."""
-    for kind in ("clusterrole", "clusterrolebinding", "customresourcedefinition", "rolebinding"):
-        where = "kube-system" if kind == "rolebinding" else ""
-        names = [name for name in await cluster.names(kind, namespace=where) if name.startswith(_OURS)]
-        if names:
-            scope = ("-n", where) if where else ()
-            await cluster.kubectl("delete", kind, *names, *scope, "--wait=true", "--timeout=60s")
+    await remove_leftovers(cluster)
 
 
 @pytest.fixture

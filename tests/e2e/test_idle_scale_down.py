@@ -22,7 +22,7 @@ from fastpath_tools.live import cost_writers
 from fastpath_tools.live.api_objects import PodDocument
 from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
 from tests.e2e.conftest import REAL_ONLY
-from tests.e2e.helm import Helm
+from tests.e2e.helm import Helm, remove_leftovers
 from tests.support import charts
 from tests.support.processor import limited
 from tests.support.rendered import MANIFESTS
@@ -205,6 +205,7 @@ async def scene(request: pytest.FixtureRequest, cluster: ClusterUnderTest) -> As
     scaler = {"enabled": True, "inProcess": in_process, "idleScaleDown": {"enabled": True}}
     image = {"repository": "registry.example.com/fastpath"}
     values = {"scaler": scaler, "image": image, "crd": {"create": False}, "replicas": 0}
+    await remove_leftovers(cluster)
     await cluster.create(pod(namespace))
     await helm.install(charts.CHART, "fastpath", values)
     try:
