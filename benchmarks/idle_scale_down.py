@@ -22,6 +22,7 @@ the pods are scraped one after the other. `wrong` counts workloads with a raise,
 
 import asyncio
 import contextlib
+import json
 import math
 import random
 import statistics
@@ -108,11 +109,13 @@ def main() -> None:
     }
     report = Report("idle_scale_down", {"seed": SEED, **vars(sizes)}, goals)
     with Stage() as stage:
-        report.add(**asyncio.run(_run(stage, assets, sizes)))
+        figures, shrinks = asyncio.run(_run(stage, assets, sizes))
+    report.add(**figures)
+    report.notes.update(_notes(shrinks))
     report.show()
 
 
-async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
+async def _run(stage: Stage, assets: Path, sizes: Any) -> tuple[dict[str, float], Sequence[Shrink]]:
     dice = random.Random(SEED)
     async with contextlib.AsyncExitStack() as stack:
         opened = await stack.enter_async_context(plane.opened(stage, assets, sizes.period))
@@ -141,7 +144,21 @@ async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
         busy = common.busy_share(before, common.read_processor())
         audit = ScalerAudit(opened.plane.audit_log, NAMESPACE)
         audit.read()
-    return _figures(shrinks, world, audit) | {"busy_share": busy}
+    return _figures(shrinks, world, audit) | {"busy_share": busy}, shrinks
+
+
+def _notes(shrinks: Sequence[Shrink]) -> dict[str, str]:
+    """Return the busy cores of each pod of the first workload of each kind, and whether it was removed."""
+    first = {shrink.kind: shrink for shrink in reversed(shrinks)}
+    return {
+        f"pods_{kind.replace('-', '_')}": json.dumps(
+            [
+                [round(_WHOLE["load"] * share.load, 3), share in shrink.removed]
+                for share in shrink.shares.values()
+            ]
+        )
+        for kind, shrink in first.items()
+    }
 
 
 async def _shrink_together(

@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 _TINY_AT_ONCE = 5
 _OPTIONS = {"--tiny", "--results", "--interleave", "--rounds", "--own"}
-_PICTURES = ("plot", "reaction_plot", "ready_plot", "noise_plot")
+_PICTURES = ("plot", "reaction_plot", "ready_plot", "noise_plot", "idle_plot")
 _PROFILES_SECONDS = 600
 
 
