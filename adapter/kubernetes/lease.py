@@ -48,6 +48,10 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     transitions: int = msgspec.field(default=0, name="leaseTransitions")
 
 
+RELEASED = 1
+"""The duration of a Lease that was released, as in client-go."""
+
+
 class Lease(NamedTuple):
     """A record with its object and the version to replace."""
 
@@ -67,16 +71,16 @@ class KubernetesLeases:
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._name = name
+        self.name = name
         self.labels = dict(labels or {})
         self._path = path_of(LEASES, namespace)
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist; takes at most `seconds`."""
-        what = f"get lease {self._namespace}/{self._name}"
+        what = f"get lease {self._namespace}/{self.name}"
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._client.get(f"{self._path}/{self._name}")
+                answer = await self._client.get(f"{self._path}/{self.name}")
         except TimeoutError as error:
             raise errors.KubernetesError(
                 0, "Timeout", f"cannot {what}: no answer within {seconds:g} s"
@@ -92,21 +96,21 @@ class KubernetesLeases:
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace, "labels": self.labels},
+            "metadata": {"name": self.name, "namespace": self._namespace, "labels": self.labels},
             "spec": record,
         }
         content = msgspec.json.encode(document)
         answer = await self._client.write("POST", self._path, content, seconds=seconds, check=_unfenced)
-        return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
+        return _decode(answer.content, f"create lease {self._namespace}/{self.name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
         spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
         metadata = lease.document["metadata"] | {"labels": _read_labels(lease) | self.labels}
         content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
-        path = f"{self._path}/{self._name}"
+        path = f"{self._path}/{self.name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
-        return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
+        return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
 
     def has_labels(self, lease: Lease) -> bool:
         """Return whether a Lease that was read has the labels."""
@@ -115,7 +119,7 @@ class KubernetesLeases:
     async def delete(self, version: str, seconds: float) -> None:
         """Delete the Lease in a version."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
-        path, content = f"{self._path}/{self._name}", msgspec.json.encode(options)
+        path, content = f"{self._path}/{self.name}", msgspec.json.encode(options)
         await self._client.write("DELETE", path, content, seconds=seconds, check=_unfenced)
 
 
@@ -224,10 +228,14 @@ class LeaseFence:
 
 
 class SliceFence:
-    """The fence of a slice: open while that of its owner is, until the slice is given up."""
+    """The fence of a slice: open until the slice is given up, while that of its owner is.
 
-    def __init__(self, owner: Fence) -> None:
+    If the owner's view of the Leases is old (`sight`), that of the slice may have been deleted.
+    """
+
+    def __init__(self, owner: Fence, sight: Fence) -> None:
         self._owner = owner
+        self._sight = sight
         self.closed = False
 
     def close(self) -> None:
@@ -236,7 +244,7 @@ class SliceFence:
     def check(self) -> float:
         if self.closed:
             raise errors.NotLeadingError("the slice belongs to another scaler")
-        return self._owner.check()
+        return min(self._owner.check(), self._sight.check())
 
 
 class Unfenced:

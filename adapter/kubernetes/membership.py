@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from adapter import errors
-from adapter.kubernetes.cache.leases import LEAVING
+from adapter.kubernetes.cache.leases import LEAVING, WatchedLease
 from adapter.kubernetes.lease import (
+    RELEASED,
     ClockReading,
     KubernetesLeases,
     Lease,
@@ -33,9 +34,12 @@ from adapter.telemetry.problems import ProblemLog
 FAULT = "lease"
 _log = logging.getLogger(__name__)
 
-Serve = Callable[[LeaseFence], Awaitable[NoReturn]]
+_KEPT = 16
+"""The number of renewals that the view may show late."""
+
+Serve = Callable[[LeaseFence], Awaitable[None]]
 """The work of a member, called with the fence of its membership and cancelled at its end. It must leave no
-write in flight.
+write in flight. Its end is that of the membership.
 """
 
 
@@ -90,7 +94,13 @@ def next_record(before: LeaseRecord | None, settings: MemberSettings, wall: floa
 def released(record: LeaseRecord, wall: float) -> LeaseRecord:
     """Return the record of a released Lease: no holder, and as in client-go a duration of one second."""
     stamp = micro_time(wall)
-    return LeaseRecord("", 1, stamp, stamp, record.transitions)
+    return LeaseRecord("", RELEASED, stamp, stamp, record.transitions)
+
+
+def unowned(settings: MemberSettings, wall: float) -> LeaseRecord:
+    """Return the record of a slice whose Lease is made: no holder, and maybe one that does not know of it."""
+    stamp = micro_time(wall)
+    return LeaseRecord("", max(RELEASED + 1, int(settings.lease_duration)), stamp, stamp, 0)
 
 
 class Membership:
@@ -111,6 +121,8 @@ class Membership:
         self._problems = problems
         self._lease: Lease | None = None
         """The Lease as last read or written, None if it did not exist."""
+        self._sent: dict[str, ClockReading] = {}
+        """When the last renewals were sent, by the time that they wrote."""
         self._is_member = monitoring.leader.labels(settings.lease_name)
         self._is_member.set(0)
 
@@ -177,7 +189,7 @@ class Membership:
         self._store.labels[LEAVING] = "true"
         return await self._attempt(self._settings.attempt, joins=False) is not None
 
-    async def _end(self, fence: LeaseFence, work: asyncio.Future[NoReturn], *, is_lost: bool) -> None:
+    async def _end(self, fence: LeaseFence, work: asyncio.Future[None], *, is_lost: bool) -> None:
         """End a membership: first the work, which may still write unless it is lost, then the Lease."""
         if is_lost:
             fence.close()
@@ -211,6 +223,11 @@ class Membership:
         except errors.KubernetesError as error:
             self._problems.report(FAULT, "the Lease could not be released", str(error))
 
+    def note_shown(self, lease: WatchedLease | None, sight: LeaseFence) -> None:
+        """Note that the view shows a renewal, and so what was written before that."""
+        if lease is not None and (sent := self._sent.get(lease.record.renewed)) is not None:
+            sight.renewed(sent)
+
     # -- one attempt -----------------------------------------------------------------------------------------
 
     async def _attempt(self, seconds: float, *, joins: bool) -> ClockReading | None:
@@ -237,7 +254,9 @@ class Membership:
                 return None
             lease = self._lease
             record = next_record(None if lease is None else lease.record, settings, self._clock.wall())
-            sent = read_clocks(self._clock)
+            sent = self._sent[record.renewed] = read_clocks(self._clock)
+            while len(self._sent) > _KEPT:
+                del self._sent[next(iter(self._sent))]
             try:
                 self._lease = (
                     await store.create(record, self._left(end))

@@ -13,10 +13,14 @@ Two members never own a slice at once:
   changed. By then its fence is closed, and it cannot renew what was cleared.
 - A membership begins without slices. A scaler that was frozen for long takes them again, each in the version
   that it sees, or learns that another one has.
-- A Lease that was deleted may have an owner that does not know yet. That of a member is made again by its
-  owner. A slice is given up when the view shows that its Lease is gone, and taken when it has been missing
-  for its duration, unless no other scaler is to be seen: only here it matters that a view is not older than
-  that, and that no person deletes a Lease in the second in which two scalers begin or one is frozen.
+- To make the Lease of a slice takes nothing: it has no holder at first. The watch shows all changes in their
+  order. So one that has seen a Lease deleted knows whose slice it was, and one that has seen no scaler before
+  knows that it has no owner. These take it at once, others when it has not changed for its duration.
+- An owner that does not see that a Lease was deleted cannot write. The fence of a slice is open as long as
+  the watch shows the renewals of its owner's own Lease, and so all that was before them. A scaler that sees
+  none for the renew deadline leaves, and joins again when it sees.
+- The Lease of a member that was deleted is made again by its owner. It counts as gone when it was missing for
+  its duration.
 
 A slice is wanted as soon as the plan gives it to this scaler, so its objects are there when it is free. A
 scaler joins when it has those of its share. One that ends says so first. Slices move a few at once, and for
@@ -26,6 +30,7 @@ that leaves to the one that has come.
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -34,14 +39,25 @@ from typing import NoReturn
 from adapter import errors
 from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member, WatchedLease
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
-from adapter.kubernetes.membership import MemberSettings, Membership, next_record, released
+from adapter.kubernetes.lease import (
+    RELEASED,
+    Fence,
+    KubernetesLeases,
+    Lease,
+    LeaseFence,
+    LeaseRecord,
+    SliceFence,
+)
+from adapter.kubernetes.membership import MemberSettings, Membership, next_record, released, unowned
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
+from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 FAULT = "slices"
+
+_log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
@@ -75,14 +91,15 @@ class _Held:
     `moved` is set when the view shows another owner.
     """
 
+    fence: SliceFence
     surplus: asyncio.Event = field(default_factory=asyncio.Event)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     is_owned: bool = False
     record: LeaseRecord | None = None
-    """What was written when the slice was taken."""
+    """What was written when the slice was taken, or its Lease made."""
     since: float = 0.0
-    is_shown: bool = False
-    """Whether the view has shown that."""
+    shown: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the view has shown that."""
 
 
 class SliceKeeper:
@@ -124,8 +141,8 @@ class SliceKeeper:
         """Versions of slices, "" for none, that the view may still show although there is a newer one, and
         until when: the same may be true again, for a Lease that was made and deleted meanwhile.
         """
-        self._missing: dict[str, tuple[float, float]] = {}
-        """When Leases that do not exist were first and last looked for."""
+        self._looks: dict[str, tuple[str, float, float]] = {}
+        """The versions of Leases without a holder, "" for none, and when these were first and last read."""
         self._clearing: set[str] = set()
         self._failed: dict[str, str] = {}
         """Leases that could not be read or written, with the version that the view showed then."""
@@ -148,9 +165,11 @@ class SliceKeeper:
     async def run(self, work: Work) -> NoReturn:
         """Own slices until cancelled; then end their work and release them."""
 
-        async def serve(fence: LeaseFence) -> NoReturn:
+        async def serve(fence: LeaseFence) -> None:
             async with asyncio.TaskGroup() as group:
                 await self._serve(group, work, fence)
+                for held in self._held.values():
+                    held.surplus.set()
 
         await self._wait_for_leader()
         while not self._view.cache.synced:  # its share would stay free
@@ -169,7 +188,7 @@ class SliceKeeper:
 
         After a membership that others have ended, what is kept may be outdated: it is read again.
         """
-        if self._prepare is None or await self._is_still_member():
+        if await self._is_still_member() or self._prepare is None:
             return
         if self._wanted:
             await self._wait_prepared(self._prepare, frozenset)
@@ -244,8 +263,13 @@ class SliceKeeper:
 
     # -- a membership ----------------------------------------------------------------------------------------
 
-    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> NoReturn:
-        """Take and give up slices until cancelled. The end of the membership frees those that are held."""
+    async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
+        """Take and give up slices until the view is old. The end of the membership frees what is held."""
+        settings = self._settings
+        sight = LeaseFence(
+            self._clock, fence.sent, hold=settings.renew_deadline, tolerance=settings.tolerance
+        )
+        own = self._member_lease(settings.identity)
         self._outdated.clear()
         while True:
             self._wake.clear()
@@ -253,12 +277,16 @@ class SliceKeeper:
             self._tidy(group)
             todo = self._plan()
             for number in todo.take:
-                held = self._held[number] = _Held()
-                group.create_task(self._hold(number, held, work, fence), name=f"slice {number}")
+                held = self._held[number] = _Held(SliceFence(fence, sight))
+                group.create_task(self._hold(number, held, work), name=f"slice {number}")
             self._want({*self._held, *todo.expect})
             wait = min(self._clear_late(group), self._give_up(todo.release))
+            self._membership.note_shown(self._view.cache.find(self._namespace, own), sight)
+            if (left := sight.due) <= 0:
+                _log.warning("the watch of Leases is late", extra=facts(lease=settings.lease_name))
+                return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if wait == math.inf else wait):
+                async with asyncio.timeout(min(wait, left)):
                     await self._wake.wait()
 
     def _want(self, numbers: Collection[int]) -> None:
@@ -278,10 +306,10 @@ class SliceKeeper:
         me = self._settings.identity
         for number, held in self._held.items():
             if self._is_lost(number, held):
+                held.fence.close()  # before the view counts as newer
                 held.surplus.set()
         members = {member.record.holder: member.leaves for member in self._view.members()}
-        others = {*members, *(seen.record.holder for seen in self._view.slices())} - {"", me}
-        owners = [self._owner_in_plan(number, members, others) for number in range(slices.COUNT)]
+        owners = [self._owner_in_plan(number, members) for number in range(slices.COUNT)]
         staying = frozenset({me, *(member for member, leaves in members.items() if not leaves)})
         if staying != self._members[0]:
             self._members = staying, self._clock.monotonic()
@@ -307,18 +335,15 @@ class SliceKeeper:
         seen = self._view.find_slice(number)
         if seen is not None and seen.record.holder not in {"", self._settings.identity}:
             held.moved.set()
-        if seen is not None and seen.record == held.record:
-            held.is_shown = True
+        if seen is not None and (seen.record == held.record or not held.is_owned):
+            held.shown.set()
             return False
         is_overdue = self._clock.monotonic() - held.since > self._settings.lease_duration / 2
-        return held.record is not None and (held.is_shown or is_overdue)
+        return held.is_owned and (held.shown.is_set() or is_overdue)
 
-    def _owner_in_plan(self, number: int, members: Collection[str], others: Collection[str]) -> str:
-        """Return whose slice this is, "" for a free one. Where `others` have been seen, one may own it."""
-        me, name = self._settings.identity, slices.name_of(self._settings.lease_name, number)
-        seen = self._view.find_slice(number)
-        if seen is not None:
-            self._missing.pop(name, None)
+    def _owner_in_plan(self, number: int, members: Collection[str]) -> str:
+        """Return whose slice this is, "" for one that is free, or whose Lease is to be made."""
+        me, seen = self._settings.identity, self._view.find_slice(number)
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else me
         version, until = self._outdated.get(number, ("", 0.0))
@@ -326,29 +351,37 @@ class SliceKeeper:
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
-            return _LEAVING if others and not self._is_gone(name, self._settings.lease_duration) else ""
-        holder = seen.record.holder
-        lease = self._member_lease(holder)
-        if holder and self._view.cache.find(self._namespace, lease) is None:
-            is_gone = self._is_gone(lease, seen.record.duration)
+            return ""
+        record, former = seen.record, self._view.find_former(seen)
+        if former in {"", me}:
+            # of one that was made, others may not know it: any that does takes it
+            return me if record.duration > RELEASED else ""
+        if not record.holder and self._lasts(seen.name, seen.version, record.duration):
+            return ""
+        if former is None:
+            return _LEAVING
+        lease = self._member_lease(former)
+        if self._view.cache.find(self._namespace, lease) is None:
+            is_gone = self._lasts(lease, "", record.duration)
         else:
-            self._missing.pop(lease, None)
+            self._looks.pop(lease, None)
             is_gone = True
-        if holder in members:
-            return holder
+        if former in members:
+            return former
         return "" if is_gone else _LEAVING
 
-    async def _hold(self, number: int, held: _Held, work: Work, fence: LeaseFence) -> None:
+    async def _hold(self, number: int, held: _Held, work: Work) -> None:
         """Take a slice, do its work until it is given up, and release it."""
         name = slices.name_of(self._settings.lease_name, number)
         leases, lease = self._leases(name), None
         try:
             with self._attempt(name):
                 async with self._room:
-                    lease = await self._take(number, leases)
+                    lease = await self._take(number, held, leases)
             if lease is not None:
                 held.is_owned, held.record, held.since = True, lease.record, self._clock.monotonic()
-                await self._work(number, held, work, SliceFence(fence))
+                held.shown.clear()
+                await self._work(number, held, work)
                 self._note_outdated(number, lease.version)
                 is_free = await self._release(name, leases, lease)
                 if is_free and held.surplus.is_set() and self._has_others():
@@ -363,9 +396,9 @@ class SliceKeeper:
             if not self._held:
                 self._emptied.set()
 
-    async def _work(self, number: int, held: _Held, work: Work, fence: SliceFence) -> None:
+    async def _work(self, number: int, held: _Held, work: Work) -> None:
         """Work until the slice is given up. An error of the work ends the membership, and the process."""
-        working = asyncio.ensure_future(work(number, fence))
+        working = asyncio.ensure_future(work(number, held.fence))
         leaving = asyncio.create_task(held.surplus.wait(), name="surplus")
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -373,12 +406,12 @@ class SliceKeeper:
             for task in (working, leaving):
                 task.cancel()
             await asyncio.wait({working, leaving})
-            fence.close()
+            held.fence.close()
             held.is_owned = False
         if not working.cancelled():
             working.result()
 
-    async def _take(self, number: int, leases: KubernetesLeases) -> Lease | None:
+    async def _take(self, number: int, held: _Held, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
         settings, version = self._settings, _read_version(self._view.find_slice(number))
         lease = await leases.fetch(settings.attempt)
@@ -387,40 +420,55 @@ class SliceKeeper:
                 await leases.replace(lease, lease.record, settings.attempt)
             self._note_outdated(number, version)
             return None
-        if lease is not None and not await self._is_free(lease.record):
-            return None
-        record = next_record(None if lease is None else lease.record, settings, self._clock.wall())
         try:
             if lease is None:
-                return await leases.create(record, settings.attempt)
+                lease = await leases.create(unowned(settings, self._clock.wall()), settings.attempt)
+                await self._wait_shown(held, lease)
+            seen = self._view.find_slice(number)
+            if seen is None or seen.version != lease.version:
+                self._note_outdated(number, version)
+                return None
+            version = lease.version
+            if not await self._is_free(seen):
+                return None
+            record = next_record(lease.record, settings, self._clock.wall())
             return await leases.replace(lease, record, settings.attempt)
         except errors.KubernetesError as error:
-            if error.status == 409 or (error.status == 404 and lease is not None):
+            if error.status in {404, 409}:
                 self._note_outdated(number, version)
                 return None
             raise
 
+    async def _wait_shown(self, held: _Held, lease: Lease) -> None:
+        """Wait for a time until the view has shown a Lease that was made, and what was before."""
+        held.record = lease.record
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.attempt):
+                await held.shown.wait()
+
     def _note_outdated(self, number: int, version: str) -> None:
         self._outdated[number] = version, self._clock.monotonic() + self._settings.lease_duration / 2
 
-    async def _is_free(self, record: LeaseRecord) -> bool:
+    async def _is_free(self, seen: WatchedLease) -> bool:
         """Return whether the membership has ended in which a slice was taken."""
-        if record.holder in {"", self._settings.identity}:
-            return True
-        name = self._member_lease(record.holder)
+        record, former = seen.record, self._view.find_former(seen)
+        is_old = not record.holder and self._lasts(seen.name, seen.version, record.duration)
+        if is_old or former in {None, "", self._settings.identity}:
+            return is_old or former is not None
+        name = self._member_lease(former or "")
         lease = await self._leases(name).fetch(self._settings.attempt)
         if lease is None:
-            return self._is_gone(name, record.duration)
-        self._missing.pop(name, None)
-        return lease.record.holder != record.holder
+            return self._lasts(name, "", record.duration)
+        self._looks.pop(name, None)
+        return lease.record.holder != former
 
-    def _is_gone(self, name: str, duration: float) -> bool:
-        """Return whether a Lease that does not exist did not at any look of the last `duration` seconds."""
+    def _lasts(self, name: str, version: str, duration: float) -> bool:
+        """Return whether a Lease had this version, "" for none, at all looks of so many seconds."""
         now = self._clock.monotonic()
-        since, looked = self._missing.get(name, (now, now))
-        if now - looked > duration / 2:
+        before, since, looked = self._looks.get(name, (version, now, now))
+        if before != version or now - looked > duration / 2:
             since = now
-        self._missing[name] = since, now
+        self._looks[name] = version, since, now
         return now - max(since, self._view.removed.get(name, since)) >= duration
 
     # -- Leases ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.lease import LeaseFence, LeaseRecord
-from adapter.kubernetes.membership import MemberSettings, Serve, next_record, released
+from adapter.kubernetes.membership import MemberSettings, Membership, Serve, next_record, released
 from tests.support.slices import NAME, Process, World
 
 ME = MemberSettings("web-1_a", NAME)
@@ -43,12 +43,15 @@ class Member(Process):
         self.ended = 0
 
     async def _main(self) -> None:
-        await self.keeper._membership.run(self._serve, self._pass, self._pass)
+        leases, settings = self.keeper._leases(self.lease), self.keeper._settings
+        await Membership(leases, settings, self, self.monitoring, self.problems).run(
+            self._serve, self._pass, self._pass
+        )
 
     async def _pass(self) -> None:
         """Prepare nothing, and leave at once."""
 
-    async def _serve(self, fence: LeaseFence) -> NoReturn:
+    async def _serve(self, fence: LeaseFence) -> None:
         self.fences.append(fence)
         try:
             await self.serve(fence)

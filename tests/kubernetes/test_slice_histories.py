@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.kubernetes import slice_keeper
 from adapter.kubernetes.cache.leases import LeaseView, Member
-from adapter.kubernetes.lease import Fence, KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
-from adapter.kubernetes.membership import Membership
+from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseFence, LeaseRecord, SliceFence
 from adapter.kubernetes.slice_keeper import SliceKeeper
 from adapter.model.autoscaling import slices
 from tests.support import histories
@@ -131,7 +130,7 @@ def takes_whatever_version_there_is(patch: pytest.MonkeyPatch) -> None:
     replace = KubernetesLeases.replace
 
     async def replace_newest(leases: Any, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        if "-slice-" in leases._name:
+        if "-slice-" in leases.name:
             lease = await leases.fetch(seconds) or lease
         return await replace(leases, lease, record, seconds)
 
@@ -163,19 +162,15 @@ def clears_a_member_after_half_its_duration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseView, "learn", learn_early)
 
 
-def renews_what_was_cleared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Membership, "_is_cleared", lambda _membership: False)
-
-
 def keeps_slices_over_a_membership(patch: pytest.MonkeyPatch) -> None:
     take = SliceKeeper._take
 
-    async def keep(keeper: SliceKeeper, number: int, leases: KubernetesLeases) -> Lease | None:
+    async def keep(keeper: SliceKeeper, number: int, held: Any, leases: KubernetesLeases) -> Lease | None:
         seen = keeper._view.find_slice(number)
         if seen is not None and seen.record.holder == keeper._settings.identity:
             lease = await leases.fetch(5)
             return None if lease is None else lease._replace(record=seen.record)
-        return await take(keeper, number, leases)
+        return await take(keeper, number, held, leases)
 
     patch.setattr(SliceKeeper, "_take", keep)
 
@@ -185,8 +180,8 @@ def leaves_the_fence_of_a_slice_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def releases_before_the_work_has_ended(patch: pytest.MonkeyPatch) -> None:
-    async def work(_keeper: SliceKeeper, number: int, held: Any, do: slice_keeper.Work, fence: Fence) -> None:
-        working = asyncio.ensure_future(do(number, fence))
+    async def work(_keeper: SliceKeeper, number: int, held: Any, do: slice_keeper.Work) -> None:
+        working = asyncio.ensure_future(do(number, held.fence))
         try:
             await held.surplus.wait()
         finally:
@@ -215,7 +210,16 @@ def ignores_that_its_clocks_diverge(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_what_is_missing_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SliceKeeper, "_is_gone", lambda *_: True)
+    patch.setattr(SliceKeeper, "_lasts", lambda *_: True)
+
+
+def takes_what_was_made_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseView, "find_former", lambda _view, lease: lease.record.holder)
+
+
+def writes_with_an_old_view(patch: pytest.MonkeyPatch) -> None:
+    init = SliceFence.__init__
+    patch.setattr(SliceFence, "__init__", lambda fence, owner, _sight: init(fence, owner, owner))
 
 
 def clears_no_member(patch: pytest.MonkeyPatch) -> None:
@@ -236,13 +240,14 @@ def releases_nothing_for_others(patch: pytest.MonkeyPatch) -> None:
         takes_whatever_version_there_is,
         clears_a_member_that_has_renewed,
         clears_a_member_after_half_its_duration,
-        renews_what_was_cleared,
         keeps_slices_over_a_membership,
         leaves_the_fence_of_a_slice_open,
         releases_before_the_work_has_ended,
         has_a_fence_as_long_as_its_lease,
         ignores_that_its_clocks_diverge,
         takes_what_is_missing_at_once,
+        takes_what_was_made_at_once,
+        writes_with_an_old_view,
     ],
 )
 def test_histories_find_two_owners(

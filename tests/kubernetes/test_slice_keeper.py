@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.cache.leases import LABEL
-from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.cache.leases import LABEL, WatchedLease
+from adapter.kubernetes.lease import Fence, LeaseRecord
 from adapter.model.autoscaling import slices
 from tests.support.slices import NAME, Process, World, is_open
 
@@ -205,7 +205,7 @@ def test_what_is_released_is_wanted_until_all_of_it_is(world: World) -> None:
 
 
 def test_in_a_rolling_update_each_slice_moves_once(world: World) -> None:
-    olds = settle(world, 3)
+    olds = settle(world, 4)  # of three, the one with a slice more would leave it to another old one
     world.run(20)
     begun = world.begun
     for old in olds:
@@ -496,25 +496,39 @@ def test_a_lease_that_changed_before_it_was_released_is_taken_and_released_again
 # --- Leases that a person changes ---------------------------------------------------------------------------
 
 
-def test_a_deleted_slice_is_made_again_at_once_by_one_alone_and_else_after_its_duration(world: World) -> None:
-    settle(world)
-    world.delete(FIVE)
-    world.run_until(lambda: not world.is_fair(), 1)
-    assert world.run_until(world.is_fair) < 1
-    settle(world)
-    world.run(1)
-    world.delete(FIVE)
-    world.run_until(lambda: not world.is_fair(), 1)
-    assert 14 < world.run_until(world.is_fair) < 17
-
-
-def test_a_deleted_slice_that_was_missing_before_waits_anew(world: World) -> None:
-    settle(world, 2)
-    for pause in (20, 20, 3):
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_slice_whose_lease_was_deleted_goes_on_with_its_owner(world: World, members: int) -> None:
+    settle(world, members)
+    for pause in (1, 20):
         world.run(pause)
+        before = owner(world, 5)
         world.delete(FIVE)
-        world.run_until(lambda: not world.is_fair(), 1)
-        assert 14 < world.run_until(world.is_fair) < 17
+        world.run_until(lambda: 5 in world.free, 1)
+        assert world.run_until(lambda: 5 not in world.free) < 1
+        assert owner(world, 5) is before
+
+
+def test_a_slice_whose_lease_was_deleted_is_not_taken_while_its_owner_may_not_know(world: World) -> None:
+    settle(world, 2)
+    world.run(1)
+    blind = owner(world, 5)
+    (other,) = {*world.alive} - {blind}
+    blind.stalled = True
+    world.delete(FIVE)
+    assert 8 < world.run_until(lambda: 5 in other.owned) < 18
+    blind.stalled = False
+    assert world.run_until(world.is_fair) < 10 + blind.keeper._settings.settling
+
+
+def test_one_that_sees_nothing_leaves_and_joins_again_when_it_sees(world: World) -> None:
+    first, second = settle(world, 2)
+    first.stalled = True
+    assert 8 < world.run_until(lambda: len(second.owned) == slices.COUNT) < 11
+    assert not first.owned
+    world.run(60)
+    assert world.holder(first.lease) == ""
+    first.stalled = False
+    assert world.run_until(world.is_fair) < 10 + first.keeper._settings.settling
 
 
 def test_a_slice_that_is_made_and_hidden_again_before_the_view_shows_it_is_taken_in_a_while(
@@ -595,6 +609,79 @@ def test_labels_that_were_removed_come_back(world: World) -> None:
 # --- the view -----------------------------------------------------------------------------------------------
 
 
+class Shown:
+    """A view that shows what a test says."""
+
+    def __init__(self, world: World, *listed: WatchedLease) -> None:
+        self.view = world.join().view
+        self.list(*listed)
+
+    def list(self, *leases: WatchedLease) -> None:
+        for lease in self.view.slices():
+            self.view.cache.remove("default", lease.name)
+        for lease in leases:
+            self.view.cache.put(lease)
+        assert list(self.view.cache.listed("default")) == [None]
+
+    def events(self, *leases: WatchedLease | None) -> None:
+        for lease in leases:
+            if lease is None:
+                self.view.cache.remove("default", FIVE)
+            else:
+                self.view.cache.put(lease)
+        self.view.cache.end_batch()
+
+
+def five(version: str, holder: str = "", duration: int = 15) -> WatchedLease:
+    return WatchedLease("default", FIVE, version, LeaseRecord(holder, duration))
+
+
+def test_a_slice_whose_lease_is_made_has_no_owner_if_no_scaler_was_there(world: World) -> None:
+    shown = Shown(world)
+    shown.events(five("1"))
+    assert shown.view.find_former(five("1")) == ""
+    shown.list(five("1"))
+    assert shown.view.find_former(five("1")) == "", "it is the same"
+    assert shown.view.find_former(five("2")) is None
+
+
+def test_a_slice_whose_lease_is_made_may_be_that_of_a_scaler_whose_lease_of_it_was_not_seen(
+    world: World,
+) -> None:
+    shown = Shown(world, WatchedLease("default", slices.name_of(NAME, 6), "1", LeaseRecord("pod-9_x", 15)))
+    shown.events(five("2"))
+    assert shown.view.find_former(five("2")) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "former"),
+    [
+        ([five("1", "pod-9_x")], "pod-9_x"),
+        ([five("1", "pod-9_x"), five("2", duration=1)], ""),
+        ([five("1", "pod-9_x"), None, five("2")], "pod-9_x"),
+        ([five("1", "pod-9_x"), None, five("2"), None, five("3"), five("4", "pod-8_x")], "pod-8_x"),
+        ([five("1"), five("2")], None),
+    ],
+)
+def test_a_slice_whose_lease_is_made_again_has_the_owner_of_before(
+    world: World, before: list[WatchedLease | None], former: str | None
+) -> None:
+    shown = Shown(world)
+    shown.events(*before)
+    shown.events(None, five("9"))
+    assert shown.view.find_former(five("9")) == former
+
+
+def test_a_list_does_not_tell_the_owner_of_before(world: World) -> None:
+    shown = Shown(world, five("1", "pod-9_x"))
+    shown.list()
+    shown.events(five("3"))
+    assert shown.view.find_former(five("3")) is None
+    shown.events(five("4", "pod-9_x"), None)
+    shown.list(five("6"))
+    assert shown.view.find_former(five("6")) is None
+
+
 def test_a_member_is_one_until_it_is_late_and_deleted(world: World) -> None:
     first, second = settle(world, 2)
 
@@ -614,11 +701,13 @@ def test_a_member_that_only_seems_late_is_left_alone(world: World) -> None:
     first, second = settle(world, 2)
     world.run(1)
     second.stalled = True
-    begun, calls = world.begun, second.calls
+    calls = second.calls
     world.run(60)
-    assert world.begun == begun
-    assert second.calls - calls < 60
-    assert {member.lease for member in second.view.members()} == {first.lease, second.lease}
+    assert len(first.owned) == slices.COUNT
+    assert world.leases[first.lease]["spec"]["leaseTransitions"] == 0
+    assert second.calls - calls < 2 * slices.COUNT + 60 / 0.5, (
+        "it releases its slices, and looks again and again"
+    )
 
 
 def test_a_silent_watch_is_given_up_before_a_member_is_late(world: World) -> None:

@@ -89,12 +89,8 @@ class History:
         self._spells: list[_Spell] = []
         self._parted: dict[Process, float] = {}
         """When the clocks of processes diverged last."""
-        self._late = self._silent = self._deleted = -math.inf
-        self._joined = self._joined_before = -math.inf
-        """When the last two scalers began."""
-        """When the last request that may be late was sent, when a watch was or will be silent, and when the
-        Lease of a slice was deleted.
-        """
+        self._late = -math.inf
+        """When the last request that may be late was sent."""
         world.taken = self._note_taken
 
     # -- the verdict -----------------------------------------------------------------------------------------
@@ -154,7 +150,6 @@ class History:
     def _join(self) -> None:
         if len(self.world.alive) < self.most:
             self._excuse("join", 2)
-            self._joined_before, self._joined = self._joined, self.world.now
             self.world.join(retry_period=self._retry).rate = self.world.dice.uniform(0.98, 1.02)
 
     def _leave(self, index: int) -> None:
@@ -214,10 +209,6 @@ class History:
         process = self._process(index)
         if process.mode != "good":
             return
-        if mode in _HALF:
-            if self.world.now < self._deleted + LOST:
-                return
-            self._silent = max(self._silent, self.world.now + seconds)
         if mode not in {"cut", "error"}:
             self._late = max(self._late, self.world.now + seconds)
         self._begin(mode, process, seconds, lambda: setattr(process, "mode", "good"))
@@ -229,8 +220,7 @@ class History:
 
     def _stall(self, index: int, seconds: float) -> None:
         process = self._process(index)
-        if not process.stalled and self.world.now > self._deleted + LOST:
-            self._silent = max(self._silent, self.world.now + seconds)
+        if not process.stalled:
             self._begin("stall", process, seconds, lambda: setattr(process, "stalled", False))
             process.stalled = True
 
@@ -264,17 +254,25 @@ class History:
         self.world.delete(self._process(index).lease)
 
     def _delete_slice(self, number: int) -> None:
-        # two that begin at once do not see each other yet, and each takes what does not exist
-        if self.world.now > max(self._silent + LOST, self._joined_before + 1):
-            self._deleted = self.world.now
-            self._excuse("delete slice", self._missing)
-            self.world.delete(slices.name_of("fastpath-scaler", number % slices.COUNT))
+        self._excuse("delete slice", self._missing)
+        self.world.delete(slices.name_of("fastpath-scaler", number % slices.COUNT))
+
+    def _blind(self, index: int, seconds: float) -> None:
+        """Delete the Lease of a slice whose owner does not see it, and is frozen before it knows that."""
+        process = self._process(index)
+        self._stall(index, 2 * LOST)
+        for number in process.owned[:1]:
+            self._delete_slice(number)
+
+        def freeze() -> None:
+            if process in self.world.alive:
+                self._freeze(self.world.alive.index(process), seconds)
+
+        self.world.after(self.world.dice.uniform(6, 10), freeze)
 
     def _unlabel(self, number: int) -> None:
-        if self.world.now > self._silent + LOST:
-            self._deleted = self.world.now
-            self._excuse("unlabel", self._missing + 2)
-            self.world.label(slices.name_of("fastpath-scaler", number % slices.COUNT), {})
+        self._excuse("unlabel", self._missing + 2)
+        self.world.label(slices.name_of("fastpath-scaler", number % slices.COUNT), {})
 
     def _annotate(self, number: int) -> None:
         self._excuse("annotate", HAND_OVER)
@@ -337,6 +335,7 @@ FAULTS: st.SearchStrategy[Fault] = st.one_of(
     st.tuples(st.just("compact")),
     st.tuples(st.just("jump"), _INDEX, st.floats(-100, 100)),
     st.tuples(st.just("delete_slice"), _INDEX),
+    st.tuples(st.just("blind"), _INDEX, _SECONDS),
     st.tuples(st.just("delete_member"), _INDEX),
     st.tuples(st.just("annotate"), _INDEX),
     st.tuples(st.just("unlabel"), _INDEX),

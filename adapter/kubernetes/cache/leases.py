@@ -1,7 +1,8 @@
 """The cache of the Leases of all scalers: which of them are members, and who owns which slice.
 
 One watch shows both in the order in which they were written, and a scaler writes its own Lease before that of
-a slice. So if the view has a slice whose owner is no member, the membership of the owner has ended.
+a slice. So if the view has a slice whose owner is no member, the membership of the owner has ended. It
+knows who owned a slice whose Lease was deleted, unless it had to list again.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import msgspec
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.kubernetes.lease import LEASES, LeaseRecord, read_record
+from adapter.kubernetes.lease import LEASES, RELEASED, LeaseRecord, read_record
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import parse_selector
@@ -24,7 +25,7 @@ LABEL = "fastpath.io/scaler"
 LEAVING = "fastpath.io/leaving"
 """The label of the Lease of a member that ends soon: others take its slices then."""
 
-_SILENCE = 10.0
+_SILENCE = 5.0
 """A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
 
 _BACKOFF_LIMIT = 2.0
@@ -81,10 +82,21 @@ class LeaseView:
         self._ended: dict[str, float] = {}
         """Since when members have no holder, by their Leases."""
         self.removed: dict[str, float] = {}
-        """When Leases of slices were last deleted: one may have been made again and deleted at once."""
+        """When Leases of members were last deleted: one may have been made again and deleted at once."""
+        self._is_listed = False
+        self._batch: list[tuple[str, WatchedLease | None]] = []
+        """The changes of slices since the last batch of events, or list."""
+        self._slices: dict[str, WatchedLease] = {}
+        """The Leases of slices after that."""
+        self._former: dict[str, str | None] = {}
+        """The scalers that alone may own slices whose Leases do not exist."""
+        self._made: dict[str, tuple[str, str | None]] = {}
+        """The first versions of Leases that were made, and the scalers that alone may own these slices."""
         periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
         watching = dataclasses.replace(watching, periods=periods, scope=None)
-        self.cache: ObjectCache[WatchedLease] = ObjectCache(watching, self._follow, listed=self._listed)
+        self.cache: ObjectCache[WatchedLease] = ObjectCache(
+            watching, self._follow, listed=self._listed, batched=self._end_batch
+        )
         self.cache.reflect(_CODEC, LEASES, [namespace], selector=parse_selector(f"{LABEL}={name}"))
 
     def find_slice(self, number: int) -> WatchedLease | None:
@@ -101,6 +113,17 @@ class LeaseView:
                 del self._members[lease]
             else:
                 yield member
+
+    def find_former(self, lease: WatchedLease) -> str | None:
+        """Return which scaler alone may own a slice, "" for none; None if that is not known.
+
+        A Lease that was made has no holder. The slice may be that of the one who held the Lease of before.
+        """
+        record = lease.record
+        if record.holder or record.duration <= RELEASED:
+            return record.holder
+        version, former = self._made.get(lease.name, ("", None))
+        return former if version == lease.version else None
 
     def learn(self, lease: str, record: LeaseRecord, *, leaves: bool = False) -> None:
         """Keep the record of a member's Lease. One that leaves does not come back."""
@@ -125,14 +148,37 @@ class LeaseView:
     def _follow(self, namespace: str, name: str) -> None:
         lease = self.cache.find(namespace, name)
         is_slice = slices.parse_name(self._name, name) is not None
-        if lease is None and is_slice:
-            self.removed[name] = self._clock.monotonic()
-        elif lease is None:
-            self._ended.pop(name, None)
-        elif not is_slice:
+        if is_slice:
+            self._batch.append((name, lease))
+        elif lease is not None:
             self.learn(name, lease.record, leaves=lease.leaves)
+        else:
+            self.removed[name] = self._clock.monotonic()
+            self._ended.pop(name, None)
         self.changed()
 
+    def _end_batch(self) -> None:
+        """Note the former owners of slices whose Leases were deleted, and of those that were made."""
+        for name, lease in self._batch:
+            before = self._slices.pop(name, None)
+            if lease is not None:
+                self._slices[name] = lease
+            if before is None and lease is not None:
+                self._made[name] = lease.version, self._former.pop(name, None)
+            elif before is not None and lease is None:
+                self._former[name] = self.find_former(before)
+        self._batch.clear()
+
     def _listed(self) -> Iterator[None]:
+        """Begin again: a list does not tell what was before it.
+
+        If it is the first one, and names no scaler, no slice has an owner.
+        """
+        self._batch.clear()
+        self._slices = {lease.name: lease for lease in self.slices()}
+        is_clean = not self._is_listed and not any(lease.record.holder for lease in self.cache)
+        names = {slices.name_of(self._name, number) for number in range(slices.COUNT)}
+        self._former = dict.fromkeys(names - self._slices.keys(), "") if is_clean else {}
+        self._is_listed = True
         self.changed()
         yield

@@ -80,6 +80,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
     `changed` is called with namespace and name of each object that was added, removed or replaced by one that
     is not the `same`, from when the first lists are in, at first `step` objects at a time. With `listed`,
     which is called at the end of each list and yields wherever other work may run, it is called at once.
+    `batched` is called after each batch of events of a watch.
     `lost` returns what to put for an object that cannot be read, from that and its last state; without it the
     last state stays.
     """
@@ -93,6 +94,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
         lost: Callable[[Unreadable, T | None], T | None] = lambda _, last: last,
         step: int = STEP,
         listed: Callable[[], Iterator[None]] | None = None,
+        batched: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._changed = changed
@@ -100,6 +102,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
         self._lost = lost
         self._step = step
         self._listed = listed
+        self._batched = batched
         self._announced = listed is not None
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
@@ -166,7 +169,7 @@ class ObjectCache(ReflectedCache, Generic[T]):
                 yield within, tuple(objects)
 
     def end_batch(self) -> None:
-        """Do nothing: changes are reported one by one."""
+        self._batched()
 
     def listed(self, namespace: str) -> Iterator[None]:  # noqa: ARG002 - the lists of all count
         if self._listed is not None:
