@@ -1,5 +1,6 @@
 """The pods of a simulated target: asked for, starting, ready, and gone."""
 
+import bisect
 import heapq
 import itertools
 import math
@@ -75,15 +76,11 @@ class Workload:
 
     def sampled(self, at: int) -> list[PodFacts]:
         """Return the pods that exist and were ready at a second."""
-        return [pod for since, pod in self._ready if since <= at]
+        return [pod for _, pod in self._ready[: self.count_ready_since(at)]]
 
     def count_ready_since(self, at: int) -> int:
         """Return the number of pods that were ready at a second and exist."""
-        ready = self._ready
-        count = len(ready)
-        while count and ready[count - 1][0] > at:
-            count -= 1
-        return count
+        return bisect.bisect_right(self._ready, at, key=operator.itemgetter(0))
 
     def split(self, load: float, at: int) -> Mapping[str, float]:
         """Return what the pods that exist and were ready took of a load at a second of the last hours."""
