@@ -206,6 +206,10 @@ class Scaler:
         is_new = self._runtime.clock.monotonic() - self._began < LISTED_SECONDS
         return None if is_new else self.find_unsynced()
 
+    def count_scalers(self) -> int:
+        """Return how many scalers share the autoscalers, as far as this one sees."""
+        return 1 if self._leases is None else sum(1 for _ in self._leases.members())
+
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
@@ -223,7 +227,7 @@ class Scaler:
                 answered=self._registry.answered,
                 delays=DelayReporter(monitoring, problems, self._registry.delayed),
                 defects=problems.defects,
-                scalers=lambda: 1 if self._leases is None else sum(1 for _ in self._leases.members()),
+                scalers=self.count_scalers,
             ) as poller:
 
                 async def work(number: int, fence: Fence) -> None:

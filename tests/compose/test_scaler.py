@@ -21,6 +21,7 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.kubernetes.discovery import CatalogueSource
+from adapter.kubernetes.lease import LeaseRecord
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister
@@ -88,12 +89,12 @@ class Forecaster:
 class Bench:
     """A scaler of autoscalers in files, on caches that never come in."""
 
-    def __init__(self, folder: Path, *namespaces: str) -> None:
+    def __init__(self, folder: Path, *namespaces: str, elects: bool = False) -> None:
         items = [document(number, namespace) for namespace in namespaces for number in range(COUNT)]
         (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
         nothing: Any = None
         self.clock, self.monitoring = FakeClock(), Monitoring()
-        options = Options(autoscalers=str(folder), leader_elect=False)
+        options = Options(autoscalers=str(folder), leader_elect=elects)
         own = runtime(self.clock, self.monitoring)
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
 
@@ -161,6 +162,21 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
             await asyncio.sleep(0)
 
         assert bench.at_work() == COUNT - 1
+
+
+def test_scalers_are_counted_by_their_leases(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "default", elects=True)
+    view = bench.scaler._leases
+    assert view is not None
+    for name in ("a", "b"):
+        view.learn(name, LeaseRecord(name, 15))
+    assert bench.scaler.count_scalers() == 2
+    view.learn("a", LeaseRecord("", 1))
+    assert bench.scaler.count_scalers() == 1
+
+
+def test_one_scaler_without_leases_is_alone(bench: Bench) -> None:
+    assert bench.scaler.count_scalers() == 1
 
 
 def test_large_namespaces_are_looked_for(bench: Bench) -> None:
