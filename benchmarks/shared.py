@@ -1,10 +1,9 @@
 """Queries of one, two and four scalers that share the same autoscalers: `benchmarks.shared`.
 
 The control plane is a real one, as in `benchmarks.scalers`, and so are Prometheus and all scalers. Each
-autoscaler has an Object metric of one rule, sampled every `interval` seconds. For each number of scalers in
-turn, some come or go until they own fair shares. Then all autoscalers are replaced, one by one over half of
-an interval. When the scalers know the interval of the samples, Prometheus counts its queries and processor
-time for `seconds`.
+autoscaler has an Object metric of one rule, sampled every `interval` seconds, each at a moment of its own. For
+each number of scalers in turn, some come or go until they own fair shares. When they know the interval of the
+samples, Prometheus counts its queries and processor time for `seconds`.
 
 `..._by_one` is what several scalers ask, by what one alone does, the median over the rounds.
 `unmerged_queries` are merged queries that failed, so that their requests were sent separately.
@@ -16,28 +15,24 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from adapter.compose.clock import SystemClock
-from adapter.model.autoscaling import fastpath_autoscaler
 from benchmarks import common, plane
 from benchmarks.common import Goal, Report
 from benchmarks.scalers import SEED
 from benchmarks.stage import Stage, cpu_seconds_of, queries_of
-from tests.e2e import fleet, watching
+from tests.e2e import fleet
 from tests.e2e.fleet import Fleet, Sizes
 from tests.e2e.test_scaler import Scene
 from tests.support.prometheus import PrometheusServer
 
 _COUNTS = (1, 2, 4)
-_KIND = f"/apis/{fastpath_autoscaler.GROUP}/v1alpha1/namespaces/%s/{fastpath_autoscaler.PLURAL}"
 _CLOCK = SystemClock()
 _SETTLED_INTERVALS = 2.5
 """Two samples, after which a poll knows its interval, and half of one more."""
 
 
 def main() -> None:
-    sizes = common.parse_sizes(__doc__, autoscalers=300, namespaces=60, interval=15.0, seconds=60.0, rounds=3)
+    sizes = common.parse_sizes(__doc__, autoscalers=300, namespaces=60, interval=15.0, seconds=30.0, rounds=3)
     assets = plane.find_assets()
     about = f"{sizes.autoscalers} autoscalers of one rule, samples every {sizes.interval:g} s"
     goals = {
@@ -53,17 +48,13 @@ def main() -> None:
 async def _run(stage: Stage, assets: Path, sizes: Any) -> dict[str, float]:
     runs: defaultdict[str, list[float]] = defaultdict(list)
     shape = Sizes(sizes.autoscalers, sizes.namespaces, interval=sizes.interval)
-    async with (
-        plane.opened(stage, assets) as control,
-        watching.connect(control.cluster, control.plane.authority) as session,
-    ):
+    async with plane.opened(stage, assets) as control:
         prometheus = await asyncio.to_thread(stage.start_prometheus)
         scene = Scene(control.cluster, control.backend, prometheus, stage.directory)
         async with fleet.opened(scene, control.plane, shape, SEED) as scalers:
             for _ in range(int(sizes.rounds)):
                 for count in _COUNTS:
                     await _become(scalers, count)
-                    await _replace(scalers, session, sizes.interval / 2)
                     await asyncio.sleep(sizes.interval * _SETTLED_INTERVALS)
                     for name, value in (await _measure(prometheus, sizes.seconds)).items():
                         runs[f"{name}_{count}"].append(value)
@@ -79,21 +70,6 @@ async def _become(scalers: Fleet, count: int) -> None:
         await scalers.start()
     await scalers.settled()
     scalers.demands.is_stepping = False
-
-
-async def _replace(scalers: Fleet, session: aiohttp.ClientSession, seconds: float) -> None:
-    """Replace all autoscalers by equal ones, one by one in this time."""
-    begun, targets = _CLOCK.monotonic(), [*scalers.demands.steps]
-    for number, target in enumerate(targets):
-        await asyncio.sleep(begun + seconds * number / len(targets) - _CLOCK.monotonic())
-        path = _KIND % target.namespace
-        async with session.get(f"{path}/{target.name}") as response:
-            known = await response.json()
-        known["metadata"] = {"name": target.name, "namespace": target.namespace}
-        async with session.delete(f"{path}/{target.name}", raise_for_status=True):
-            pass
-        async with session.post(path, json=known, raise_for_status=True):
-            pass
 
 
 async def _measure(prometheus: PrometheusServer, seconds: float) -> dict[str, float]:
