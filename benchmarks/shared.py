@@ -1,8 +1,8 @@
 """Queries of one, two and four scalers that share the same autoscalers: `benchmarks.shared`.
 
 The control plane is a real one, as in `benchmarks.scalers`, and so are Prometheus and all scalers. Each
-autoscaler has an Object metric of one rule, sampled every `interval` seconds, each at a moment of its own. For
-each number of scalers in turn, some come or go until they own fair shares. When they know the interval of the
+autoscaler has an Object metric of one rule, sampled every `interval` seconds at a moment of its own. For each
+number of scalers in turn, some come or go until they own fair shares. When they know the interval of the
 samples, Prometheus counts its queries and processor time for `seconds`.
 
 `..._by_one` is what several scalers ask, by what one alone does, the median over the rounds.

@@ -85,7 +85,7 @@ class Turn(NamedTuple):
 
 
 class Demands:
-    """What each autoscaler needs. Prometheus is told of each every `interval` seconds, of some twice a second."""
+    """What each autoscaler needs. Prometheus is told every `interval` seconds, of a part twice a second."""
 
     def __init__(self, targets: Sequence[Place], step: float, seed: int, interval: float) -> None:
         dice = random.Random(seed)
