@@ -32,12 +32,12 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from adapter import errors
-from adapter.kubernetes.cache.leases import LABEL, LeaseView, Member, WatchedLease
+from adapter.kubernetes.cache.leases import LeaseView, Member, WatchedLease
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.lease import (
     RELEASED,
@@ -48,22 +48,18 @@ from adapter.kubernetes.lease import (
     LeaseRecord,
     SliceFence,
 )
-from adapter.kubernetes.membership import MemberSettings, Membership, next_record, released, unowned
+from adapter.kubernetes.membership import MemberSettings, Membership, next_record, unowned
+from adapter.kubernetes.scaler_leases import ScalerLeases, read_version
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-FAULT = "slices"
-
 _log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
-
-_JITTER = 1.2
-"""A candidate of a version without slices waits for one to 2.2 retry periods."""
 
 _MOVING = 2
 """The number of slices that a scaler hands over at once: each has an owner again before the next has none."""
@@ -73,9 +69,6 @@ _NOTICE = 1.0
 
 _RETRY = 0.5
 """Seconds until a write that failed is repeated, and until a Lease is looked at again."""
-
-_TIDY_AFTER = 600.0
-"""Seconds after the end of a membership, until its Lease is deleted: its slices have other owners by then."""
 
 _LEAVING = "?"
 """In a plan, the owner of a slice that is neither free nor kept."""
@@ -121,16 +114,14 @@ class SliceKeeper:
 
         If there are other members, `prepare` returns when this one can do the work for these.
         """
-        self._client = client
-        self._namespace = namespace
+        self._leases = ScalerLeases(client, namespace, settings, view, clock, problems)
         self._settings = settings
         self._view = view
         self._clock = clock
-        self._problems = problems
         self._wants = wants
         self._prepare = prepare
-        leases = self._leases(self._member_lease(settings.identity))
-        self._membership = Membership(leases, settings, clock, monitoring, problems)
+        own = self._leases.lease(self._leases.member_name(settings.identity))
+        self._membership = Membership(own, settings, clock, monitoring, problems)
         self._held: dict[int, _Held] = {}
         self._wanted: frozenset[int] = frozenset()
         self._is_leaving = self._is_ending = False
@@ -144,8 +135,6 @@ class SliceKeeper:
         self._looks: dict[str, tuple[str, float, float]] = {}
         """The versions of Leases without a holder, "" for none, and when these were first and last read."""
         self._clearing: set[str] = set()
-        self._failed: dict[str, str] = {}
-        """Leases that could not be read or written, with the version that the view showed then."""
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
@@ -171,7 +160,7 @@ class SliceKeeper:
                 for held in self._held.values():
                     held.surplus.set()
 
-        await self._wait_for_leader()
+        await self._leases.wait_for_leader()
         while not self._view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
@@ -196,13 +185,13 @@ class SliceKeeper:
 
     async def _is_still_member(self) -> bool:
         """Return whether the own Lease is held, else when the view shows that it is not."""
-        lease = self._member_lease(self._settings.identity)
+        lease = self._leases.member_name(self._settings.identity)
         while True:
-            with self._attempt(lease):
-                read = await self._leases(lease).fetch(self._settings.attempt)
+            with self._leases.attempt(lease):
+                read = await self._leases.lease(lease).fetch(self._settings.attempt)
                 if read is not None and read.record.holder == self._settings.identity:
                     return True
-                if self._show_version(lease) in {"", _read_version(read)}:
+                if self._leases.show_version(lease) in {"", read_version(read)}:
                     return False
             await asyncio.sleep(_RETRY)
 
@@ -232,35 +221,6 @@ class SliceKeeper:
             if self._held:
                 await self._emptied.wait()
 
-    async def _wait_for_leader(self) -> None:
-        """Wait for the leader of a version without slices, whose Lease has the common name.
-
-        It ends when no other candidate has followed it for as long as one may take.
-        """
-        leases, settings = self._leases(self._settings.lease_name), self._settings
-        seen, since = None, 0.0
-        while True:
-            wait = settings.retry_period
-            with self._attempt(settings.lease_name):
-                try:
-                    lease, now = await leases.fetch(settings.attempt), self._clock.monotonic()
-                except errors.KubernetesError as error:
-                    if error.status == 403:
-                        return  # it never was this scaler's Lease
-                    raise
-                if lease is not None and lease.record != seen:
-                    seen, since = lease.record, now
-                if seen is None:
-                    return
-                held = seen.duration if seen.holder else 0
-                left = since + held + wait * (1 + _JITTER) - now
-                if left <= 0:
-                    if lease is not None and lease.record.holder:
-                        await self._clear(leases, lease)
-                    return
-                wait = min(wait, left)
-            await asyncio.sleep(wait)
-
     # -- a membership ----------------------------------------------------------------------------------------
 
     async def _serve(self, group: asyncio.TaskGroup, work: Work, fence: LeaseFence) -> None:
@@ -269,19 +229,19 @@ class SliceKeeper:
         sight = LeaseFence(
             self._clock, fence.sent, hold=settings.renew_deadline, tolerance=settings.tolerance
         )
-        own = self._member_lease(settings.identity)
+        own = self._leases.member_name(settings.identity)
         self._outdated.clear()
         while True:
             self._wake.clear()
-            self._end_problems()
-            self._tidy(group)
+            self._leases.end_problems()
+            self._leases.tidy(group)
             todo = self._plan()
             for number in todo.take:
                 held = self._held[number] = _Held(SliceFence(fence, sight))
                 group.create_task(self._hold(number, held, work), name=f"slice {number}")
             self._want({*self._held, *todo.expect})
             wait = min(self._clear_late(group), self._give_up(todo.release))
-            self._membership.note_shown(self._view.cache.find(self._namespace, own), sight)
+            self._membership.note_shown(self._view.find(own), sight)
             if (left := sight.due) <= 0:
                 _log.warning("the watch of Leases is late", extra=facts(lease=settings.lease_name))
                 return
@@ -347,7 +307,7 @@ class SliceKeeper:
         if (held := self._held.get(number)) is not None:
             return _LEAVING if held.surplus.is_set() else me
         version, until = self._outdated.get(number, ("", 0.0))
-        if version == _read_version(seen) and self._clock.monotonic() < until:
+        if version == read_version(seen) and self._clock.monotonic() < until:
             return _LEAVING
         self._outdated.pop(number, None)
         if seen is None:
@@ -360,8 +320,8 @@ class SliceKeeper:
             return ""
         if former is None:
             return _LEAVING
-        lease = self._member_lease(former)
-        if self._view.cache.find(self._namespace, lease) is None:
+        lease = self._leases.member_name(former)
+        if self._view.find(lease) is None:
             is_gone = self._lasts(lease, "", record.duration)
         else:
             self._looks.pop(lease, None)
@@ -373,9 +333,9 @@ class SliceKeeper:
     async def _hold(self, number: int, held: _Held, work: Work) -> None:
         """Take a slice, do its work until it is given up, and release it."""
         name = slices.name_of(self._settings.lease_name, number)
-        leases, lease = self._leases(name), None
+        leases, lease = self._leases.lease(name), None
         try:
-            with self._attempt(name):
+            with self._leases.attempt(name):
                 async with self._room:
                     lease = await self._take(number, held, leases)
             if lease is not None:
@@ -413,9 +373,9 @@ class SliceKeeper:
 
     async def _take(self, number: int, held: _Held, leases: KubernetesLeases) -> Lease | None:
         """Take a slice in the version that the view shows; None if it has another one, or is not free."""
-        settings, version = self._settings, _read_version(self._view.find_slice(number))
+        settings, version = self._settings, read_version(self._view.find_slice(number))
         lease = await leases.fetch(settings.attempt)
-        if version != _read_version(lease):
+        if version != read_version(lease):
             if lease is not None and not leases.has_labels(lease):  # the view does not show it
                 await leases.replace(lease, lease.record, settings.attempt)
             self._note_outdated(number, version)
@@ -455,8 +415,8 @@ class SliceKeeper:
         is_old = not record.holder and self._lasts(seen.name, seen.version, record.duration)
         if is_old or former in {None, "", self._settings.identity}:
             return is_old or former is not None
-        name = self._member_lease(former or "")
-        lease = await self._leases(name).fetch(self._settings.attempt)
+        name = self._leases.member_name(former or "")
+        lease = await self._leases.lease(name).fetch(self._settings.attempt)
         if lease is None:
             return self._lasts(name, "", record.duration)
         self._looks.pop(name, None)
@@ -490,12 +450,12 @@ class SliceKeeper:
 
     async def _clear_member(self, member: Member) -> None:
         """Clear the Lease of a member that is late, or learn that it is not."""
-        leases = self._leases(member.lease)
+        leases = self._leases.lease(member.lease)
         try:
-            with self._attempt(member.lease):
+            with self._leases.attempt(member.lease):
                 lease = await leases.fetch(self._settings.attempt)
                 if lease is not None and lease.record == member.record:
-                    lease = await self._clear(leases, lease)
+                    lease = await self._leases.clear(leases, lease)
                 if lease is not None:
                     self._view.learn(member.lease, lease.record)
                     self._wake.set()
@@ -504,66 +464,13 @@ class SliceKeeper:
             self._clearing.discard(member.lease)
             self._wake.set()
 
-    def _tidy(self, group: asyncio.TaskGroup) -> None:
-        """Delete the Leases of memberships that have ended long ago."""
-        for lease in self._view.ended(_TIDY_AFTER):
-            group.create_task(self._delete(lease), name=f"delete {lease.name}")
-
-    async def _delete(self, lease: WatchedLease) -> None:
-        with self._attempt(lease.name):
-            await self._leases(lease.name).delete(lease.version, self._settings.attempt)
-
     async def _release(self, name: str, leases: KubernetesLeases, lease: Lease) -> bool:
         """Release a slice; return whether it had the version in which it was taken."""
         cleared: Lease | None = None
         while True:
-            with self._attempt(name):
+            with self._leases.attempt(name):
                 async with self._room:
-                    cleared = await self._clear(leases, lease)
-            if name not in self._failed:
+                    cleared = await self._leases.clear(leases, lease)
+            if name not in self._leases.failed:
                 return cleared is not None
             await asyncio.sleep(_RETRY)
-
-    async def _clear(self, leases: KubernetesLeases, lease: Lease) -> Lease:
-        """Remove the holder of a Lease in the version that was read."""
-        record = released(lease.record, self._clock.wall())
-        return await leases.replace(lease, record, self._settings.attempt)
-
-    def _member_lease(self, identity: str) -> str:
-        """Return the name of the Lease of a member, which no other process has."""
-        return f"{self._settings.lease_name}-member-{identity.rpartition('_')[2]}"
-
-    def _leases(self, name: str) -> KubernetesLeases:
-        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._settings.lease_name})
-
-    # -- problems --------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _attempt(self, name: str) -> Iterator[None]:
-        """Report an error of the block as a problem of a Lease, but no conflict; end the block."""
-        try:
-            yield
-        except errors.KubernetesError as error:
-            if error.status not in {404, 409}:
-                self._failed[name] = self._show_version(name)
-                message = "a Lease could not be read or written"
-                self._problems.report(FAULT, message, str(error), subject=name)
-                return
-        self._end_problem(name)
-
-    def _end_problems(self) -> None:
-        """End the problems of Leases that have changed: what could not be done may be done by another."""
-        for name, version in list(self._failed.items()):
-            if self._show_version(name) != version:
-                self._end_problem(name)
-
-    def _end_problem(self, name: str) -> None:
-        self._failed.pop(name, None)
-        self._problems.resolve(FAULT, subject=name)
-
-    def _show_version(self, name: str) -> str:
-        return _read_version(self._view.cache.find(self._namespace, name))
-
-
-def _read_version(lease: Lease | WatchedLease | None) -> str:
-    return "" if lease is None else lease.version

@@ -43,7 +43,7 @@ class Member(Process):
         self.ended = 0
 
     async def _main(self) -> None:
-        leases, settings = self.keeper._leases(self.lease), self.keeper._settings
+        leases, settings = self.keeper._leases.lease(self.lease), self.keeper._settings
         await Membership(leases, settings, self, self.monitoring, self.problems).run(
             self._serve, self._pass, self._pass
         )

@@ -142,7 +142,7 @@ def clears_a_member_that_has_renewed(patch: pytest.MonkeyPatch) -> None:
 
     async def clear_newest(keeper: SliceKeeper, member: Member) -> None:
         try:
-            lease = await keeper._leases(member.lease).fetch(5)
+            lease = await keeper._leases.lease(member.lease).fetch(5)
         except errors.KubernetesError:
             lease = None
         await clear(keeper, member if lease is None else member._replace(record=lease.record))
@@ -239,7 +239,6 @@ def releases_nothing_for_others(patch: pytest.MonkeyPatch) -> None:
         takes_without_a_look_at_its_owner,
         takes_whatever_version_there_is,
         clears_a_member_that_has_renewed,
-        clears_a_member_after_half_its_duration,
         keeps_slices_over_a_membership,
         leaves_the_fence_of_a_slice_open,
         releases_before_the_work_has_ended,
@@ -260,7 +259,9 @@ def test_histories_find_two_owners(
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("breaks", [clears_no_member, releases_nothing_for_others])
+@pytest.mark.parametrize(
+    "breaks", [clears_no_member, clears_a_member_after_half_its_duration, releases_nothing_for_others]
+)
 def test_histories_find_slices_that_stay_free_and_uneven_shares(
     breaks: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,8 +99,11 @@ class LeaseView:
         )
         self.cache.reflect(_CODEC, LEASES, [namespace], selector=parse_selector(f"{LABEL}={name}"))
 
+    def find(self, name: str) -> WatchedLease | None:
+        return self.cache.find(self._namespace, name)
+
     def find_slice(self, number: int) -> WatchedLease | None:
-        return self.cache.find(self._namespace, slices.name_of(self._name, number))
+        return self.find(slices.name_of(self._name, number))
 
     def slices(self) -> Iterator[WatchedLease]:
         return filter(None, map(self.find_slice, range(slices.COUNT)))
@@ -109,7 +112,7 @@ class LeaseView:
         """Yield the members, those that are late too. One whose Lease was deleted is one until it is late."""
         now = self._clock.monotonic()
         for lease, member in list(self._members.items()):
-            if member.expires <= now and self.cache.find(self._namespace, lease) is None:
+            if member.expires <= now and self.find(lease) is None:
                 del self._members[lease]
             else:
                 yield member
@@ -142,7 +145,7 @@ class LeaseView:
         latest = self._clock.monotonic() - seconds
         for name in [name for name, since in self._ended.items() if since <= latest]:
             self._ended[name] = self._clock.monotonic()  # if it is not deleted then, in a while
-            if (lease := self.cache.find(self._namespace, name)) is not None:
+            if (lease := self.find(name)) is not None:
                 yield lease
 
     def _follow(self, namespace: str, name: str) -> None:
