@@ -253,6 +253,9 @@ def test_histories_find_two_owners(
     breaks: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaks(monkeypatch)
+    # without a verdict on free slices and shares: members that come and go for no reason spoil these first
+    monkeypatch.setattr(histories.History, "verify", lambda _history: None)
+    monkeypatch.setattr(histories.History, "settle", lambda history: history.world.run(60))
     with pytest.raises(AssertionError, match=r"slice \d+ has"):
         live(Outcome(), "few", 3000, 7, phases=[Phase.generate])
 
