@@ -223,7 +223,7 @@ def writes_with_an_old_view(patch: pytest.MonkeyPatch) -> None:
 
 
 def clears_no_member(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SliceKeeper, "_clear_late", lambda *_: None)
+    patch.setattr(SliceKeeper, "_clear_late", lambda *_: math.inf)
 
 
 def releases_nothing_for_others(patch: pytest.MonkeyPatch) -> None:

@@ -29,13 +29,13 @@ FAIL_OVER = 18.0
 """Seconds from when a process ends, is frozen or loses the API server: 15 are the duration of its Lease."""
 
 OVERLAP = 34.0
-"""Seconds after the last of several faults, from when late requests have landed: a watch is silent for 10
-before it is given up, the reflector pauses for 4, a member that is gone has 15, the next look is after up to
+"""Seconds after the last of several faults, from when late requests have landed: an owner that sees
+nothing goes on for 10, the reflector pauses for 4, a member that is gone has 15, the next look is after up to
 4, and 1 is for reads and writes.
 """
 
 LOST = 15.0
-"""Seconds around the deletion of a slice's Lease in which no watch is silent: its owner has to see it."""
+"""The duration of a Lease."""
 
 _LATE = 12.0
 """Seconds after which the last request has landed."""

@@ -28,6 +28,9 @@ LEAVING = "fastpath.io/leaving"
 _SILENCE = 5.0
 """A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
 
+_REMEMBERED = 3600.0
+"""For how many seconds a deletion is remembered: no Lease has a longer duration."""
+
 _BACKOFF_LIMIT = 2.0
 """The longest pause after a failure: a scaler that cannot see takes nothing."""
 
@@ -156,7 +159,10 @@ class LeaseView:
         elif lease is not None:
             self.learn(name, lease.record, leaves=lease.leaves)
         else:
-            self.removed[name] = self._clock.monotonic()
+            now = self._clock.monotonic()
+            self.removed = {one: at for one, at in self.removed.items() if at > now - _REMEMBERED} | {
+                name: now
+            }
             self._ended.pop(name, None)
         self.changed()
 
