@@ -29,9 +29,6 @@ RUN pip uninstall --yes --root-user-action=ignore setuptools wheel pip && rm -rf
 COPY --from=build /opt/fastpath /opt/fastpath
 # Nothing is written but the self-signed pair (--cert-dir), so the root file system may be read-only.
 ENV PATH=/opt/fastpath/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# A block of 128 KiB or more goes back to the system when it is freed. By default glibc raises that limit after the first
-# such block, and then keeps the holes that the buffers of long lists leave between small objects.
-ENV MALLOC_MMAP_THRESHOLD_=131072
 WORKDIR /tmp
 USER 10001:10001
 EXPOSE 6443

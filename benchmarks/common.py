@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -226,6 +225,5 @@ def stay_on_load_core() -> None:
 
 
 def on_server_core(command: Sequence[str]) -> list[str]:
-    """Return the command that starts `command` on the server's core, with the image's memory allocation."""
-    settings = re.findall(r"\bMALLOC_\w+=\S+", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
-    return ["taskset", "--cpu-list", str(SERVER_CORE), "env", *settings, *command]
+    """Return the command that starts `command` on the server's core."""
+    return ["taskset", "--cpu-list", str(SERVER_CORE), *command]
