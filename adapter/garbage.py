@@ -4,9 +4,11 @@ A full collection looks at every object that can be part of a cycle. With 10,000
 are 250,000, which takes 0.2 s, every few seconds. Nearly all live as long as the process or its caches, which
 free them without the collector. So what survives a full collection is frozen, and the next one looks only at
 what came after. Cycles of frozen objects that end later are not found, so once memory has grown, everything
-is collected again.
+is collected again. Then glibc is told to give freed memory back to the system: buffers of large lists leave
+gaps between objects that stay, which it would keep.
 """
 
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -14,6 +16,9 @@ from typing import Literal
 
 GROWTH = 32 * 1024 * 1024
 """Bytes by which memory grows between two collections of everything."""
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""What gives freed memory back, None where the C library has no such function."""
 
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -32,6 +37,7 @@ class ShortCollections:
 
     def __init__(self) -> None:
         self._most = 0
+        self._is_whole = False
 
     def __enter__(self) -> None:
         gc.freeze()
@@ -46,8 +52,12 @@ class ShortCollections:
             return
         if phase == "stop":
             gc.freeze()
+            if self._is_whole and _trim is not None:
+                _trim(0)
+            self._is_whole = False
             return
         resident = resident_bytes()
         if resident is None or resident > self._most:
             gc.unfreeze()
+            self._is_whole = True
             self._most = (resident or 0) + GROWTH

@@ -87,6 +87,24 @@ def test_after_a_collection_of_everything_memory_may_grow_again(resident: list[i
         assert exists() is None
 
 
+def test_freed_memory_goes_back_after_a_collection_of_everything(
+    resident: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed: list[int] = []
+    monkeypatch.setattr(garbage, "_trim", trimmed.append)
+    with short_collections():
+        gc.collect()
+        assert trimmed == []
+        resident.append(200 * 1024 * 1024)
+        gc.collect()
+        gc.collect()
+        assert trimmed == [0]
+        monkeypatch.setattr(garbage, "_trim", None)
+        resident.append(300 * 1024 * 1024)
+        gc.collect()
+    assert trimmed == [0]
+
+
 def test_everything_is_collected_where_memory_is_unknown(resident: list[int | None]) -> None:
     with short_collections():
         node = Node()
