@@ -547,12 +547,12 @@ async def running(startup: float | Callable[[], float] = _STARTUP) -> AsyncItera
 
 
 def scaling(
-    world: World, directory: Path, kubeconfig: Path | None = None
+    world: World, directory: Path, kubeconfig: Path | None = None, *flags: str
 ) -> contextlib.AbstractAsyncContextManager[RunningScaler]:
     """Run a scaler in this process, in a folder that is made if need be."""
     directory.mkdir(exist_ok=True)
     account = kubeconfig or world.cluster.kubeconfig(directory / "kubeconfig")
-    return adapter.running_scaler(directory, world.rules, world.prometheus.url, account, *FLAGS)
+    return adapter.running_scaler(directory, world.rules, world.prometheus.url, account, *FLAGS, *flags)
 
 
 def _listen(hosts: Sequence[str]) -> list[socket.socket]:

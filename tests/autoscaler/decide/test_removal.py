@@ -92,6 +92,10 @@ def test_pods_that_are_marked_already_need_no_other_cost() -> None:
     assert removal.choose(listed, {"a": 0, "b": 1, "c": 2}, 2, {"c"}) == (("a", -1),)
 
 
+def test_the_cost_of_a_pod_may_be_unknown() -> None:
+    assert removal.choose([PodFacts("a", ready="True")], {"a": 1}, 1) == (("a", -1),)
+
+
 def test_idle_pods() -> None:
     listed = [pod("new", ready="False"), pod("gone", deleting=True), pod("a"), pod("b"), pod("unknown")]
     assert removal.count_idle(listed, {"a": 500, "b": 501, "gone": 0}, 500) == 2
