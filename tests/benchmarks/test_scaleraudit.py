@@ -105,7 +105,7 @@ def test_a_slice_is_released_with_the_membership_of_its_owner(world: World) -> N
 
 def faults(world: World, *steps: tuple[float, int]) -> list[str]:
     """Return what is wrong with the writes, without their targets, for these steps of the load."""
-    found = [*world.audit.doubles(1)]
+    found = [*world.audit.doubles(WEB, 1)]
     if steps:
         found += world.audit.wrong(WEB, [Step(*step) for step in steps], 1, WINDOW)
     return [fault.removeprefix(f"{WEB}: ") for fault in found]

@@ -256,7 +256,7 @@ class Fleet:
     # -- verdicts --------------------------------------------------------------------------------------------
 
     def doubles(self) -> list[str]:
-        return list(self.audit.doubles(INITIAL))
+        return [fault for target in self.demands.steps for fault in self.audit.doubles(target, INITIAL)]
 
     def unjournalled(self) -> list[str]:
         return [

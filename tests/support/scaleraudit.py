@@ -219,19 +219,18 @@ class ScalerAudit:
     def count(self, target: Place, initial: int) -> int:
         return self._scales[target][-1].after if self._scales.get(target) else initial
 
-    def doubles(self, initial: int) -> Iterator[str]:
-        """Yield the writes that one scaler would not have sent, and why. Targets began with `initial`."""
-        for target, writes in self._scales.items():
-            before = ScaleWrite(0, 0.0, initial, "", 0)
-            for write in writes:
-                owner = pod_of(self.owner(target.namespace, version=write.version))
-                if write.by != owner:
-                    yield f"{target}: {write} by another than the owner, {owner or 'none'}"
-                if not before.version <= write.decided_from < write.version:
-                    yield f"{target}: {write} was not decided from the version that it replaces"
-                if write.after == before.after:
-                    yield f"{target}: {write} says what {before} has said"
-                before = write
+    def doubles(self, target: Place, initial: int) -> Iterator[str]:
+        """Yield the writes that one scaler would not have sent, and why. The target began with `initial`."""
+        before = ScaleWrite(0, 0.0, initial, "", 0)
+        for write in self.of(target):
+            owner = pod_of(self.owner(target.namespace, version=write.version))
+            if write.by != owner:
+                yield f"{target}: {write} by another than the owner, {owner or 'none'}"
+            if not before.version <= write.decided_from < write.version:
+                yield f"{target}: {write} was not decided from the version that it replaces"
+            if write.after == before.after:
+                yield f"{target}: {write} says what {before} has said"
+            before = write
 
     def unjournalled(
         self,
