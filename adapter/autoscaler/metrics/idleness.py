@@ -27,10 +27,13 @@ class Idleness:
             self.values = NO_VALUES
             self._samples.clear()
             return
-        if sampled is not None and sampled == self._sampled and self._samples:
+        values = _read_values(reading)
+        if not values:  # out of date; the same samples may count at the next decision
+            self.values = NO_VALUES
             return
-        self._sampled = sampled
-        self._samples.append(_read_values(reading))
+        if not self._samples or sampled is None or sampled != self._sampled:
+            self._sampled = sampled
+            self._samples.append(values)
         self.values = {name: self._smooth(name) for name in self._samples[-1]}
 
     def _smooth(self, name: str) -> int:

@@ -51,3 +51,16 @@ def test_all_values_of_a_reading_count_but_for_those_out_of_date() -> None:
     assert idleness.values == {"a": 9}
     idleness.note(PodsReading({"a": 9, "b": 9}, overdue="late"), 2)
     assert idleness.values == {}
+
+
+def test_samples_that_were_out_of_date_count_once_they_are_not() -> None:
+    idleness = Idleness()
+    idleness.note(PodsReading({"a": 9}), 1)
+    idleness.note(PodsReading({"a": 3}, overdue="fewer pods are known"), 2)
+    assert idleness.values == {}
+    idleness.note(PodsReading({"a": 3}), 2)
+    assert idleness.values == {"a": 6}
+    idleness.note(PodsReading({"a": 3}, overdue="fewer pods are known"), 2)
+    assert idleness.values == {}
+    idleness.note(PodsReading({"a": 3}), 2)
+    assert idleness.values == {"a": 6}
