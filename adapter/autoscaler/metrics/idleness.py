@@ -23,14 +23,13 @@ class Idleness:
 
     def note(self, reading: Reading, sampled: int | None) -> None:
         """Note a reading of samples from some time on; None if that is not known. None other is smoothed."""
+        self.values = NO_VALUES
         if not isinstance(reading, PodsReading):
-            self.values = NO_VALUES
             self._samples.clear()
             return
         values = _read_values(reading)
-        if not values:  # out of date; the same samples may count at the next decision
-            self.values = NO_VALUES
-            return
+        if not values:
+            return  # out of date; the same samples may count at the next decision
         if not self._samples or sampled is None or sampled != self._sampled:
             self._sampled = sampled
             self._samples.append(values)
