@@ -46,6 +46,9 @@ def draw(entry: Mapping[str, Any]) -> str:
                 if is_removed == (look == "removed")
             ]
             sheet.parts.append(frame.boxes(look, boxes))
+    means = " and ".join(f"{entry['figures'][f'{kind}_load']:.1f}" for kind in _PANELS)
+    words = f"This is the first of {entry['settings']['runs']} workloads; their mean is {means} busy cores."
+    sheet.parts.append(charts.text(46, 346, words))
     sheet.y = 350
     return sheet.render()
 

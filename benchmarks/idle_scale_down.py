@@ -93,7 +93,7 @@ def main() -> None:
     sizes = common.parse_sizes(
         "What ends with the pods that a shrink removes.",
         runs=30,
-        together=2,
+        together=3,
         period=5.0,
         window=10,
         interval=1.0,

@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, noise_plot, page, paths, peer, reaction, reaction_plot, ready_plot, suite
+from benchmarks import (
+    idle_plot,
+    load,
+    noise_plot,
+    page,
+    paths,
+    peer,
+    reaction,
+    reaction_plot,
+    ready_plot,
+    suite,
+)
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -146,7 +157,13 @@ def test_the_pages_are_up_to_date(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plot", "name"), [(reaction_plot, "reaction"), (ready_plot, "ready"), (noise_plot, "noise")]
+    ("plot", "name"),
+    [
+        (reaction_plot, "reaction"),
+        (ready_plot, "ready"),
+        (noise_plot, "noise"),
+        (idle_plot, "idle_scale_down"),
+    ],
 )
 def test_the_pictures_are_up_to_date(plot: Any, name: str) -> None:
     made = plot.draw(suite.read(suite.RESULTS)[name])
