@@ -182,7 +182,7 @@ async def test_a_shrink_that_does_not_come_leaves_no_cost(
 async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(
     fronted: Fronted, gate: Gate, tmp_path: Path
 ) -> None:
-    """It ends between costs and Scale. What another writer has set stays."""
+    """It ends between costs and Scale. What another writer has set stays, and stands for no pod that goes."""
     cluster, backend = fronted
     folder = rendered.write_overlay(tmp_path / "overlay", ("scaler", "idle-scale-down"))
     account = await backend.admit(cluster, rendered.render(folder), "fastpath-scaler", NAMESPACE)
@@ -193,8 +193,8 @@ async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(
         async with test_scaler.scaling(scene, account, *config) as process:
             made = await add(world, "fast-idle")
             kept, *_ = made.parts
-            await set_cost(world, kept, "-100")
-            await until(lambda: world.costs("web") == {kept: "-100"}, WAIT)
+            await set_cost(world, kept, "100")
+            await until(lambda: world.costs("web") == {kept: "100"}, WAIT)
             await gate.stand(cluster, "apps", "deployments/scale")
             idle.fall(made, "a")
             await until(lambda: gate.asked, WAIT)
@@ -204,5 +204,5 @@ async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(
         gate.refuses = True
         gate.is_open.set()
         async with test_scaler.scaling(scene, account, *config, pod="scaler-1"):
-            await until(lambda: world.costs("web") == {kept: "-100"}, WAIT)
+            await until(lambda: world.costs("web") == {kept: "100"}, WAIT)
         assert made.ready == PODS
