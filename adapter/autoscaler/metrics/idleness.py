@@ -22,7 +22,7 @@ class Idleness:
         self._sampled: int | None = None
 
     def note(self, reading: Reading, sampled: int | None) -> None:
-        """Note a reading of samples from some time on; None if that is not known. None other is smoothed."""
+        """Note a reading. Those with the same `sampled` count once, and those with None always."""
         self.values = NO_VALUES
         if not isinstance(reading, PodsReading):
             self._samples.clear()
