@@ -7,12 +7,13 @@ and below it the written counts and what kept the count.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.simulate.engine import CountChange
 from adapter.simulate.load import LoadSpan
 from adapter.simulate.schedules import ScheduledStretch
 from fastpath_tools import charts, tables
 from fastpath_tools.charts import AREA, HATCH, LINE, MARK, Frame, Look, Sheet, TrackStep
-from fastpath_tools.simulate.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording
 
 COLUMNS = 720
 """How many columns a recording for a picture should have: one for each pixel of a panel."""

@@ -4,63 +4,15 @@ A column is a range of seconds. Of need, ready pods and replicas it keeps the fi
 the greatest value, which is all that a line of that width can show.
 """
 
-import enum
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from adapter.autoscaler.decide.behavior import ReplicaLimits
-from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide import restraint as restraints
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.simulate.deciders import Decider
-
-
-class Restraint(enum.Enum):
-    """What kept the count where it was; the value is the text for it."""
-
-    FOLLOWS = "follows the metrics"
-    HELD = "held by stabilization"
-    FLOOR = "held by a floor"
-    LIMITED = "limited by a policy"
-    LOWEST = "held by minReplicas"
-    HIGHEST = "limited by maxReplicas"
-    SCHEDULED = "held by a schedule"
-    FORECAST = "held by a forecast"
-    ABSENT = "a metric has no value"
-
-
-_BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
-
-
-def restraint_of(decision: Decision, own: ReplicaLimits) -> Restraint:
-    """Return what kept the count of a decision where it is; `own` are the limits of the spec."""
-    facts = {step.name: step.facts for step in decision.trace}
-    restraint, bounds = _restraint_of(decision, facts), facts.get("schedule")
-    if bounds is not None and restraint is Restraint.LOWEST and bounds["min"] > own.lowest:
-        return Restraint.FORECAST if bounds.get("forecast") == bounds["min"] else Restraint.SCHEDULED
-    if bounds is not None and restraint is Restraint.HIGHEST and bounds["max"] < own.highest:
-        return Restraint.SCHEDULED
-    return restraint
-
-
-def _restraint_of(decision: Decision, facts: Mapping[str, Mapping[str, Any]]) -> Restraint:
-    if "bounds" in facts:
-        return _BOUNDS[f"the {facts['bounds']['what']}"]
-    stabilized, limited = facts.get("stabilized"), facts.get("limited")
-    is_held = stabilized is not None and stabilized["replicas"] != stabilized["desired"]
-    if limited is not None:
-        # Past recommendations may ask for more than is allowed, when the metrics no longer do.
-        if (
-            is_held
-            and stabilized is not None
-            and stabilized["desired"] <= decision.replicas < limited["from"]
-        ):
-            return Restraint.HELD
-        return _BOUNDS.get(limited["by"], Restraint.LIMITED)
-    if decision.absent:
-        return Restraint.ABSENT
-    return Restraint.HELD if is_held else Restraint.FOLLOWS
 
 
 class Extent(NamedTuple):
@@ -136,7 +88,7 @@ class Recording:
         """Note the restraint of the first chain, and the floor that the second one gives it."""
         if decider.last is None:
             return
-        restraint = restraint_of(decider.last, decider.spec.limits)
+        restraint = restraints.limit_of(decider.last, decider.spec.limits)
         if place == 0:
             self._restraint = restraint
         elif restraint is Restraint.SCHEDULED:

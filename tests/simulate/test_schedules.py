@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.bounds.schedule.windows import Schedule
 from adapter.model import timestamps
 from adapter.simulate.deciders import Decider
@@ -16,7 +17,7 @@ from adapter.simulate.engine import CountChange
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, learned_horizon, simulate
-from fastpath_tools.simulate.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording
 from tests.support import schedules
 from tests.support.simulation import autoscaler, run, steps
 

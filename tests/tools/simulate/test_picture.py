@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.simulate.load import Load, LoadSpan
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch
@@ -12,7 +13,7 @@ from adapter.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate import picture
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.picture import Panel
-from fastpath_tools.simulate.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording
 from fastpath_tools.simulate.running import run_all
 from tests.support.simulation import autoscaler, steps
 
