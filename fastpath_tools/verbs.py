@@ -55,3 +55,9 @@ SIMULATE = Verb(
     command_line="fastpath_tools.simulate.options",
     needs=_RICH,
 )
+UI = Verb(
+    "serve pages that show autoscalers and why their counts are what they are, to a browser on this machine",
+    "fastpath_tools.ui.command",
+    command_line="fastpath_tools.ui.options",
+    needs=("jinja2",),
+)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
-from adapter.errors import InputError, KubernetesError, RunError
+from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import scale_down as scale_down_model
@@ -86,9 +86,7 @@ def _render(options: DoctorOptions, examined: Found) -> str:
 
 
 async def _run(options: DoctorOptions) -> Found:
-    given = rules_files.parse(options.config) if options.config else None
-    if given is not None and given.fatal:
-        raise InputError(given.fatal)
+    given = rules_files.parse_usable(options.config) if options.config else None
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)
     async with AsyncExitStack() as stack:

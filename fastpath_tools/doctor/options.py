@@ -15,7 +15,9 @@ from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
+class ExaminationOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
+    """What is examined, and from what."""
+
     place: tuple[str, ...] = arguments()
     lease_name: str = option(
         FlagType.TEXT,
@@ -44,9 +46,6 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
         "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
         "not asked, and the hops scrape and engine stay unknown."
     )
-    output: str = command_line.output(
-        "text", "json", help_="text, or json: for one autoscaler an object, else a list."
-    )
 
     @property
     def target(self) -> tuple[str, str]:
@@ -61,6 +60,13 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
             if len(self.place) > 1 or not namespace or (slash and not name) or "/" in name:
                 expected = "expected one autoscaler such as shop/web, a namespace, or nothing for all"
                 yield Fault("NAMESPACE/NAME", reader.shown_text(" ".join(self.place)), expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(ExaminationOptions):
+    output: str = command_line.output(
+        "text", "json", help_="text, or json: for one autoscaler an object, else a list."
+    )
 
 
 COMMAND = Command(

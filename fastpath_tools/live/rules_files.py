@@ -42,6 +42,14 @@ def parse(files: Sequence[str]) -> Parsed:
     return combine(read_texts(files, fatal), fatal)
 
 
+def parse_usable(files: Sequence[str]) -> Parsed:
+    """Return what the files say together. InputError for files that cannot be used."""
+    parsed = parse(files)
+    if parsed.fatal:
+        raise InputError(parsed.fatal)
+    return parsed
+
+
 def combine(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:
     fatal = list(fatal)
     fatal += [Fault("", source, EMPTY) for source, text in texts if not text.strip()]

@@ -11,7 +11,7 @@ import shutil
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -22,10 +22,12 @@ from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import credentials
 from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.view import FleetView
 from fastpath_tools.live import cluster_options, reading
 from fastpath_tools.live.cluster_options import PORT, KubeconfigOptions, ScalerServiceOptions
-from fastpath_tools.live.facts import Leaders, Unread
+from fastpath_tools.live.facts import Leader, Leaders, Unread
 
+_AUTOSCALERS = "/debug/fastpath/autoscalers"
 _SECONDS = 10.0
 _READY = b"Forwarding from 127.0.0.1:"
 _CA_ADVICE = (
@@ -33,29 +35,32 @@ _CA_ADVICE = (
 )
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
+_T = TypeVar("_T")
+
 
 async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
     """Return what the process that leads shows of the autoscaler; `fastpath` is the namespace of the Lease.
 
     RunError if that cannot be read.
     """
-    path = f"/debug/fastpath/autoscalers/{'/'.join(options.key)}"
+    path = f"{_AUTOSCALERS}/{'/'.join(options.key)}"
     if options.server:
-        return await _get(options, options.server.rstrip("/") + path)
+        return await _get(options, options.server.rstrip("/") + path, dict[str, Any])
     pod = await _find_leader(options, fastpath)
     async with _forwarded(options, fastpath, pod, options.port) as address:
-        return await _get(options, address + path)
+        return await _get(options, address + path, dict[str, Any])
 
 
 class LeaderReader:
     """Reads what the processes that lead show of autoscalers, through a forwarded port of each.
 
-    The ports are forwarded until the `stack` is closed.
+    A port is forwarded until it fails, or the `stack` is closed.
     """
 
     def __init__(self, options: KubeconfigOptions, stack: contextlib.AsyncExitStack) -> None:
         self._options = options
         self._stack = stack
+        self._ports: dict[tuple[str, str], _Port] = {}
 
     async def read(self, leaders: Leaders | Unread, namespace: str, name: str) -> dict[str, Any] | Unread:
         """Return what is shown of one autoscaler."""
@@ -65,24 +70,53 @@ class LeaderReader:
         if not own:
             return Unread("no scaler leads")
         leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
-        address = await self._address(leader.lease.partition("/")[0], credentials.pod_of(leader.holder))
-        if isinstance(address, Unread):
-            return address
+        return await self._read(*_pod(leader), f"/{namespace}/{name}", dict[str, Any])
+
+    async def read_all(self, leaders: Leaders) -> list[FleetView | Unread]:
+        """Return what each of the processes shows of all its autoscalers."""
+        pods = dict.fromkeys(_pod(leader) for leader in leaders.found if leader.holder)
+        return await asyncio.gather(*(self._read(*pod, "", FleetView) for pod in pods))
+
+    async def _read(self, fastpath: str, pod: str, path: str, form: type[_T]) -> _T | Unread:
+        port = self._ports.get((fastpath, pod))
+        if port is None:
+            port = self._ports[fastpath, pod] = _Port(self._options, fastpath, pod, self._stack)
         try:
-            return await _get(None, f"{address}/debug/fastpath/autoscalers/{namespace}/{name}")
+            return await _get(None, f"{await port.address()}{_AUTOSCALERS}{path}", form)
         except RunError as error:
+            if self._ports.get((fastpath, pod)) is port:
+                del self._ports[fastpath, pod]
+                await port.close()
             return Unread(str(error))
+
+
+class _Port:
+    """A port of a Pod, forwarded when its address is first needed."""
+
+    def __init__(
+        self, options: KubeconfigOptions, namespace: str, pod: str, stack: contextlib.AsyncExitStack
+    ) -> None:
+        self._forwarding = options, namespace, pod, PORT
+        self._outer = stack
+        self._stack = contextlib.AsyncExitStack()
 
     @reading.once
-    async def _address(self, fastpath: str, pod: str) -> str | Unread:
-        try:
-            return await self._stack.enter_async_context(_forwarded(self._options, fastpath, pod, PORT))
-        except RunError as error:
-            return Unread(str(error))
+    async def address(self) -> str:
+        """Return the address here. RunError if the port cannot be forwarded."""
+        self._outer.push_async_callback(self.close)
+        return await self._stack.enter_async_context(_forwarded(*self._forwarding))
+
+    async def close(self) -> None:
+        await self._stack.aclose()
 
 
-async def _get(options: ScalerServiceOptions | None, url: str) -> dict[str, Any]:
-    """Return the document at an address; without options at the local end of a forwarded port."""
+def _pod(leader: Leader) -> tuple[str, str]:
+    """Return namespace and name of the Pod of a leader."""
+    return leader.lease.partition("/")[0], credentials.pod_of(leader.holder)
+
+
+async def _get(options: ScalerServiceOptions | None, url: str, form: type[_T]) -> _T:
+    """Return the document at an address, as `form`; without options at the local end of a forwarded port."""
     headers = {}
     if options is not None and options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
@@ -101,12 +135,12 @@ async def _get(options: ScalerServiceOptions | None, url: str) -> dict[str, Any]
             advice = _CA_ADVICE
         raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
     try:
-        document = msgspec.json.decode(body, type=dict[str, Any])
+        if response.status != 200:
+            refusal = msgspec.json.decode(body, type=dict[str, Any])
+            raise RunError(f"{url}: {refusal.get('message') or response.reason}")
+        return msgspec.json.decode(body, type=form)
     except msgspec.MsgspecError as error:
         raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
-    if response.status != 200:
-        raise RunError(f"{url}: {document.get('message') or response.reason}")
-    return document
 
 
 def _read_token(file: str) -> str:

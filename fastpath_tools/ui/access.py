@@ -1,0 +1,87 @@
+"""What the pages read from: the cluster, Prometheus and the scalers, connected while they are served.
+
+The readers of the verbs keep what they read, since a verb ends soon. Here they are renewed from time to time.
+"""
+
+import math
+from contextlib import AsyncExitStack
+from typing import Self
+
+from adapter.compose.clock import SystemClock
+from adapter.config.options import RulesOptions
+from adapter.config.rules_file import Parsed
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model.clock import Clock
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.doctor.command import Doctor
+from fastpath_tools.doctor.metric_facts import MetricReader
+from fastpath_tools.live import cluster_options, rules_files, servers
+from fastpath_tools.live.cluster import LiveCluster
+from fastpath_tools.live.scaler_access import LeaderReader
+from fastpath_tools.live.servers import PrometheusReader
+from fastpath_tools.live.sources import SourceReader
+from fastpath_tools.ui.options import UiOptions
+
+_REQUEST = 10.0
+"""The timeout of a request to the API server."""
+
+_KEPT = 30.0
+"""How many seconds a reader keeps what several autoscalers share, such as rules, leaders and kinds."""
+
+
+class ClusterAccess:
+    """Connections, and readers that use them. `prometheus` is None without an address."""
+
+    def __init__(
+        self,
+        options: UiOptions,
+        client: KubernetesClient,
+        clock: Clock,
+        prometheus: PrometheusReader | None,
+        scalers: LeaderReader,
+        rules: Parsed | None,
+    ) -> None:
+        self.options = options
+        self.client = client
+        self.clock = clock
+        self.prometheus = prometheus
+        self.scalers = scalers
+        self._rules = rules
+        self._until = -math.inf
+
+    @classmethod
+    async def open(cls, options: UiOptions, stack: AsyncExitStack) -> Self:
+        """Connect until the `stack` is closed. InputError for a kubeconfig or rules that cannot be used."""
+        clock, monitoring = SystemClock(), Monitoring()
+        rules = rules_files.parse_usable(options.config) if options.config else None
+        client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_REQUEST))
+        prometheus = None
+        if options.prometheus_url:
+            problems = ProblemLog(monitoring, clock)
+            prometheus = await servers.open_prometheus(
+                options, RulesOptions(), clock, monitoring, problems, stack
+            )
+        return cls(options, client, clock, prometheus, LeaderReader(options, stack), rules)
+
+    @property
+    def cluster(self) -> LiveCluster:
+        self._renew()
+        return self._cluster
+
+    @property
+    def doctor(self) -> Doctor:
+        """Return an examiner that shares the reads of `cluster`."""
+        self._renew()
+        return self._doctor
+
+    def _renew(self) -> None:
+        now, options = self.clock.monotonic(), self.options
+        if now < self._until:
+            return
+        self._until = now + _KEPT
+        cluster = LiveCluster(self.client, self.clock, options.reference, options.lease_name)
+        sources = SourceReader(cluster, self._rules, self.prometheus, self.clock)
+        period = options.horizontal_pod_autoscaler_sync_period
+        metrics = MetricReader(cluster, sources, self.scalers)
+        self._cluster, self._doctor = cluster, Doctor(cluster, sources, metrics, self.clock, period)

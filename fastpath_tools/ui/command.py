@@ -1,0 +1,47 @@
+"""`fastpath ui`: pages about the autoscalers of a cluster, for a browser on this machine."""
+
+import asyncio
+import logging
+import signal
+import webbrowser
+from contextlib import AsyncExitStack
+
+from adapter.cli import command_line
+from adapter.telemetry import logs
+from fastpath_tools.ui import server
+from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.ui.fleet_page import FleetPage
+from fastpath_tools.ui.options import COMMAND, UiOptions
+from fastpath_tools.ui.pages import Page, Templates
+from fastpath_tools.ui.server import PageServer
+
+
+@command_line.verb(COMMAND)
+def main(options: UiOptions) -> int:
+    """Serve until SIGINT or SIGTERM. InputError for the command line, OSError for a port that is taken."""
+    logs.configure_logging(0)
+    logging.getLogger("adapter").setLevel(logging.ERROR)  # the pages show what goes wrong
+    asyncio.run(_run(options))
+    return 0
+
+
+async def _run(options: UiOptions) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with AsyncExitStack() as stack:
+        access = await ClusterAccess.open(options, stack)
+        token = server.make_token()
+        templates = Templates(f"/{token}/", options.context)
+        fleet = FleetPage(access, templates)
+
+        def find(path: str) -> Page | None:
+            return fleet if not path else None
+
+        port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
+        address = f"http://{server.ADDRESS}:{port}/{token}/"
+        command_line.tell("ui", f"serves {address}")
+        if not options.no_browser:
+            await asyncio.to_thread(webbrowser.open, address)
+        await stopped.wait()

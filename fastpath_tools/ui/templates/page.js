@@ -1,0 +1,59 @@
+"use strict";
+// Takes changed sections from the server, and changes only the nodes that differ: what is focused, selected or
+// opened stays so. A hidden tab holds no connection.
+
+const live = document.getElementById("live");
+const problem = document.getElementById("problem");
+let events = null;
+
+function morph(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeName !== fresh.nodeName || old.nodeType !== Node.ELEMENT_NODE) {
+    old.replaceWith(fresh);
+    return;
+  }
+  const opened = old.nodeName === "DETAILS" ? "open" : "";
+  for (const { name } of [...old.attributes]) {
+    if (name !== opened && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (name !== opened && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  const before = [...old.childNodes];
+  const after = [...fresh.childNodes];
+  after.forEach((node, place) => (place < before.length ? morph(before[place], node) : old.append(node)));
+  before.slice(after.length).forEach((node) => node.remove());
+}
+
+function show(section) {
+  const old = document.getElementById(section.name);
+  if (!old) return location.reload();
+  const fresh = old.cloneNode(false);
+  fresh.innerHTML = section.html;
+  morph(old, fresh);
+}
+
+function report(text) {
+  problem.textContent = text;
+  problem.hidden = !text;
+}
+
+function open() {
+  events = new EventSource(document.body.dataset.events);
+  events.onopen = () => (live.textContent = "live");
+  events.onerror = () => (live.textContent = "not connected");
+  events.addEventListener("sections", (event) => JSON.parse(event.data).forEach(show));
+  events.addEventListener("problem", (event) => report(JSON.parse(event.data)));
+}
+
+function follow() {
+  if (document.hidden && events) {
+    events.close();
+    events = null;
+  } else if (!document.hidden && !events) {
+    open();
+  }
+}
+
+document.addEventListener("visibilitychange", follow);
+follow();
