@@ -144,7 +144,7 @@ class Doctor:
             if name:
                 raise absent(namespace, name, read)
         leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
-        examined = await asyncio.gather(*(self._examine(hpa, hpas, fpas) for hpa in chosen))
+        examined = await asyncio.gather(*(self.examine_hpa(hpa, hpas, fpas) for hpa in chosen))
         fast = await asyncio.gather(*(self._examine_fast(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
         return Found(tuple(examined), tuple(fast), unread)
 
@@ -173,9 +173,10 @@ class Doctor:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
             return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down)
 
-    async def _examine(
+    async def examine_hpa(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
     ) -> Examination:
+        """Examine a HorizontalPodAutoscaler; the others are those of its namespace, or more."""
         async with self._free:
             meta, spec = hpa.metadata, hpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.bounds.forecast.verdict import REFUSED
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    BOOST,
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+)
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import FORECAST_READY
 from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, usage_hops
@@ -91,6 +95,15 @@ def examine(facts: Facts) -> Examination:
         return examined._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
     changes = [hop.change for hop in hops if hop.change is not None]
     return examined._replace(diagnosis=_slowest_hop(examined, hops), change=_best_change(changes))
+
+
+def boost_gain(examined: Examination) -> float:
+    """Return the seconds that boosting takes off the slowest chain, 0 for an autoscaler that asks for it."""
+    facts = examined.facts
+    if facts.mode == BOOST:
+        return 0.0
+    chains = tuple(metric_hops.chain(facts, metric, boosted=True) for metric in facts.metrics)
+    return max(examined.slowest.took.usual - examined._replace(chains=chains).slowest.took.usual, 0.0)
 
 
 def _slowest_hop(examined: Examination, hops: tuple[Hop, ...]) -> str:

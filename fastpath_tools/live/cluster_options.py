@@ -1,5 +1,6 @@
 """Options of verbs that ask a cluster as kubectl does or name Fastpath's Service, and the connection."""
 
+import contextlib
 import os
 import random
 import re
@@ -11,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
+
+import yaml
 
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
@@ -64,6 +67,18 @@ def find_file(options: KubeconfigOptions) -> Path | None:
         return Path(listed[0])
     default = Path("~/.kube/config").expanduser()
     return default if default.exists() else None
+
+
+def read_context(options: KubeconfigOptions) -> str:
+    """Return the name of the context that is used, "" in a pod or where the file does not name it."""
+    file = find_file(options)
+    if options.context or file is None:
+        return options.context
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):  # `connect` reports what is wrong
+        document = yaml.safe_load(file.read_text())
+        if isinstance(document, dict):
+            return str(document.get("current-context") or "")
+    return ""
 
 
 NAMESPACE = "fastpath"

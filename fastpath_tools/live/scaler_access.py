@@ -11,7 +11,7 @@ import shutil
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 import msgspec
@@ -45,16 +45,16 @@ async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
     """
     path = f"{_AUTOSCALERS}/{'/'.join(options.key)}"
     if options.server:
-        return await _get(options, options.server.rstrip("/") + path, dict[str, Any])
+        return await _get(options, options.server.rstrip("/") + path)
     pod = await _find_leader(options, fastpath)
     async with _forwarded(options, fastpath, pod, options.port) as address:
-        return await _get(options, address + path, dict[str, Any])
+        return await _get(options, address + path)
 
 
 class LeaderReader:
     """Reads what the processes that lead show of autoscalers, through a forwarded port of each.
 
-    A port is forwarded until it fails, or the `stack` is closed.
+    A port is forwarded until the `stack` is closed, and again some time after it failed.
     """
 
     def __init__(self, options: KubeconfigOptions, stack: contextlib.AsyncExitStack) -> None:
@@ -79,35 +79,45 @@ class LeaderReader:
 
     async def _read(self, fastpath: str, pod: str, path: str, form: type[_T]) -> _T | Unread:
         port = self._ports.get((fastpath, pod))
-        if port is None:
+        if port is None or port.is_over:
             port = self._ports[fastpath, pod] = _Port(self._options, fastpath, pod, self._stack)
         try:
-            return await _get(None, f"{await port.address()}{_AUTOSCALERS}{path}", form)
+            url = f"{await port.address()}{_AUTOSCALERS}{path}"
+            response = await _fetch(None, url)
         except RunError as error:
-            if self._ports.get((fastpath, pod)) is port:
-                del self._ports[fastpath, pod]
-                await port.close()
+            await port.close()
+            return Unread(str(error))
+        try:
+            return _decode(url, response, form)
+        except RunError as error:
             return Unread(str(error))
 
 
 class _Port:
-    """A port of a Pod, forwarded when its address is first needed."""
+    """A port of a Pod, forwarded when its address is first needed, until the `outer` stack is closed."""
 
     def __init__(
-        self, options: KubeconfigOptions, namespace: str, pod: str, stack: contextlib.AsyncExitStack
+        self, options: KubeconfigOptions, namespace: str, pod: str, outer: contextlib.AsyncExitStack
     ) -> None:
         self._forwarding = options, namespace, pod, PORT
-        self._outer = stack
+        self._outer = outer
         self._stack = contextlib.AsyncExitStack()
+        self._closed = math.inf
 
     @reading.once
     async def address(self) -> str:
         """Return the address here. RunError if the port cannot be forwarded."""
-        self._outer.push_async_callback(self.close)
+        self._outer.push_async_callback(self._stack.aclose)
         return await self._stack.enter_async_context(_forwarded(*self._forwarding))
 
     async def close(self) -> None:
+        self._closed = min(self._closed, asyncio.get_running_loop().time())
         await self._stack.aclose()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it was closed long enough ago to be forwarded again."""
+        return asyncio.get_running_loop().time() >= self._closed + _SECONDS
 
 
 def _pod(leader: Leader) -> tuple[str, str]:
@@ -115,12 +125,23 @@ def _pod(leader: Leader) -> tuple[str, str]:
     return leader.lease.partition("/")[0], credentials.pod_of(leader.holder)
 
 
-async def _get(options: ScalerServiceOptions | None, url: str, form: type[_T]) -> _T:
-    """Return the document at an address, as `form`; without options at the local end of a forwarded port."""
+class _Response(NamedTuple):
+    status: int
+    reason: str
+    body: bytes
+
+
+async def _get(options: ScalerServiceOptions | None, url: str) -> dict[str, Any]:
+    """Return the document at an address. RunError if that cannot be read."""
+    return _decode(url, await _fetch(options, url), dict[str, Any])
+
+
+async def _fetch(options: ScalerServiceOptions | None, url: str) -> _Response:
+    """Ask an address; without options the local end of a forwarded port. RunError without a response."""
     headers = {}
     if options is not None and options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
-    context = await asyncio.to_thread(_trust, "" if options is None else options.ca_file)
+    context = True if options is None else await asyncio.to_thread(_trust, options.ca_file)
     tls_server_name = None if options is None else options.tls_server_name or None
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
@@ -128,19 +149,23 @@ async def _get(options: ScalerServiceOptions | None, url: str, form: type[_T]) -
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.get(url, ssl=context, server_hostname=tls_server_name, allow_redirects=False) as response,
         ):
-            body = await response.read()
+            return _Response(response.status, response.reason or "", await response.read())
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
         advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:
             advice = _CA_ADVICE
         raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
+
+
+def _decode(url: str, response: _Response, form: type[_T]) -> _T:
+    """Return the document in a response. RunError for another response."""
     try:
-        if response.status != 200:
-            refusal = msgspec.json.decode(body, type=dict[str, Any])
-            raise RunError(f"{url}: {refusal.get('message') or response.reason}")
-        return msgspec.json.decode(body, type=form)
+        if response.status == 200:
+            return msgspec.json.decode(response.body, type=form)
+        refusal = msgspec.json.decode(response.body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
+    raise RunError(f"{url}: {refusal.get('message') or response.reason}")
 
 
 def _read_token(file: str) -> str:

@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack
 
 from adapter.cli import command_line
 from adapter.telemetry import logs
-from fastpath_tools.ui import server
+from fastpath_tools.live import cluster_options
+from fastpath_tools.ui import addresses, server
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.fleet_page import FleetPage
+from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import COMMAND, UiOptions
 from fastpath_tools.ui.pages import Page, Templates
 from fastpath_tools.ui.server import PageServer
@@ -33,15 +35,21 @@ async def _run(options: UiOptions) -> None:
     async with AsyncExitStack() as stack:
         access = await ClusterAccess.open(options, stack)
         token = server.make_token()
-        templates = Templates(f"/{token}/", options.context)
-        fleet = FleetPage(access, templates)
+        templates = Templates(f"/{token}/", await asyncio.to_thread(cluster_options.read_context, options))
+        namespace, name = options.target
+        reader = FleetReader(access, namespace)
+        fleet = FleetPage(reader, templates, access.clock)
 
         def find(path: str) -> Page | None:
-            return fleet if not path else None
+            return fleet if path == addresses.FLEET else None
 
         port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
-        address = f"http://{server.ADDRESS}:{port}/{token}/"
-        command_line.tell("ui", f"serves {address}")
-        if not options.no_browser:
-            await asyncio.to_thread(webbrowser.open, address)
-        await stopped.wait()
+        first = addresses.of_autoscaler(namespace, name) if name else addresses.FLEET
+        address = f"http://{server.ADDRESS}:{port}/{token}/{first}"
+        async with asyncio.TaskGroup() as tasks:
+            examining = tasks.create_task(reader.examine(), name="examine autoscalers")
+            command_line.tell("ui", f"serves {address}")
+            if not options.no_browser:
+                await asyncio.to_thread(webbrowser.open, address)
+            await stopped.wait()
+            examining.cancel()

@@ -1,16 +1,64 @@
-"""The page of all autoscalers."""
+"""The page of all autoscalers: how many have which problem, a form that selects, and a line each."""
 
-from fastpath_tools.ui.access import ClusterAccess
-from fastpath_tools.ui.pages import Content, Query, Templates
+from collections.abc import Iterator
+
+from adapter.model.clock import Clock
+from adapter.model.visible import counted
+from fastpath_tools.doctor.hops import seconds
+from fastpath_tools.ui import addresses, fleet
+from fastpath_tools.ui.fleet import ANY, FleetFilter, Problem
+from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
+from fastpath_tools.ui.pages import Content, Query, Section, Templates
+
+_CHOICES = {"": "all", ANY: "with a problem"} | {problem.name.lower(): problem.value for problem in Problem}
+"""What the form calls the values of the field `problem`."""
 
 
 class FleetPage:
-    def __init__(self, access: ClusterAccess, templates: Templates) -> None:
-        self._access = access
+    def __init__(self, reader: FleetReader, templates: Templates, clock: Clock) -> None:
+        self._reader = reader
         self._templates = templates
+        self._clock = clock
 
     async def read(self, query: Query) -> Content:
-        namespace = query.get("namespace", "") or self._access.options.target[0]
-        hpas = await self._access.cluster.hpas(namespace)
-        keys = [(hpa.metadata.namespace, hpa.metadata.name) for hpa in hpas]
-        return Content("Autoscalers", [self._templates.section("rows", "fleet.html", keys=keys)])
+        fields = FleetFilter.of_query(query)
+        return render(await self._reader.read(), fields, self._clock.wall(), self._templates)
+
+
+def render(shown: Fleet, fields: FleetFilter, now: float, templates: Templates) -> Content:
+    return Content("Autoscalers", tuple(_sections(shown, fields, now, templates)))
+
+
+def _sections(shown: Fleet, fields: FleetFilter, now: float, templates: Templates) -> Iterator[Section]:
+    counts = {problem.name.lower(): count for problem, count in fleet.count_problems(shown.rows).items()}
+    healthy = sum(not row.problems for row in shown.rows)
+    yield templates.section(
+        "summary",
+        "fleet_summary.html",
+        total=counted(len(shown.rows), "autoscaler", "autoscalers"),
+        healthy=healthy,
+        notes=shown.notes,
+        counts=counts,
+        choices=_CHOICES,
+        fields=fields,
+    )
+    yield templates.section("select", "fleet_form.html", choices=_CHOICES, fields=fields)
+
+    rows = fields.select(shown.rows)
+    yield templates.section(
+        "fleet",
+        "fleet.html",
+        rows=rows,
+        total=len(shown.rows),
+        since=lambda at: fleet.UNKNOWN if at is None else elapsed(now - at),
+        age=lambda length: fleet.UNKNOWN if length is None else seconds(length),
+        addresses=addresses,
+    )
+
+
+def elapsed(length: float) -> str:
+    """Return a time that has passed, in its greatest unit only: ``40 s``, ``12 m``, ``3 h``, ``2 d``."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
+        if length >= size:
+            return f"{length / size:.0f} {unit}"
+    return f"{max(length, 0.0):.0f} s"

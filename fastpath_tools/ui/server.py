@@ -11,7 +11,6 @@ if reading takes longer.
 import asyncio
 import contextlib
 import hmac
-import math
 import secrets
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
@@ -23,11 +22,9 @@ from cachetools import LRUCache
 
 from adapter.errors import FastpathError
 from fastpath_tools.ui.pages import Content, Page, Query, Templates
+from fastpath_tools.ui.renewed import Renewed
 
 ADDRESS = "127.0.0.1"
-
-_SECONDS = 1.0
-"""How old what a page shows becomes, at least."""
 
 _HEARTBEAT = 15.0
 _RETRY = 2000
@@ -68,29 +65,15 @@ class _View:
     def __init__(self, page: Page, query: Query) -> None:
         self._page = page
         self._query = query
-        self._lock = asyncio.Lock()
-        self._state = _State()
-        self._due = -math.inf
+        self._content: Content | None = None
+        self.state = Renewed(self._read)
 
-    async def read(self) -> _State:
-        async with self._lock:
-            if self.remaining <= 0:
-                start = _now()
-                try:
-                    self._state = _State(await self._page.read(self._query))
-                except FastpathError as error:
-                    self._state = self._state._replace(problem=str(error))
-                self._due = _now() + max(_SECONDS, _now() - start)
-        return self._state
-
-    @property
-    def remaining(self) -> float:
-        """Return in how many seconds it is to be read again."""
-        return self._due - _now()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+    async def _read(self) -> _State:
+        try:
+            self._content = await self._page.read(self._query)
+        except FastpathError as error:
+            return _State(self._content, str(error))
+        return _State(self._content)
 
 
 class PageServer:
@@ -173,7 +156,7 @@ class PageServer:
         return self._views[key]
 
     async def _page(self, request: web.Request, view: _View, path: str) -> web.Response:
-        content, problem = await view.read()
+        content, problem = await view.state.get()
         status, shown = (502, Content("Not readable", ())) if content is None else (200, content)
         fields = {
             "page": path,
@@ -206,13 +189,17 @@ class PageServer:
         return response
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 async def _send_changes(response: web.StreamResponse, view: _View, seen: frozenset[str]) -> None:
     """Send the sections of a page that change; at first those not `seen`. It ends by cancellation."""
     shown: dict[str, str] = {}
     reported, last = None, _now()
     await response.write(f"retry: {_RETRY}\n\n".encode())
     while True:
-        content, problem = await view.read()
+        content, problem = await view.state.get()
         sections = () if content is None else content.sections
         digests = {section.name: section.digest for section in sections}
         changed = [
@@ -232,7 +219,7 @@ async def _send_changes(response: web.StreamResponse, view: _View, seen: frozens
         if events:
             await response.write(events)
             last = _now()
-        await asyncio.sleep(view.remaining)
+        await asyncio.sleep(view.state.remaining)
 
 
 def _event(kind: str, content: object) -> bytes:
