@@ -26,7 +26,13 @@ from tests.support import charts
 
 ROOT = Path(__file__).parents[2]
 DIGEST = f"sha256:{'ab' * 32}"
-FIXED = ("pyproject.toml", "CHANGELOG.md", "manifests/base/deployment.yaml", "manifests/chart/Chart.yaml")
+FIXED = (
+    "pyproject.toml",
+    "CHANGELOG.md",
+    "manifests/base/deployment.yaml",
+    "manifests/chart/Chart.yaml",
+    "headlamp-plugin/package.json",
+)
 
 Finished = subprocess.CompletedProcess[str]
 
@@ -58,6 +64,7 @@ def tree(tmp_path: Path) -> Path:
         "CHANGELOG.md": "## [Unreleased]\n\n## [1.2.3] - 2026-11-23\n\n- b\n\n## [1.2.2] - 2026-01-01\n",
         "manifests/base/deployment.yaml": "spec:\n  - image: fastpath:1.2.3\n",
         "manifests/chart/Chart.yaml": 'apiVersion: v2\nname: fastpath\nversion: 1.2.3\nappVersion: "1.2.3"\n',
+        "headlamp-plugin/package.json": '{"version": "1.2.3"}',
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -374,6 +381,7 @@ def test_each_job_has_the_rights_it_needs_and_no_secret() -> None:
         "version": {"contents": "read"},
         "test": {"contents": "read"},
         "wheel": {"contents": "read"},
+        "plugin": {"contents": "read"},
         "image": {**registry, "attestations": "write"},
         "chart": registry,
         "index": {"id-token": "write"},
@@ -392,7 +400,7 @@ def test_nothing_is_published_before_the_tests_and_the_release_comes_last() -> N
         listed = [needs] if isinstance(needs, str) else needs
         return set(listed).union(*map(before, listed))
 
-    for name in ("wheel", "image", "chart", "index", "release"):
+    for name in ("wheel", "plugin", "image", "chart", "index", "release"):
         assert {"version", "test"} <= before(name), name
     assert {"image", "chart"} <= before("index"), "what cannot be replaced comes after what can"
     assert before("release") == set(jobs) - {"release"}
