@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling import boost
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, KIND, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.view import FleetEntry
 from adapter.model.timestamps import SECOND
@@ -136,7 +136,7 @@ class FleetRow(NamedTuple):
     def boost_text(self) -> str:
         """Return whether Fastpath decides or boosts it, or what that would win."""
         if self.kind == KIND:
-            return "fast scaler"
+            return "fast scaler" if self.mode in {"", AUTO} else f"fast scaler, {self.mode.lower()}"
         if self.boosted or (self.reaction is not None and self.reaction.boosted):
             return f"boosted, floor {self.floor}" if self.floor else "boosted"
         if self.mode:
@@ -185,7 +185,7 @@ def from_status(autoscaler: HPA | FastPathAutoscaler, fault: str = "") -> FleetR
     meta, spec = autoscaler.metadata, autoscaler.spec
     status = autoscaler.status or HorizontalPodAutoscalerStatus()
     if isinstance(autoscaler, FastPathAutoscaler):
-        kind, mode, decider = KIND, autoscaler.spec.mode, "scaler"
+        kind, mode, decider = KIND, "", "scaler"  # its mode is a matter of the scaler's
     else:
         kind, mode = HPA_KIND, boost.read_annotations(meta.annotations).mode
         decider = "HPA controller"

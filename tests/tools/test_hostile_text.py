@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,24 +24,9 @@ from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import MetricFacts, Period, Serving, Unread
 from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa
+from tests.support.hostile_text import HOSTILE, acting
 from tests.support.scaling import external_metric
 from tests.support.simulation import STEP
-
-ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control characters, format characters and those of direction, halves of pairs, separators of lines."""
-
-HOSTILE = (
-    "web\nFORGED"
-    + "".join(chr(code) for code in (*range(1, 0x20), *range(0x7F, 0xA0)))
-    + "\u061c\u200b\u200d\u200e\u202a\u202d\u202e\u2028\u2029\u2060\u2066\u2069\ufeff\U000e0041\U0001d173"
-    + "end"
-)
-
-
-def acting(text: str) -> list[str]:
-    return sorted(
-        {f"{ord(sign):04x}" for sign in text if sign != "\n" and unicodedata.category(sign) in ACTING}
-    )
 
 
 def check(printed: Any, *, lines: str = "\n") -> str:

@@ -1,0 +1,313 @@
+"""Lines about autoscalers: what is wrong with each, in which order they stand, what a form selects."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    HPA_KIND,
+    KIND,
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    Metadata,
+)
+from adapter.model.autoscaling.hpa import Condition, decode_scalar
+from adapter.model.autoscaling.view import FleetEntry
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.ui import fleet
+from fastpath_tools.ui.fleet import ANY, Directions, FleetFilter, FleetRow, Problem, ReactionTime
+from tests.support import doctor
+
+PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 4, 2, 20)
+ENTRY = FleetEntry(
+    kind=HPA_KIND,
+    namespace="shop",
+    name="web",
+    target="Deployment web",
+    mode="Boost",
+    replicas=4,
+    desired=7,
+    min=2,
+    max=7,
+    limited_by="limited by maxReplicas",
+    sample_age=0.8,
+    chain=3.5,
+    overdue=1,
+    reversals=2,
+    floor=7,
+    boosted=True,
+    fault="",
+)
+
+
+def hpa(conditions: Any = None, **status: Any) -> HPA:
+    document = doctor.hpa("web", doctor.CPU)
+    document["status"] |= status | ({} if conditions is None else {"conditions": conditions})
+    return msgspec.convert(document, HPA, dec_hook=decode_scalar)
+
+
+# -- what is wrong with one ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems", "finding"),
+    [
+        pytest.param({}, (), "", id="nothing"),
+        pytest.param({"fault": "no metrics"}, (Problem.FAULT,), "no metrics", id="fault"),
+        pytest.param({"fault": "x" * 300}, (Problem.FAULT,), f"{'x' * 200}…", id="a long fault"),
+        pytest.param({"overdue": 1}, (Problem.STALE,), "1 metric has no value that counts", id="stale"),
+        pytest.param({"overdue": 2}, (Problem.STALE,), "2 metrics have no value that counts", id="two stale"),
+        pytest.param(
+            {"is_capped": True}, (Problem.MAXIMUM,), "wants more than its maximum, 20", id="maximum"
+        ),
+        pytest.param({"reversals": 3}, (), "", id="turns"),
+        pytest.param(
+            {"reversals": 4}, (Problem.FLAPPING,), "changed direction 4 times in the last hour", id="flapping"
+        ),
+        pytest.param({"reaction": ReactionTime(59.9)}, (), "", id="not slow"),
+        pytest.param({"reaction": ReactionTime(60.0)}, (Problem.SLOW,), "takes 60 s to react", id="slow"),
+        pytest.param(
+            {"reaction": ReactionTime(75.0, whole=False), "overdue": 1},
+            (Problem.STALE, Problem.SLOW),
+            "1 metric has no value that counts; takes >75 s to react",
+            id="two problems",
+        ),
+    ],
+)
+def test_problems(changes: dict[str, Any], problems: tuple[Problem, ...], finding: str) -> None:
+    row = PLAIN._replace(**changes)
+    assert (row.problems, row.finding) == (problems, finding)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "-"),
+        ({"reaction": ReactionTime(57.0, gain=42.0)}, "would win 42 s"),
+        ({"reaction": ReactionTime(57.0, gain=0.9)}, "no gain"),
+        ({"boosted": True}, "boosted"),
+        ({"boosted": True, "floor": 7}, "boosted, floor 7"),
+        ({"mode": "Boost"}, "not boosted"),
+        ({"mode": "Boost", "reaction": ReactionTime(9.0, boosted=True)}, "boosted"),
+        ({"mode": "Advise"}, "advice only"),
+        ({"kind": KIND}, "fast scaler"),
+        ({"kind": KIND, "mode": "Auto"}, "fast scaler"),
+        ({"kind": KIND, "mode": "Paused"}, "fast scaler, paused"),
+    ],
+)
+def test_what_boosting_does_or_would_win(changes: dict[str, Any], text: str) -> None:
+    assert PLAIN._replace(**changes).boost_text == text
+
+
+@pytest.mark.parametrize(
+    ("replicas", "desired", "text"),
+    [(4, 4, "4"), (4, 7, "4 → 7"), (4, None, "4"), (None, 7, "?"), (0, 0, "0")],
+)
+def test_replicas(replicas: int | None, desired: int | None, text: str) -> None:
+    assert PLAIN._replace(replicas=replicas, desired=desired).replicas_text == text
+
+
+# -- the order -----------------------------------------------------------------------------------------------
+
+WORST_FIRST = [
+    PLAIN._replace(name="fault and stale", fault="no", overdue=1),
+    PLAIN._replace(name="fault", fault="no"),
+    PLAIN._replace(name="stale and slow", overdue=1, reaction=ReactionTime(90.0)),
+    PLAIN._replace(name="stale", overdue=1),
+    PLAIN._replace(name="maximum", is_capped=True),
+    PLAIN._replace(name="flapping", reversals=9),
+    PLAIN._replace(name="slowest", reaction=ReactionTime(300.0)),
+    PLAIN._replace(name="slow", reaction=ReactionTime(100.0)),
+    PLAIN._replace(name="a", reaction=ReactionTime(33.0)),
+    PLAIN._replace(name="b", reaction=ReactionTime(59.0)),
+    PLAIN._replace(name="quick", reaction=ReactionTime(4.0)),
+    PLAIN._replace(namespace="bar", name="z"),
+    PLAIN._replace(name="x"),
+]
+
+
+@given(st.permutations(WORST_FIRST))
+def test_the_worst_is_first_whatever_order_they_were_read_in(rows: list[FleetRow]) -> None:
+    assert sorted(rows, key=fleet.rank) == WORST_FIRST
+
+
+@given(
+    st.builds(
+        PLAIN._replace,
+        fault=st.sampled_from(["", "no"]),
+        overdue=st.integers(0, 3),
+        is_capped=st.booleans(),
+        reversals=st.integers(0, 9),
+        reaction=st.none() | st.builds(ReactionTime, st.floats(0, 1000)),
+    ),
+    st.sampled_from(["fault", "overdue", "is_capped", "reversals"]),
+)
+def test_one_more_problem_never_moves_a_line_down(row: FleetRow, field: str) -> None:
+    worse = row._replace(**{field: {"fault": "no", "overdue": 3, "is_capped": True, "reversals": 9}[field]})
+    assert fleet.rank(worse) <= fleet.rank(row)
+
+
+def test_a_measured_chain_moves_its_line_only_by_powers_of_two() -> None:
+    before, after, later = (PLAIN._replace(reaction=ReactionTime(chain)) for chain in (2.1, 3.9, 4.1))
+    assert fleet.rank(before) == fleet.rank(after)
+    assert fleet.rank(later) < fleet.rank(after)
+
+
+# -- from what was read --------------------------------------------------------------------------------------
+
+
+def condition(kind: str, status: str, reason: str = "", message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("autoscaler", "changes"),
+    [
+        pytest.param(hpa(), {"replicas": 0, "desired": 0}, id="well"),
+        pytest.param(hpa(currentReplicas=3, desiredReplicas=5), {"replicas": 3, "desired": 5}, id="counts"),
+        pytest.param(
+            hpa([condition("ScalingLimited", "True", "TooManyReplicas")]), {"is_capped": True}, id="maximum"
+        ),
+        pytest.param(hpa([condition("ScalingLimited", "True", "TooFewReplicas")]), {}, id="minimum"),
+        pytest.param(hpa([condition("ScalingLimited", "False", "TooManyReplicas")]), {}, id="no longer"),
+        pytest.param(
+            hpa([condition("ScalingActive", "False", "FailedGetPodsMetric", "no value")]),
+            {"fault": "FailedGetPodsMetric: no value"},
+            id="inactive",
+        ),
+        pytest.param(
+            hpa(
+                [
+                    condition("AbleToScale", "False", "FailedGetScale", "gone"),
+                    condition("ScalingActive", "False"),
+                ]
+            ),
+            {"fault": "FailedGetScale: gone"},
+            id="unable",
+        ),
+        pytest.param(hpa([condition("ScalingActive", "False", "ScalingDisabled")]), {}, id="at zero by wish"),
+        pytest.param(hpa([]), {"fault": "the HPA controller has not set conditions yet"}, id="new"),
+        pytest.param(
+            hpa(
+                currentMetrics=[
+                    {"type": ""},
+                    {"type": "Resource", "resource": {"name": "cpu", "current": {}}},
+                ]
+            ),
+            {"overdue": 1},
+            id="a metric without a value",
+        ),
+        pytest.param(hpa(lastScaleTime="1970-01-01T00:01:00Z"), {"last_scale": 60.0}, id="last scale"),
+    ],
+)
+def test_a_line_from_the_status_of_an_hpa(autoscaler: HPA, changes: dict[str, Any]) -> None:
+    expected = FleetRow(HPA_KIND, "shop", "web", "", 0, 0, 2, 8)
+    assert fleet.from_status(autoscaler) == expected._replace(**changes)
+
+
+def test_an_hpa_without_a_status_and_with_a_mode() -> None:
+    document = doctor.hpa("web", mode="advise")
+    del document["status"], document["spec"]["minReplicas"]
+    row = fleet.from_status(msgspec.convert(document, HPA, dec_hook=decode_scalar))
+    assert (row.replicas, row.desired, row.min, row.mode) == (None, None, 1, "Advise")
+
+
+def test_a_line_from_the_status_of_a_fast_path_autoscaler() -> None:
+    new = FastPathAutoscaler(metadata=Metadata("web", "shop"))
+    assert fleet.from_status(new).fault == "the scaler has not set conditions yet"
+    assert fleet.from_status(new, "no scaler runs for it").fault == "no scaler runs for it"
+    active = (Condition("ScalingActive", "True"),)
+    row = fleet.from_status(msgspec.structs.replace(new, status=FastPathAutoscalerStatus(conditions=active)))
+    assert (row.kind, row.fault) == (KIND, "")
+
+
+def test_a_line_of_what_a_scaler_decides() -> None:
+    row = fleet.from_entry(ENTRY, hpa(lastScaleTime="1970-01-01T00:01:00Z"))
+    assert row == FleetRow(
+        HPA_KIND,
+        "shop",
+        "web",
+        "Boost",
+        4,
+        7,
+        2,
+        7,
+        is_capped=True,
+        age=0.8,
+        reaction=ReactionTime(3.5),
+        overdue=1,
+        reversals=2,
+        floor=7,
+        boosted=True,
+        last_scale=60.0,
+    )
+
+
+def test_a_fault_that_the_scaler_reports_comes_before_that_of_the_object() -> None:
+    failing = hpa([condition("ScalingActive", "False", "FailedGetPodsMetric", "no value")])
+    assert fleet.from_entry(ENTRY, failing).fault == "FailedGetPodsMetric: no value"
+    entry = msgspec.structs.replace(ENTRY, fault="ambiguous selector", chain=None, limited_by="")
+    row = fleet.from_entry(entry, failing)
+    assert (row.fault, row.reaction, row.is_capped) == ("ambiguous selector", None, False)
+    assert fleet.from_entry(entry, None).last_scale is None
+
+
+# -- flapping ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counts", "turns"),
+    [
+        ([4, 4, 5, 6, 6, 9], 0),
+        ([4, 5, 4], 1),
+        ([4, 5, 5, 4, 4, 5], 2),
+        ([4, None, 5, None, 4], 1),
+        ([9, 2, 9, 2, 9], 3),
+    ],
+)
+def test_turns_of_a_count(counts: list[int | None], turns: int) -> None:
+    directions = Directions()
+    assert [directions.note(count, now) for now, count in enumerate(counts)][-1] == turns
+
+
+def test_turns_are_forgotten_after_an_hour() -> None:
+    directions = Directions()
+    seen = [directions.note(count, now) for now, count in ((0, 4), (10, 5), (20, 4), (3619, 4), (3620, 4))]
+    assert seen == [0, 0, 1, 1, 0]
+
+
+# -- what a form selects -------------------------------------------------------------------------------------
+
+SHOP = PLAIN._replace(is_capped=True, overdue=1)
+MAIL = PLAIN._replace(namespace="mail-eu", name="sender")
+
+
+@pytest.mark.parametrize(
+    ("query", "selected"),
+    [
+        ({}, [SHOP, MAIL]),
+        ({"namespace": " Mail "}, [MAIL]),
+        ({"name": "SEND"}, [MAIL]),
+        ({"namespace": "shop", "name": "send"}, []),
+        ({"problem": ANY}, [SHOP]),
+        ({"problem": "maximum"}, [SHOP]),
+        ({"problem": "slow"}, []),
+        ({"problem": "<script>"}, [SHOP, MAIL]),
+        ({"else": "x"}, [SHOP, MAIL]),
+    ],
+    ids=str,
+)
+def test_what_a_form_selects(query: dict[str, str], selected: list[FleetRow]) -> None:
+    assert FleetFilter.of_query(query).select([SHOP, MAIL]) == selected
+
+
+def test_counts_of_problems() -> None:
+    assert list(fleet.count_problems([SHOP, MAIL, SHOP]).items()) == [
+        (Problem.STALE, 2),
+        (Problem.MAXIMUM, 2),
+    ]
+    assert not set(itertools.chain(fleet.count_problems([MAIL])))

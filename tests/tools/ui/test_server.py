@@ -1,0 +1,407 @@
+"""The server of the pages over real HTTP: whom it serves, and what it sends when a page changes."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+from aiohttp import ClientResponse, ClientSession
+from markupsafe import Markup
+from yarl import URL
+
+from adapter.errors import RunError
+from fastpath_tools.ui import renewed, server
+from fastpath_tools.ui.pages import Content, Page, Query, Section, Templates
+from fastpath_tools.ui.server import PageServer
+from tests.support import tools
+from tests.support.waiting import until
+
+TOKEN = "the-token"
+
+
+class Texts:
+    """A page of two sections, whose texts a test changes; `reads` is how often it was read."""
+
+    def __init__(self) -> None:
+        self.texts = {"first": "one", "second": "two"}
+        self.error = ""
+        self.reads = 0
+        self.queries: list[Query] = []
+
+    async def read(self, query: Query) -> Content:
+        self.reads += 1
+        self.queries.append(query)
+        if self.error:
+            raise RunError(self.error)
+        return Content(
+            "Texts", [Section(name, Markup("<p>{}</p>").format(text)) for name, text in self.texts.items()]
+        )
+
+
+class Served(NamedTuple):
+    """A server with one page at "" and one at ``a/b``."""
+
+    port: int
+    page: Texts
+    http: ClientSession
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{TOKEN}/"
+
+    async def get(self, path: str = "", **headers: str) -> tuple[int, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.http.get(URL(self.root + path, encoded=True), headers=named) as response:
+            return response.status, await response.text()
+
+
+@pytest.fixture
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setattr(renewed, "SECONDS", 0.05)
+    page = Texts()
+
+    def find(path: str) -> Page | None:
+        return page if path in {"", "a/b"} else None
+
+    async with (
+        PageServer(TOKEN, Templates(f"/{TOKEN}/", "prod"), find).listening(0) as port,
+        ClientSession() as http,
+    ):
+        yield Served(port, page, http)
+
+
+# -- whom it serves ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/the-token/", 200),
+        ("/the-token/?name=x", 200),
+        ("/the-token/a/b", 200),
+        ("/the-token/style.css", 200),
+        ("/the-token/page.js", 200),
+        ("/the-token/a", 404),
+        ("/the-token/../the-token/none", 404),
+        ("/the-token", 404),
+        ("/", 404),
+        ("/style.css", 404),
+        ("/the-toke/", 404),
+        ("/the-token2/", 404),
+        ("/%ff/", 404),
+        ("/other/the-token/", 404),
+    ],
+)
+async def test_only_paths_below_the_token(served: Served, path: str, status: int) -> None:
+    url = URL(f"http://127.0.0.1:{served.port}{path}", encoded=True)
+    async with served.http.get(url) as response:
+        assert response.status == status
+        assert ("/the-token/" in await response.text()) == (
+            status == 200 and not path.endswith((".css", ".js"))
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("localhost:{port}", 200),
+        ("127.0.0.1", 421),
+        ("127.0.0.1:1", 421),
+        ("attacker.example:{port}", 421),
+        ("127.0.0.1:{port}.attacker.example", 421),
+        ("", 421),
+    ],
+)
+async def test_only_its_own_host(served: Served, host: str, status: int) -> None:
+    assert (await served.get(Host=host.format(port=served.port)))[0] == status
+
+
+async def test_a_request_with_two_hosts(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    host = f"Host: 127.0.0.1:{served.port}\r\n"
+    writer.write(f"GET /{TOKEN}/ HTTP/1.1\r\n{host}{host}\r\n".encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    assert status in {b"400", b"421"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://127.0.0.1:{port}"}, 200),
+        ({"Origin": "http://localhost:{port}"}, 200),
+        ({"Origin": "https://127.0.0.1:{port}"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "http://attacker.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}", "Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+    ids=str,
+)
+async def test_no_request_of_another_site(served: Served, headers: dict[str, str], status: int) -> None:
+    sent = {name: value.format(port=served.port) for name, value in headers.items()}
+    assert (await served.get(**sent))[0] == status
+    assert served.page.reads == (status == 200)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
+async def test_no_method_that_could_change_anything(served: Served, method: str) -> None:
+    async with served.http.request(method, served.root) as response:
+        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+    assert served.page.reads == 0
+
+
+async def test_a_head_and_a_body(served: Served) -> None:
+    for path in ("", "style.css", "events?page="):
+        async with served.http.head(served.root + path) as response:
+            assert (response.status, await response.read()) == (200, b"")
+    async with served.http.get(served.root, data=b"x" * 100_000) as response:
+        assert response.status == 413
+
+
+@pytest.mark.parametrize("path", ["", "none", "style.css", "page.js", "events?page=", "events?page=none"])
+async def test_headers(served: Served, path: str) -> None:
+    async with served.http.get(served.root + path) as response:
+        headers = response.headers
+        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+        assert policy == {
+            "default-src": "'none'",
+            "style-src": "'self'",
+            "script-src": "'self'",
+            "connect-src": "'self'",
+            "img-src": "'self' data:",
+            "form-action": "'self'",
+            "base-uri": "'none'",
+            "frame-ancestors": "'none'",
+        }
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert (
+            headers["Cross-Origin-Opener-Policy"] == headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        )
+        assert headers["Cache-Control"] == "no-store"
+
+
+async def test_it_listens_on_this_machine_only(served: Served) -> None:
+    for address in ("127.0.0.2", "::1"):
+        with pytest.raises(OSError, match="onnect"):
+            await asyncio.open_connection(address, served.port)
+
+
+async def test_tokens_are_long_and_differ() -> None:
+    tokens = {server.make_token() for _ in range(8)}
+    assert len(tokens) == 8
+    assert all(len(token) == 32 for token in tokens)
+
+
+# -- pages ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_page_works_without_scripts(served: Served) -> None:
+    status, text = await served.get("?name=a&name=b")
+    assert status == 200
+    assert '<div id="first"><p>one</p></div>\n<div id="second"><p>two</p></div>' in text
+    assert "<title>Texts" in text
+    assert '<p class="cluster">prod</p>' in text
+    assert served.page.queries == [{"name": "a"}]
+
+
+async def test_requests_share_what_was_read(served: Served) -> None:
+    await asyncio.gather(*(served.get() for _ in range(5)))
+    assert served.page.reads == 1
+    await served.get("?name=x")
+    assert served.page.reads == 2, "another query is another page"
+
+
+async def test_compression_where_the_client_accepts_it(served: Served) -> None:
+    served.page.texts["first"] = "x" * 10_000
+    async with ClientSession(auto_decompress=False) as http:
+        sizes = {}
+        for coding in ("gzip", "identity"):
+            async with http.get(served.root, headers={"Accept-Encoding": coding}) as response:
+                body = await response.read()
+                sizes[coding] = len(body)
+                if coding == "gzip":
+                    assert response.headers["Content-Encoding"] == "gzip"
+                    body = gzip.decompress(body)
+                assert b"x" * 10_000 in body
+    assert sizes["gzip"] < 2000 < sizes["identity"]
+
+
+async def test_what_cannot_be_read_is_shown_and_the_last_content_stays(served: Served) -> None:
+    served.page.error = "forbidden: <b>"
+    status, text = await served.get()
+    assert status == 502
+    assert '<p id="problem" role="alert">forbidden: &lt;b&gt;</p>' in text
+    served.page.error = ""
+    await until_text(served, '<p id="problem" role="alert" hidden></p>')
+    served.page.error = "gone"
+    text = await until_text(served, '<p id="problem" role="alert">gone</p>')
+    assert "<p>one</p>" in text
+
+
+async def until_text(served: Served, text: str) -> str:
+    """Return the page as soon as it has a text."""
+    page = ""
+    while text not in page:
+        _, page = await served.get()
+        await asyncio.sleep(0.02)
+    return page
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+def address_of_events(page: str) -> str:
+    """Return the address of the changes of a page, below the root."""
+    start = page.partition('data-events="/the-token/')[2]
+    return start.partition('"')[0].replace("&amp;", "&")
+
+
+class Stream:
+    """Reads the events of a response, comments and the time to connect again apart."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+
+    async def next(self) -> tuple[str, Any]:
+        kind = ""
+        while True:
+            line = (await self._response.content.readline()).decode()
+            assert line, "the stream has ended"
+            field, _, value = line.rstrip("\n").partition(": ")
+            if field == "event":
+                kind = value
+            elif field == "data":
+                return kind, json.loads(value)
+
+    async def sections(self) -> dict[str, str]:
+        """Return the sections of the next event, which is one about sections."""
+        kind, content = await self.next()
+        assert kind == "sections"
+        return {section["name"]: section["html"] for section in content}
+
+
+async def test_a_stream_sends_only_sections_that_changed(served: Served) -> None:
+    _, page = await served.get("?name=x")
+    async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
+        assert response.content_type == "text/event-stream"
+        stream = Stream(response)
+        assert await stream.next() == ("problem", "")
+        served.page.texts["second"] = "<three>"
+        assert await stream.sections() == {"second": "<p>&lt;three&gt;</p>"}
+        served.page.texts |= {"first": "1", "second": "2"}
+        assert await stream.sections() == {"first": "<p>1</p>", "second": "<p>2</p>"}
+    assert served.page.queries[-1] == {"name": "x"}
+
+
+async def test_what_changed_before_the_stream_began_is_sent(served: Served) -> None:
+    _, page = await served.get()
+    served.page.texts["first"] = "new"
+    await until_text(served, "<p>new</p>")
+    async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
+        assert await Stream(response).sections() == {"first": "<p>new</p>"}
+
+
+async def test_a_browser_that_connects_again_gets_all_sections(served: Served) -> None:
+    _, page = await served.get()
+    url = URL(served.root + address_of_events(page), encoded=True)
+    async with served.http.get(url, headers={"Last-Event-ID": "1"}) as response:
+        assert await Stream(response).sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
+
+
+async def test_a_stream_reports_what_cannot_be_read_and_that_it_can_be_again(served: Served) -> None:
+    _, page = await served.get()
+    async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
+        stream = Stream(response)
+        assert await stream.next() == ("problem", "")
+        served.page.error = "line 1\nline 2"
+        assert await stream.next() == ("problem", "line 1\nline 2")
+        served.page.error = ""
+        assert await stream.next() == ("problem", "")
+
+
+async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: Served) -> None:
+    served.page.error = "not yet"
+    _, page = await served.get()
+    async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
+        stream = Stream(response)
+        assert await stream.next() == ("problem", "not yet")
+        served.page.error = ""
+        assert await stream.sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
+
+
+async def test_a_quiet_stream_has_a_heartbeat(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_HEARTBEAT", 0.1)
+    async with served.http.get(served.root + "events?page=") as response:
+        while await response.content.readline() != b":\n":
+            pass
+
+
+async def test_streams_of_a_page_share_its_reads_and_end_with_the_browser(served: Served) -> None:
+    address = served.root + "events?page="
+    responses = [await served.http.get(address) for _ in range(8)]
+    for response in responses:
+        await Stream(response).next()
+    before = served.page.reads
+    await until(lambda: served.page.reads >= before + 4)
+    served.page.texts["first"] = "shared"
+    for response in responses:
+        stream = Stream(response)
+        while (await stream.next())[0] != "sections":
+            pass
+    assert served.page.reads < before + 40, "eight streams do not read eight times as often"
+    for response in responses:
+        response.close()
+    quiet = served.page.reads
+    await _settle(served)
+    assert served.page.reads <= quiet + 2
+    assert await _open_streams(served, server.STREAMS) == 200, "those that ended are not counted"
+
+
+async def _settle(served: Served) -> None:
+    """Return once the page has not been read for several of its periods."""
+    before = -1
+    while served.page.reads != before:
+        before = served.page.reads
+        await asyncio.sleep(0.3)
+
+
+async def _open_streams(served: Served, number: int) -> int:
+    """Open streams; return the status of the last one."""
+    responses = [await served.http.get(served.root + "events?page=") for _ in range(number)]
+    status = responses[-1].status
+    for response in responses:
+        response.close()
+    return status
+
+
+async def test_the_number_of_streams_is_bounded(served: Served) -> None:
+    async with ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        assert await _open_streams(served._replace(http=http), server.STREAMS + 1) == 503
+
+
+@pytest.mark.parametrize("page", ["none", "a", quote("a/b/c")])
+async def test_no_stream_of_a_page_that_does_not_exist(served: Served, page: str) -> None:
+    assert (await served.get(f"events?page={page}"))[0] == 404
+
+
+async def test_open_streams_do_not_delay_the_end() -> None:
+    page = Texts()
+    async with ClientSession() as http:
+        async with PageServer(TOKEN, Templates("/t/"), lambda _: page).listening(tools.free_port()) as port:
+            response = await http.get(f"http://127.0.0.1:{port}/{TOKEN}/events?page=")
+            await Stream(response).next()
+        with pytest.raises(aiohttp.ClientError):
+            await response.content.read()
+        response.close()
