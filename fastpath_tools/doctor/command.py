@@ -171,7 +171,8 @@ class Doctor:
             scale_down = None
             if spec.removal_order is not None:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
-            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down)
+            read = None if isinstance(target, Unread) else target
+            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, read)
 
     async def examine_hpa(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]

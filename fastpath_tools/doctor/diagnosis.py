@@ -17,7 +17,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import FORECAST_READY
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, usage_hops
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, target_hops, usage_hops
 from fastpath_tools.doctor.hops import (
     Facts,
     Hop,
@@ -29,7 +29,7 @@ from fastpath_tools.doctor.hops import (
     seconds,
     total,
 )
-from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, Unread
+from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, TargetFacts, Unread
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
@@ -79,22 +79,26 @@ class Examination(NamedTuple):
 def examine(facts: Facts) -> Examination:
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
-    before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
+    spec, status = facts.hpa.spec, facts.hpa.status
+    scaled = None if status is None else status.last_scale_time
+    target = target_hops.target_hop(facts.target, spec.scale_target_ref, scaled)
+    hops = (boost, autoscaler_hops.autoscaler_hop(facts), target)
+    before = tuple(hop for hop in hops if hop is not None)
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
     if facts.scale_down is not None:
         after.append(scale_down_hops.scale_down_hop(facts.scale_down))
     examined = Examination(facts, before, chains, tuple(after))
-    hops = examined.hops()
+    every = examined.hops()
     # causes that were found here come before what the controller makes of them, and both before what only
     # boosting lacks
-    faults = [hop for hop in hops if hop.state is State.FAULT]
+    faults = [hop for hop in every if hop.state is State.FAULT]
     faults.sort(key=lambda hop: (hop.name == autoscaler_hops.BOOSTING, hop.change is None))
     if faults:
         change = faults[0].change
         return examined._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
-    changes = [hop.change for hop in hops if hop.change is not None]
-    return examined._replace(diagnosis=_slowest_hop(examined, hops), change=_best_change(changes))
+    changes = [hop.change for hop in every if hop.change is not None]
+    return examined._replace(diagnosis=_slowest_hop(examined, every), change=_best_change(changes))
 
 
 def boost_gain(examined: Examination) -> float:
@@ -152,6 +156,7 @@ def examine_fast(
     starts: Starts | None = None,
     metrics: Sequence[MetricFacts] = (),
     scale_down: ScaleDownFacts | None = None,
+    target_facts: TargetFacts | None = None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
@@ -173,22 +178,40 @@ def examine_fast(
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
     status = fpa.status or FastPathAutoscalerStatus()
-    conditions = {condition.type: condition for condition in status.conditions or ()}
-    if not conditions:
+    hop = None
+    if target_facts is not None:
+        hop = target_hops.target_hop(target_facts, spec.scale_target_ref, status.last_scale_time)
+    if hop is not None and hop.state is State.FAULT:
+        return _at_target(fpa, hop)
+    if not status.conditions:
         text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
         return FastExamination(fpa, State.WARNING, text)
+    return _impaired(fpa, hop) or _healthy(fpa, starts, metrics, scale_down)
+
+
+def _impaired(fpa: FastPathAutoscaler, hop: Hop | None) -> FastExamination | None:
+    """Return what conditions report, or else the hop at the target; None without a problem."""
+    status = fpa.status or FastPathAutoscalerStatus()
+    conditions = {condition.type: condition for condition in status.conditions or ()}
     for kind in ("AbleToScale", "ScalingActive"):
         condition = conditions.get(kind, Condition())
         if condition.status == "False":
             state = State.WARNING if condition.reason in _BY_WISH else State.FAULT
             text = f"{kind} is False ({condition.reason}): {condition.message}"
             return FastExamination(fpa, state, text)
+    if hop is not None:
+        return _at_target(fpa, hop)
     limited = conditions.get("ScalingLimited", Condition())
     if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
-        text = f"it recommends more than maxReplicas, {spec.max_replicas}"
-        change = f"raise spec.maxReplicas, now {spec.max_replicas}"
+        text = f"it recommends more than maxReplicas, {fpa.spec.max_replicas}"
+        change = f"raise spec.maxReplicas, now {fpa.spec.max_replicas}"
         return FastExamination(fpa, State.WARNING, text, change)
-    return _healthy(fpa, starts, metrics, scale_down)
+    return None
+
+
+def _at_target(fpa: FastPathAutoscaler, hop: Hop) -> FastExamination:
+    assert hop.change is not None
+    return FastExamination(fpa, hop.state, hop.text, hop.change.text)
 
 
 def _healthy(

@@ -34,7 +34,7 @@ class MetricReader:
         serving = await self._cluster.serving(GROUPS[metric.type])
         source = await self._sources.source(namespace, metric, target)
         answer = await self._cluster.answer(namespace, metric, target)
-        facts = MetricFacts(_label(metric), metric, serving, answer, source)
+        facts = MetricFacts(label(metric), metric, serving, answer, source)
         if metric.type not in USAGES:
             return facts
         return facts._replace(
@@ -96,7 +96,8 @@ def _resize(metric: MetricSpec, target: TargetFacts | Unread) -> str:
     return resizes.describe(target.resizes, len(target.ready), *_resource(metric))
 
 
-def _label(metric: MetricSpec) -> str:
+def label(metric: MetricSpec) -> str:
+    """Return the name of a metric as hops have it."""
     if metric.container_resource is not None:
         return f"{metric.container_resource.name} of container {metric.container_resource.container}"
     if metric.resource is not None:

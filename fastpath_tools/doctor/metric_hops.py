@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 
 from adapter.config.scrape_keys import ScrapeConfig
+from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.visible import counted
 from fastpath_tools.doctor import usage_hops
@@ -36,6 +37,9 @@ _BRISK_SCRAPE = 5.0
 _SLOW_SCRAPE = 15.0
 _SLOW_ANSWER = 1.0
 _STALE_SCRAPES = 3
+_STALE = 120.0
+"""From which age on a value is old whose usual interval is not known, in seconds."""
+
 _FEWEST_IN_WINDOW = 2
 _DIRECT = Took(3.0, 6.0)
 """What scrape and window of a rule with `scrape` take by default: each second, over five."""
@@ -151,19 +155,26 @@ def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
     if not series.found:
         now = f"now (queries do not see the last {seconds(hidden)})" if hidden else "now"
         text = f"Prometheus has no sample {now} for {source.rule}: {source.query}"
-        return Hop(
-            "scrape", State.FAULT, text, change=Improvement("check that its targets are up and scraped")
-        )
+        change = Improvement("check that its targets are up and scraped")
+        if series.excluding:
+            text = f"no series matches the query of {source.rule}: {series.excluding}"
+            change = Improvement(f"correct the label in the metric's selector or in {source.rule}")
+        return Hop("scrape", State.FAULT, text, change=change)
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"
     if series.interval is None:
         text = f"the series are too young to tell how often they are scraped{age}"
         return Hop("scrape", State.UNKNOWN, text)
     text, took = f"a sample every {seconds(series.interval)}{age}", evenly(series.interval)
-    if series.age is not None and series.age > (_STALE_SCRAPES + 1) * series.interval:
+    if series.age is not None and is_stale(series.age, series.interval):
         missed = Improvement("check why scrapes of its targets fail", series.age - series.interval)
         return Hop("scrape", State.WARNING, text, took, missed)
     state = State.WARNING if series.interval > _SLOW_SCRAPE * 1.1 else State.OK
     return Hop("scrape", state, text, took, _scrape_change(source, series.interval, boosted=boosted))
+
+
+def is_stale(age: float, interval: float | None) -> bool:
+    """Tell whether a value is older than missed scrapes make it; `interval` is None if it is not known."""
+    return age > (_STALE if interval is None else (_STALE_SCRAPES + 1) * interval)
 
 
 def _scrape_change(source: SourceFacts, interval: float, *, boosted: bool) -> Improvement | None:
@@ -228,7 +239,7 @@ def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: st
     """Return how fast and how completely the API answered."""
     if not answer.number:
         change = Improvement("check that the pods run and expose the metric")
-        return Hop(_API, State.FAULT, f"{server} answers without a value", change=change)
+        return Hop(_API, State.FAULT, f"{server} answers without a value{_selected(metric)}", change=change)
     reused = metric.source.reused if isinstance(metric.source, SourceFacts) else 0.0
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
     text = f"{server} answered in {seconds(answer.seconds)}"
@@ -239,10 +250,25 @@ def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: st
     if metric.spec.type in {"Pods", "Resource", "ContainerResource"} and answer.number < ready:
         text += f", for {answer.number} of {ready} ready pods"
         state = State.WARNING
+    if answer.age is not None and is_stale(answer.age, None):
+        missed = Improvement("check why its targets have no newer sample", answer.age)
+        return Hop(_API, State.WARNING, f"{text}; the values are {seconds(answer.age)} old", took, missed)
     if not isinstance(metric.serving, Unread) and metric.serving.warning:
         text += f"; {metric.serving.warning}"
         state = State.WARNING
     return Hop(_API, state, text, took)
+
+
+def _selected(metric: MetricFacts) -> str:
+    """Return the selector of a metric as words, "" without one: a wrong label in it matches nothing."""
+    source = metric.spec.pods or metric.spec.object or metric.spec.external
+    if source is None or source.metric.selector is None:
+        return ""
+    try:
+        selector = api_selectors.compile_selector(source.metric.selector)
+    except ValueError:
+        return ""
+    return f" of {source.metric.name} with {selector}"
 
 
 def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:

@@ -24,6 +24,7 @@ class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    controller: bool = False
 
 
 class HPAMetadata(Metadata, frozen=True):
@@ -56,6 +57,7 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodDocumentStatus(Struct, frozen=True):
+    phase: str = ""
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
@@ -121,13 +123,24 @@ class ManagedFields(Struct, frozen=True):
     """What one field manager owns of an object; `fields_v1` has a key for each field."""
 
     manager: str = ""
+    time: Instant | None = None
     fields_v1: Any = None
+
+    def owns(self, *path: str) -> bool:
+        """Tell whether the manager owns the field at a path."""
+        fields = self.fields_v1
+        for key in path:
+            if not isinstance(fields, dict) or f"f:{key}" not in fields:
+                return False
+            fields = fields[f"f:{key}"]
+        return True
 
 
 class PodMetadata(Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] | None = None
     managed_fields: tuple[ManagedFields, ...] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
@@ -156,6 +169,21 @@ class InvolvedObject(Struct, frozen=True):
 class PodEvent(Struct, frozen=True):
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
+
+
+class WorkloadMetadata(Struct, frozen=True):
+    managed_fields: tuple[ManagedFields, ...] | None = None
+
+
+class WorkloadStatus(Struct, frozen=True):
+    conditions: tuple[Condition, ...] | None = None
+
+
+class WorkloadDocument(Struct, frozen=True):
+    """What a target says beside its Scale; `conditions` are those of a Deployment or a ReplicaSet."""
+
+    metadata: WorkloadMetadata = WorkloadMetadata()
+    status: WorkloadStatus = WorkloadStatus()
 
 
 class ServiceSpec(Struct, frozen=True):

@@ -36,7 +36,7 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, cost_writers, pod_patches, reading, resizes, usages
+from fastpath_tools.live import api_objects, cost_writers, pod_patches, reading, resizes, targets, usages
 from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
@@ -45,6 +45,7 @@ from fastpath_tools.live.api_objects import (
     PodEvent,
     ServerVersion,
     Service,
+    WorkloadDocument,
 )
 from fastpath_tools.live.facts import (
     AnswerFacts,
@@ -61,7 +62,7 @@ from fastpath_tools.live.facts import (
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
 _EVENTS = 500
-"""How many events about image pulls of a namespace are looked at; the API server keeps an hour of them."""
+"""How many events of a kind and a namespace are looked at; the API server keeps an hour of them."""
 
 GROUPS = {
     "Pods": "custom.metrics.k8s.io",
@@ -106,13 +107,13 @@ class LiveCluster:
 
     async def hpas(self, namespace: str) -> tuple[HPA, ...]:
         """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
-        within = f"/namespaces/{namespace}" if namespace else ""
+        within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
         return (await self._fetch(path, ItemList[HPA])).items
 
     async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
-        within = f"/namespaces/{namespace}" if namespace else ""
+        within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/{API_VERSION}{within}/{PLURAL}"
         try:
             return (await self._fetch(path, ItemList[FastPathAutoscaler])).items
@@ -140,10 +141,17 @@ class LiveCluster:
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
             return target
+        workload = await self._workload(f"{place}/{reference.name}")
+        target = target._replace(writer=targets.find_writer(workload))
         try:
             pods = await self._fetch_pods(namespace, target.selector)
         except KubernetesError:
             return target
+        events: tuple[PodEvent, ...] = ()
+        if len(pods) < target.replicas:
+            events = await self._events(
+                namespace, f"involvedObject.name={reference.name},reason=FailedCreate"
+            )
         ready = [pod for pod in pods if pod.ready is not None]
         names = tuple(pod.metadata.name for pod in ready)
         return target._replace(
@@ -153,16 +161,28 @@ class LiveCluster:
             resizes=resizes.find(ready),
             labels=frozenset(itertools.chain.from_iterable(pod.metadata.labels or () for pod in pods)),
             cost_writers=cost_writers.find(pods),
+            refused=targets.find_refusal(workload, events) if len(pods) < target.replicas else "",
+            strangers=targets.find_strangers(pods, reference),
         )
+
+    async def _workload(self, path: str) -> WorkloadDocument:
+        """Return a target; one that says nothing if the user may not read it."""
+        try:
+            return await self._fetch(path, WorkloadDocument)
+        except KubernetesError:
+            return WorkloadDocument()
+
+    async def _events(self, namespace: str, fields: str) -> tuple[PodEvent, ...]:
+        """Return the first events of a field selector, none if the user may not list them."""
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={quote(fields)}&limit={_EVENTS}"
+        try:
+            return (await self._fetch(path, ItemList[PodEvent])).items
+        except KubernetesError:
+            return ()
 
     async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
         """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
-        selector = quote("involvedObject.kind=Pod,reason=Pulled")
-        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit={_EVENTS}"
-        try:
-            events = (await self._fetch(path, ItemList[PodEvent])).items
-        except KubernetesError:
-            return None
+        events = await self._events(namespace, "involvedObject.kind=Pod,reason=Pulled")
         return api_objects.measure_pulls(events, frozenset(pods))
 
     async def _resource(self, kind: str, api_version: str) -> APIResource | None:
@@ -189,7 +209,7 @@ class LiveCluster:
     ) -> AnswerFacts | Unread:
         if metric.external is not None:
             name, selector = _identified(metric.external.metric)
-            return _totaled(await self._metrics.external(namespace, name, selector))
+            return self._totaled(await self._metrics.external(namespace, name, selector))
         if metric.object is not None:
             described = metric.object.described_object
             resource = await self._resource(described.kind, described.api_version)
@@ -197,17 +217,23 @@ class LiveCluster:
                 return Unread(f"the cluster has no kind {described.kind}")
             name, selector = _identified(metric.object.metric)
             place = Described(str(resource.group_resource), namespace, described.name)
-            return _totaled(await self._metrics.described(place, name, selector))
+            return self._totaled(await self._metrics.described(place, name, selector))
         if isinstance(target, Unread):
             return Unread(f"the pods of the target are not known: {target.why}")
         if metric.pods is not None:
             name, selector = _identified(metric.pods.metric)
-            return AnswerFacts(len(await self._metrics.pods(namespace, name, target.selector, selector)))
+            return self._totaled(await self._metrics.pods(namespace, name, target.selector, selector))
         usages = await self._metrics.resource(namespace, target.selector)
         windows = [usage.window / SECOND for usage in usages if usage.window]
         ages = [age for usage in usages if (age := self._age(usage.timestamp)) is not None]
         age = statistics.median(ages) if ages else None
         return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
+
+    def _totaled(self, values: Sequence[TimedCustomValue] | Sequence[TimedExternalValue]) -> AnswerFacts:
+        """Return the number and the sum of values, and the age of the oldest."""
+        total = sum(float(value.value.approximate()) for value in values)
+        ages = [age for value in values if (age := self._age(value.timestamp)) is not None]
+        return AnswerFacts(len(values), total=total, age=max(ages, default=None))
 
     @reading.once
     async def counter_port(
@@ -391,10 +417,6 @@ def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unrea
 def _identified(metric: MetricIdentifier) -> tuple[str, str]:
     """Return name and selector of a metric. ValueError for a selector that is not valid."""
     return metric.name, str(api_selectors.compile_selector(metric.selector))
-
-
-def _totaled(values: Sequence[TimedCustomValue] | Sequence[TimedExternalValue]) -> AnswerFacts:
-    return AnswerFacts(len(values), total=sum(float(value.value.approximate()) for value in values))
 
 
 def option_values(words: Sequence[str], name: str) -> list[str]:

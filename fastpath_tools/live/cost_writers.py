@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
-from fastpath_tools.live.api_objects import ManagedFields, PodDocument
+from fastpath_tools.live.api_objects import PodDocument
 
 
 def find(pods: Iterable[PodDocument]) -> tuple[tuple[str, str], ...]:
@@ -12,15 +12,6 @@ def find(pods: Iterable[PodDocument]) -> tuple[tuple[str, str], ...]:
     writers: dict[str, str] = {}
     for pod in pods:
         for entry in pod.metadata.managed_fields or ():
-            if entry.manager != MANAGER and _has_cost(entry):
+            if entry.manager != MANAGER and entry.owns("metadata", "annotations", COST_ANNOTATION):
                 writers.setdefault(entry.manager, pod.metadata.name)
     return tuple(writers.items())
-
-
-def _has_cost(entry: ManagedFields) -> bool:
-    fields = entry.fields_v1
-    for key in ("f:metadata", "f:annotations", f"f:{COST_ANNOTATION}"):
-        if not isinstance(fields, dict) or key not in fields:
-            return False
-        fields = fields[key]
-    return True

@@ -53,11 +53,15 @@ class AnswerFacts(NamedTuple):
 
 
 class SeriesFacts(NamedTuple):
-    """What Prometheus has of the series that a query reads. `found` tells whether it has any now."""
+    """What Prometheus has of the series that a query reads. `found` tells whether it has any now.
+
+    `excluding` says which matcher alone excludes the series that there are, "" if no single one does.
+    """
 
     found: bool
     interval: float | None = None
     age: float | None = None
+    excluding: str = ""
 
 
 class SourceFacts(NamedTuple):
@@ -158,6 +162,13 @@ class Resize(NamedTuple):
     requests: Mapping[tuple[str, str], tuple[Quantity, Quantity]]
 
 
+class CountWriter(NamedTuple):
+    """The field manager that last changed the count of a target, and when, in nanoseconds."""
+
+    manager: str
+    at: int
+
+
 class TargetFacts(NamedTuple):
     """The Scale of the target, and its ready pods by name.
 
@@ -174,6 +185,9 @@ class TargetFacts(NamedTuple):
     resizes: tuple[Resize, ...] = ()
     labels: frozenset[str] = frozenset()
     cost_writers: tuple[tuple[str, str], ...] = ()
+    writer: CountWriter | None = None
+    refused: str = ""
+    strangers: tuple[tuple[str, int], ...] = ()
 
 
 class PatchRight(NamedTuple):

@@ -15,6 +15,7 @@ from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, parsing, registry
 from adapter.rules.compile import Rule, Ruleset, UsageRule
+from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
@@ -137,11 +138,22 @@ class SourceReader:
                 if newest is not None:
                     age = self._clock.wall() - newest
                     facts.append(SeriesFacts(True, await self._interval(selector), age))
+            if not facts:
+                return SeriesFacts(False, excluding=await self._excluding(query))
         except PrometheusError as error:
             return Unread(f"cannot query Prometheus: {error}")
-        if not facts:
-            return SeriesFacts(False)
         return max(facts, key=lambda each: (each.interval or 0.0, each.age or 0.0))
+
+    async def _excluding(self, query: str) -> str:
+        """Return the matcher without which a selector of the query has series, "" if there is no such one."""
+        for name, written in _selectors(query)[:_SELECTORS]:
+            for matcher in written:
+                others = matchers.join(other for other in written if other != matcher)
+                if not name and not others:
+                    continue
+                if await self._one(f"count({name}{{{others}}})", self._clock.wall()) is not None:
+                    return f"{name} has series, but not with {matcher}"
+        return ""
 
     async def _interval(self, selector: str) -> float | None:
         for window, length in _WINDOWS:
@@ -160,12 +172,16 @@ class SourceReader:
 
 def selectors_of(query: str) -> list[str]:
     """Return the selectors of series in a query, without offsets, each once; none for what does not parse."""
-    selectors: dict[str, None] = {}
+    return [f"{name}{{{matchers.join(written)}}}" for name, written in _selectors(query)]
+
+
+def _selectors(query: str) -> list[tuple[str, tuple[Matcher, ...]]]:
+    """Return name and matchers of each selector."""
+    selectors: dict[tuple[str, tuple[Matcher, ...]], None] = {}
 
     def look(node: object) -> bool:
         if isinstance(node, promql.VectorSelector):
-            written = matchers.join(map(parsing.read_matcher, node.matchers.matchers))
-            selectors[f"{node.name or ''}{{{written}}}"] = None
+            selectors[node.name or "", tuple(map(parsing.read_matcher, node.matchers.matchers))] = None
         return True
 
     try:
