@@ -294,13 +294,26 @@ class Sheet:
 
 
 def _style(looks: Mapping[str, Look]) -> Iterator[str]:
-    colors = _BASE | {kind: look.color for kind, look in looks.items()}
-    yield f"svg {{ {' '.join(f'--{name}: {color.light};' for name, color in colors.items())} }}\n"
-    dark = " ".join(f"--{name}: {color.dark};" for name, color in colors.items())
-    yield f"@media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}\n"
+    yield from _colors("svg", _BASE | {kind: look.color for kind, look in looks.items()})
     yield _STYLE
+    yield from _rules(looks)
+
+
+def stylesheet(looks: Mapping[str, Look], scope: str) -> str:
+    """Return the style of parts for a page, within the elements that a selector names."""
+    colors = _colors(scope, {kind: look.color for kind, look in looks.items()})
+    return "".join((*colors, *_rules(looks, f"{scope} ")))
+
+
+def _colors(scope: str, colors: Mapping[str, Color]) -> Iterator[str]:
+    yield f"{scope} {{ {' '.join(f'--{name}: {color.light};' for name, color in colors.items())} }}\n"
+    dark = " ".join(f"--{name}: {color.dark};" for name, color in colors.items())
+    yield f"@media (prefers-color-scheme: dark) {{ {scope} {{ {dark} }} }}\n"
+
+
+def _rules(looks: Mapping[str, Look], within: str = "") -> Iterator[str]:
     for kind, look in looks.items():
-        yield f".{kind} {{ {_SHAPES[look.shape].format(kind)} {look.style} }}\n"
+        yield f"{within}.{kind} {{ {_SHAPES[look.shape].format(kind)} {look.style} }}\n"
 
 
 def _patterns(looks: Mapping[str, Look]) -> Iterator[str]:

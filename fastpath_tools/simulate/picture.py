@@ -32,7 +32,7 @@ _LINES = {
     "lowered": Look(MARK, charts.GRAY, "lowered"),
     "boosted": Look(MARK, charts.GREEN, "raised by boost"),
 }
-_RESTRAINTS = {
+RESTRAINTS = {
     Restraint.HELD: charts.LAVENDER,
     Restraint.FLOOR: charts.GREEN,
     Restraint.SCHEDULED: charts.TEAL,
@@ -46,7 +46,7 @@ _RESTRAINTS = {
 
 _BOUNDS = "floor or ceiling of a schedule"
 _RIBBON = {
-    restraint.name.lower(): Look(AREA, color, restraint.value) for restraint, color in _RESTRAINTS.items()
+    restraint.name.lower(): Look(AREA, color, restraint.value) for restraint, color in RESTRAINTS.items()
 } | {
     "gap": Look(HATCH, charts.GRAY, "no sample"),
     "saturated": Look(HATCH, charts.AMBER, "saturated when recorded"),
@@ -140,7 +140,7 @@ def _panel(panel: Panel, frame: Frame, saturated: Sequence[LoadSpan]) -> Iterato
     yield from _changes(panel, frame)
     ribbon = Frame(frame.bottom + 12, 9, 0, seconds)
     yield ribbon.spans("empty", [(0, seconds)])
-    for restraint in _RESTRAINTS:
+    for restraint in RESTRAINTS:
         held = ((column.start, column.end) for column in columns if column.restraint is restraint)
         yield ribbon.spans(restraint.name.lower(), held)
 

@@ -14,4 +14,6 @@ def of_autoscaler(namespace: str, name: str) -> str:
 def parse_autoscaler(path: str) -> tuple[str, str] | None:
     """Return namespace and name of an autoscaler's page from a decoded path, None for another path."""
     first, *key = path.split("/")
-    return (key[0], key[1]) if first == _AUTOSCALERS and len(key) == 2 and all(key) else None
+    if first != _AUTOSCALERS or len(key) != 2 or not {"", ".", ".."}.isdisjoint(key):
+        return None
+    return key[0], key[1]

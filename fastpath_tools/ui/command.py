@@ -11,6 +11,7 @@ from adapter.telemetry import logs
 from fastpath_tools.live import cluster_options
 from fastpath_tools.ui import addresses, server
 from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.ui.autoscaler_page import AutoscalerPage
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import COMMAND, UiOptions
@@ -41,7 +42,10 @@ async def _run(options: UiOptions) -> None:
         fleet = FleetPage(reader, templates, access.clock)
 
         def find(path: str) -> Page | None:
-            return fleet if path == addresses.FLEET else None
+            if path == addresses.FLEET:
+                return fleet
+            key = addresses.parse_autoscaler(path)
+            return None if key is None else AutoscalerPage(access, templates, *key)
 
         port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
         first = addresses.of_autoscaler(namespace, name) if name else addresses.FLEET

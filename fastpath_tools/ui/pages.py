@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from adapter.model import visible
 from fastpath_tools import charts
+from fastpath_tools.ui import axis
 
 
 class Section(NamedTuple):
@@ -60,7 +61,8 @@ class Templates:
         colors = {
             name.lower(): color for name, color in vars(charts).items() if isinstance(color, charts.Color)
         }
-        self._environment.globals |= {"root": root, "cluster": cluster, "colors": colors}
+        style = Markup(axis.STYLE)  # noqa: S704 - constant
+        self._environment.globals |= {"root": root, "cluster": cluster, "colors": colors, "axis_style": style}
 
     def render(self, name: str, **facts: Any) -> Markup:
         """Return a template with some facts filled in."""

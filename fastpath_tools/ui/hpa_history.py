@@ -1,0 +1,137 @@
+"""The last hour of a HorizontalPodAutoscaler from Prometheus, as kube-state-metrics has it.
+
+Demand is what the metrics ask for before all limits: the current replicas times the highest ratio of value
+and target. Where there is no sample a number is null.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from adapter.autoscaler.debug import moment
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.model.autoscaling.view import HistoryPoint, HistoryView
+from adapter.model.timestamps import SECOND
+from adapter.prometheus.range_query import RangeReader
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.simulate.load import Grid, Values, build_grid
+
+HOUR = 3600.0
+STEP = 15
+
+_QUERIES = {
+    "current": "max(kube_horizontalpodautoscaler_status_current_replicas{%s})",
+    "desired": "max(kube_horizontalpodautoscaler_status_desired_replicas{%s})",
+    "min": "max(kube_horizontalpodautoscaler_spec_min_replicas{%s})",
+    "max": "max(kube_horizontalpodautoscaler_spec_max_replicas{%s})",
+    "ratio": (
+        "max(kube_horizontalpodautoscaler_status_target_metric{%s} / "
+        "on(namespace, horizontalpodautoscaler, metric_name, metric_target_type) "
+        "kube_horizontalpodautoscaler_spec_target_metric{%s})"
+    ),
+}
+_READY = {
+    "Deployment": "max(kube_deployment_status_replicas_ready{%s})",
+    "StatefulSet": "max(kube_statefulset_status_replicas_ready{%s})",
+    "ReplicaSet": "max(kube_replicaset_status_ready_replicas{%s})",
+}
+"""The ready pods of the kinds that kube-state-metrics knows, whose label is the kind in small letters."""
+
+
+class HistoryPlace(NamedTuple):
+    """An autoscaler, the target that it scales, and the bounds of its spec, which it has without a sample."""
+
+    namespace: str
+    name: str
+    target: tuple[str, str]
+    bounds: tuple[int, int]
+
+
+async def read(ranges: RangeReader, place: HistoryPlace, now: float) -> HistoryView:
+    """Return the history up to `now`, in epoch seconds. PrometheusError."""
+    grid = build_grid(now, HOUR, STEP)
+    series = {
+        name: await ranges.read(query, grid.start, grid.end, grid.step)
+        for name, query in queries(place).items()
+    }
+    return build(series, grid, place, now)
+
+
+def queries(place: HistoryPlace) -> dict[str, str]:
+    """Return the query of each number."""
+    labels = _labels(place.namespace, "horizontalpodautoscaler", place.name)
+    written = {name: query.replace("%s", labels) for name, query in _QUERIES.items()}
+    kind, target = place.target
+    if kind in _READY:
+        written["ready"] = _READY[kind].replace("%s", _labels(place.namespace, kind.lower(), target))
+    return written
+
+
+def _labels(namespace: str, label: str, name: str) -> str:
+    return matchers.join([Matcher("namespace", "=", namespace), Matcher(label, "=", name)])
+
+
+def build(series: Mapping[str, Values], grid: Grid, place: HistoryPlace, now: float) -> HistoryView:
+    """Return the history of values by time, without the points that repeat the last one."""
+    points: list[HistoryPoint] = []
+    for at in range(grid.start, grid.end + 1, grid.step):
+        point = _point({name: values.get(at) for name, values in series.items()}, at, place)
+        if not points or not _repeats(point, points[-1]):
+            points.append(point)
+    known = tuple(_without_unknown(points))
+    return HistoryView(resolution=float(grid.step), until=moment(round(now * SECOND)), points=known)
+
+
+def _point(values: Mapping[str, float | None], at: int, place: HistoryPlace) -> HistoryPoint:
+    current, ratio = values.get("current"), values.get("ratio")
+    demand = None if current is None or ratio is None else -int(-round(current * ratio, 6) // 1)
+    least, most = (_whole(values.get(name)) for name in ("min", "max"))
+    bounds = (place.bounds[0] if least is None else least, place.bounds[1] if most is None else most)
+    desired = _whole(values.get("desired"))
+    return HistoryPoint(
+        at=moment(at * SECOND),
+        demand=demand,
+        desired=desired,
+        ready=_whole(values.get("ready")),
+        floor=0,
+        min=bounds[0],
+        max=bounds[1],
+        limited_by=_limit(demand, desired, bounds, ratio),
+    )
+
+
+def _limit(demand: int | None, desired: int | None, bounds: tuple[int, int], ratio: float | None) -> str:
+    """Return what kept the count, as far as the counts say it."""
+    least, most = bounds
+    if desired is None:
+        return ""
+    if demand is None or ratio is None:
+        restraint = Restraint.ABSENT
+    elif demand == desired:
+        restraint = Restraint.FOLLOWS
+    elif 0.9 <= ratio <= 1.1:
+        restraint = Restraint.TOLERATED
+    elif demand > desired:
+        restraint = Restraint.HIGHEST if desired >= most else Restraint.LIMITED
+    else:
+        restraint = Restraint.LOWEST if desired <= least else Restraint.HELD
+    return restraint.value
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _repeats(point: HistoryPoint, last: HistoryPoint) -> bool:
+    return all(
+        getattr(point, name) == getattr(last, name) for name in point.__struct_fields__ if name != "at"
+    )
+
+
+def _without_unknown(points: list[HistoryPoint]) -> Iterator[HistoryPoint]:
+    """Yield the points from the first one that knows a number."""
+    is_known = False
+    for point in points:
+        is_known = is_known or point.desired is not None
+        if is_known:
+            yield point

@@ -1,0 +1,259 @@
+"""The document of a HorizontalPodAutoscaler that no scaler knows, from what doctor read of it.
+
+Counts and conditions are those of the object, values those of its status. Of a limit the status says which
+one applied, not since when: the next change is known as far as the history shows it.
+"""
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from adapter.autoscaler.debug import moment
+from adapter.autoscaler.decide import prepared_spec
+from adapter.autoscaler.decide.observation import Band, Settings
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.decide.trace import Step
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.autoscaling.hpa import (
+    Condition,
+    HorizontalPodAutoscalerStatus,
+    MetricStatus,
+    MetricValueStatus,
+    with_defaults,
+)
+from adapter.model.autoscaling.status import describe_targets
+from adapter.model.autoscaling.view import (
+    VERSION,
+    AutoscalerView,
+    HistoryView,
+    LastDecisionView,
+    LimitsView,
+    MetricView,
+    NextChange,
+    TargetView,
+    WritersView,
+)
+from adapter.model.timestamps import SECOND, read_nanoseconds
+from adapter.simulate.simulation import target_of
+from fastpath_tools.doctor import metric_hops
+from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.doctor.hops import Facts, State, seconds
+from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
+
+_LIMITED = {
+    "TooManyReplicas": Restraint.HIGHEST,
+    "TooFewReplicas": Restraint.LOWEST,
+    "ScaleUpLimit": Restraint.LIMITED,
+    "ScaleDownLimit": Restraint.LIMITED,
+}
+_HELD = frozenset({"ScaleDownStabilized", "ScaleUpStabilized"})
+
+
+def build(examination: Examination, history: HistoryView | None = None) -> AutoscalerView:
+    """Return the document; `history` is that of Prometheus, None without one."""
+    facts = examination.facts
+    spec, now = with_defaults(facts.hpa.spec), facts.now
+    status = facts.hpa.status or HorizontalPodAutoscalerStatus()
+    metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
+    band = _band(facts)
+    restraint = _restraint(facts, metrics, band)
+    limits = LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
+    view = AutoscalerView(
+        version=VERSION,
+        kind=HPA_KIND,
+        namespace=facts.hpa.metadata.namespace,
+        name=facts.hpa.metadata.name,
+        time=moment(now),
+        mode=facts.mode,
+        writing=False,
+        decided_since=None,
+        target=_target(facts, status),
+        limits=limits,
+        metrics=metrics,
+        next=None,
+        history=history,
+        ahead=(),
+        status={
+            "currentReplicas": status.current_replicas,
+            "desiredReplicas": status.desired_replicas,
+            "conditions": [_condition(condition) for condition in facts.conditions],
+        },
+        recommendations={},
+        writers=WritersView(paused_until=None, paused_by="", reversals=()),
+        ready_times={},
+        last=LastDecisionView(
+            time=moment(now),
+            inputs=(),
+            trace=tuple(_ladder(facts, metrics, band)),
+            error="",
+            limited_by="" if restraint is None else restraint.value,
+        ),
+        journal=(),
+    )
+    return msgspec.structs.replace(view, next=_next(view, facts, restraint))
+
+
+def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> TargetView:
+    reference, target = facts.hpa.spec.scale_target_ref, facts.target
+    if isinstance(target, Unread):
+        return TargetView(kind=reference.kind, name=reference.name, error=target.why)
+    return TargetView(
+        kind=reference.kind,
+        name=reference.name,
+        replicas=target.replicas,
+        status_replicas=status.current_replicas,
+        ready=len(target.ready),
+        selector=target.selector,
+        manager="" if target.writer is None else target.writer.manager,
+    )
+
+
+def _condition(condition: Condition) -> dict[str, str]:
+    return {name: getattr(condition, name) for name in ("type", "status", "reason", "message")}
+
+
+# -- metrics -------------------------------------------------------------------------------------------------
+
+
+def _metric(examination: Examination, place: int) -> MetricView:
+    metric, chain = examination.facts.metrics[place], examination.chains[place]
+    status = _status(examination.facts, metric)
+    texts = describe_targets((metric.spec,), (status,)).rpartition(": ")[2].removesuffix(" (avg)")
+    current, _, target = texts.partition("/")
+    faults = [hop.text for hop in chain.hops if hop.state is State.FAULT]
+    age = _age(metric)
+    return MetricView(
+        name=metric.label,
+        current="" if faults or not status.type else current,
+        target=target,
+        ratio=None if faults else _ratio(metric, status),
+        age=age,
+        overdue="" if age is None else _overdue(metric, age),
+        fault=faults[0] if faults else "",
+    )
+
+
+def _status(facts: Facts, metric: MetricFacts) -> MetricStatus:
+    """Return the status of a metric, an empty one where the object has none."""
+    if not facts.has_value(metric.spec) or facts.hpa.status is None:
+        return MetricStatus()
+    return (facts.hpa.status.current_metrics or ())[(facts.hpa.spec.metrics or ()).index(metric.spec)]
+
+
+def _ratio(metric: MetricFacts, status: MetricStatus) -> float | None:
+    sources = (status.pods, status.object, status.external, status.resource, status.container_resource)
+    current = next((source.current for source in sources if source is not None), MetricValueStatus())
+    container = metric.spec.container_resource
+    target = target_of(metric.spec) if container is None else container.target
+    pairs = (
+        (current.average_utilization, target.average_utilization),
+        (_milli(current.average_value), _milli(target.average_value)),
+        (_milli(current.value), _milli(target.value)),
+    )
+    return next((value / wanted for value, wanted in pairs if value is not None and wanted), None)
+
+
+def _milli(quantity: object) -> int | None:
+    return getattr(quantity, "milli", None)
+
+
+def _age(metric: MetricFacts) -> float | None:
+    series = metric.source.series if isinstance(metric.source, SourceFacts) else None
+    if isinstance(series, SeriesFacts) and series.age is not None:
+        return max(series.age, 0.0)
+    return None if isinstance(metric.answer, Unread) else metric.answer.age
+
+
+def _overdue(metric: MetricFacts, age: float) -> str:
+    """Return why a value of an age is too old, "" if it is not."""
+    series = metric.source.series if isinstance(metric.source, SourceFacts) else None
+    interval = series.interval if isinstance(series, SeriesFacts) else None
+    if not metric_hops.is_stale(age, interval):
+        return ""
+    return "there is no newer sample" if interval is None else f"a sample comes every {seconds(interval)}"
+
+
+# -- the decision --------------------------------------------------------------------------------------------
+
+
+def _band(facts: Facts) -> Band:
+    hpa = msgspec.structs.replace(facts.hpa, spec=with_defaults(facts.hpa.spec))
+    return prepared_spec.prepare(hpa, Settings()).band
+
+
+def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Restraint | None:
+    """Return what keeps the count by the conditions, None without conditions."""
+    conditions = {condition.type: condition for condition in facts.conditions}
+    able, active, limited = (
+        conditions.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
+    )
+    if not conditions:
+        return None
+    if active.reason == "ScalingDisabled":
+        return Restraint.DISABLED
+    if "False" in {able.status, active.status}:
+        return Restraint.FAILED if able.status == "False" else Restraint.ABSENT
+    if limited.status == "True" and limited.reason in _LIMITED:
+        return _LIMITED[limited.reason]
+    if able.reason in _HELD:
+        return Restraint.HELD
+    ratios = [metric.ratio for metric in metrics]
+    if ratios and all(ratio is not None and band.holds(ratio) for ratio in ratios):
+        return Restraint.TOLERATED
+    return Restraint.FOLLOWS
+
+
+def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterator[str]:
+    """Yield the steps that the status shows, in the words of the scaler."""
+    replicas = 0 if isinstance(facts.target, Unread) else facts.target.replicas
+    proposals = []
+    for metric in metrics:
+        if metric.ratio is None:
+            yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
+            continue
+        yield f"{metric.name}: {metric.current}, target {metric.target}"
+        ratio, product = metric.ratio, metric.ratio * replicas
+        if band.holds(ratio):
+            proposals.append((replicas, metric.name))
+            within = {"low": band.low, "high": band.high, "exist": False, "replicas": replicas}
+            yield Step("tolerated", {"ratio": ratio} | within).text()
+        else:
+            proposals.append((math.ceil(round(product, 6)), metric.name))
+            facts_ = {"base": replicas, "ratio": ratio, "product": product, "replicas": proposals[-1][0]}
+            yield Step("proposal", facts_).text()
+    if proposals:
+        highest, name = max(proposals)
+        failed = len(metrics) - len(proposals)
+        chosen = {"replicas": highest, "metric": name, "failed": failed, "metrics": len(metrics)}
+        yield Step("choice", chosen).text()
+    for condition in facts.conditions:
+        yield f"{condition.type} {condition.status} ({condition.reason}): {condition.message}"
+
+
+def _next(view: AutoscalerView, facts: Facts, restraint: Restraint | None) -> NextChange | None:
+    """Return the next change: when the stabilization window ends, or at the next decision."""
+    status, replicas = facts.hpa.status, view.target.replicas
+    if status is None or replicas is None:
+        return None
+    if restraint is Restraint.HELD and view.history is not None:
+        known = [point for point in view.history.points if point.demand is not None]
+        held = [place for place, point in enumerate(known) if (point.demand or 0) >= replicas]
+        if not held or held[-1] + 1 >= len(known):
+            return None
+        ended, demand = known[held[-1] + 1].at, known[-1].demand or 0
+        goal = min(max(demand, view.limits.min), view.limits.max)
+        at = read_nanoseconds(ended) + round(_window(facts) * SECOND)
+        return NextChange(replicas=goal, at=moment(at), released=restraint.value)
+    if restraint is Restraint.FOLLOWS and status.desired_replicas != replicas:
+        at = facts.now + round(facts.period.seconds * SECOND)
+        return NextChange(replicas=status.desired_replicas, at=moment(at), released="")
+    return None
+
+
+def _window(facts: Facts) -> float:
+    """Return the stabilization window of a scale-down in seconds."""
+    behavior = with_defaults(facts.hpa.spec).behavior
+    rules = None if behavior is None else behavior.scale_down
+    window = None if rules is None else rules.stabilization_window_seconds
+    return Settings().downscale_stabilization / SECOND if window is None else float(window)

@@ -1,0 +1,249 @@
+"""Why the count of an autoscaler is what it is, and what comes next: the first sentence of its page.
+
+The cause comes first, in the field's words and with its numbers. What stops the autoscaler comes before what
+limits it, and both before a count that follows its metrics. Pure: documents in, text out.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.autoscaler.decide.trace import number
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
+from adapter.model.autoscaling.view import AutoscalerView, MetricView
+from adapter.model.visible import counted
+from fastpath_tools.doctor import target_hops
+from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.hops import State, seconds
+
+Examined = Examination | FastExamination | None
+
+
+class Sentence(NamedTuple):
+    """How many replicas there are, why, what to change, and what comes next; `advice` is "" for nothing."""
+
+    state: State
+    replicas: str
+    cause: str
+    advice: str
+    then: str
+
+    def text(self) -> str:
+        parts = [f"{self.replicas}: {self.cause}", self.advice, self.then]
+        return " ".join(map(self.written, filter(None, parts)))
+
+    @staticmethod
+    def written(part: str) -> str:
+        """Return a part with a capital, but not where it begins with a name such as http_requests."""
+        first = part.split(" ", 1)[0].rstrip(",:")
+        return f"{part[:1].upper() if first.isalpha() else part[:1]}{part[1:]}."
+
+
+class _CountCause(NamedTuple):
+    state: State
+    text: str
+    advice: str = ""
+
+
+def explain(view: AutoscalerView, examination: Examined) -> str:
+    """Return the sentence as text."""
+    return describe(view, examination).text()
+
+
+def describe(view: AutoscalerView, examination: Examined) -> Sentence:
+    """Return the sentence in its parts."""
+    cause = _fault(view, examination) or _limit(view, examination)
+    return Sentence(cause.state, _count(view), cause.text, cause.advice, _then(view, cause.state))
+
+
+def _count(view: AutoscalerView) -> str:
+    replicas, ready = view.target.replicas, view.target.ready
+    if replicas is None:
+        return "The count is not known"
+    some = f", {ready} of them ready" if ready is not None and ready != replicas else ""
+    return f"{counted(replicas, 'replica', 'replicas')}{some}"
+
+
+def limiting(view: AutoscalerView) -> Restraint | None:
+    """Return what keeps the count where it is, None if no decision says it."""
+    text = "" if view.last is None else view.last.limited_by
+    return next((restraint for restraint in Restraint if restraint.value == text), None)
+
+
+def strongest(view: AutoscalerView) -> MetricView | None:
+    """Return the metric that asks for the most replicas, None without a value."""
+    known = [metric for metric in view.metrics if metric.ratio is not None]
+    return max(known, key=lambda metric: metric.ratio or 0.0, default=None)
+
+
+def demand(view: AutoscalerView) -> int | None:
+    """Return how many replicas the metrics ask for before all limits, None if that is not known."""
+    points = () if view.history is None else view.history.points
+    if points and points[-1].demand is not None:
+        return points[-1].demand
+    metric, replicas = strongest(view), view.target.replicas
+    if metric is None or metric.ratio is None or not replicas:
+        return None
+    return math.ceil(round(metric.ratio * replicas, 6))
+
+
+def _asks(view: AutoscalerView) -> str:
+    """Return which metric asks for how many replicas, as words; "" without a value."""
+    metric, wanted = strongest(view), demand(view)
+    if metric is None or wanted is None:
+        return ""
+    return f"{metric.name} asks for {wanted}"
+
+
+# -- what stops it -------------------------------------------------------------------------------------------
+
+
+def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
+    writers, target = view.writers, view.target
+    if target.error:
+        return _CountCause(State.FAULT, f"{target.kind} {target.name} cannot be read: {target.error}")
+    if writers.paused_until:
+        text = f"{writers.paused_by or 'another writer'} reverts the count, so scaling is suspended"
+        return _CountCause(State.FAULT, f"{text} until {clock(writers.paused_until)}", _only_writer(view))
+    if examination is not None and examination.state is State.FAULT:
+        return _CountCause(State.FAULT, examination.diagnosis, examination.change)
+    for metric in view.metrics:
+        if metric.fault:
+            return _CountCause(State.FAULT, f"{metric.name} has no value: {metric.fault}")
+    if view.last is not None and view.last.error:
+        return _CountCause(State.FAULT, view.last.error)
+    for metric in view.metrics:
+        if metric.overdue:
+            age = "too old" if metric.age is None else f"{seconds(metric.age)} old"
+            text = f"the value of {metric.name} is {age}: {metric.overdue}"
+            return _CountCause(State.FAULT, text, "check why its targets have no newer sample")
+    if writers.reversals:
+        times = counted(len(writers.reversals), "time", "times")
+        text = f"{target.manager or 'another writer'} reverted the count {times}"
+        return _CountCause(
+            State.WARNING, f"{text}, at {clock(writers.reversals[-1])} the last", _only_writer(view)
+        )
+    hop = target_hop(examination)
+    return None if hop is None else _CountCause(State.WARNING, *hop)
+
+
+def _only_writer(view: AutoscalerView) -> str:
+    return f"remove replicas from what else is applied to {view.target.kind} {view.target.name}"
+
+
+def target_hop(examination: Examined) -> tuple[str, str] | None:
+    """Return what doctor reports of the target of an HPA, and its advice."""
+    if not isinstance(examination, Examination):
+        return None
+    hops = [hop for hop in examination.before if hop.name == target_hops.TARGET]
+    return (hops[0].text, hops[0].change.text if hops[0].change else "") if hops else None
+
+
+# -- what limits it ------------------------------------------------------------------------------------------
+
+
+def _at_maximum(view: AutoscalerView) -> _CountCause:
+    asks, most = _asks(view), view.limits.max
+    text = f"maxReplicas is reached{f'; {asks}' if asks else ''}"
+    return _CountCause(State.WARNING, text, f"raise maxReplicas, now {most}")
+
+
+def _bound(words: str) -> Callable[[AutoscalerView], _CountCause]:
+    """Return a cause of a bound: what it is, and what the metrics ask for."""
+
+    def cause(view: AutoscalerView) -> _CountCause:
+        asks, limits = _asks(view), view.limits
+        text = words.format(
+            least=limits.min,
+            most=limits.max,
+            floor=limits.floor,
+            forecast=limits.forecast,
+            windows=", ".join(limits.windows) or "a schedule",
+        )
+        return _CountCause(State.OK, f"{text}{f'; {asks}' if asks else ''}")
+
+    return cause
+
+
+def _tolerated(view: AutoscalerView) -> _CountCause:
+    metric = strongest(view)
+    if metric is None or metric.ratio is None:
+        return _CountCause(State.OK, "the metrics are within tolerance of their targets")
+    value = f"{metric.name} is {metric.current} at a target of {metric.target}"
+    return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(metric.ratio, 2))}")
+
+
+def _withheld(view: AutoscalerView) -> _CountCause:
+    asks = _asks(view)
+    text = (
+        f"mode {view.mode} writes nothing" if view.mode not in {AUTO, BOOST} else "the count is not written"
+    )
+    return _CountCause(State.OK, f"{text}{f'; {asks}' if asks else ''}")
+
+
+def _disabled(view: AutoscalerView) -> _CountCause:
+    target = f"{view.target.kind} {view.target.name}"
+    text = f"{target} is scaled to zero, which disables the autoscaler"
+    return _CountCause(State.WARNING, text, f"give {target} at least one replica")
+
+
+def _absent(_: AutoscalerView) -> _CountCause:
+    return _CountCause(State.FAULT, "a metric has no value, so the count is kept")
+
+
+def _last_step(view: AutoscalerView) -> _CountCause:
+    steps = () if view.last is None else view.last.trace
+    return _CountCause(State.FAULT, steps[-1] if steps else "the target cannot be scaled")
+
+
+def _follows(view: AutoscalerView) -> _CountCause:
+    asks = _asks(view)
+    return _CountCause(State.OK, f"the count follows the metrics{f'; {asks}' if asks else ''}")
+
+
+_LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
+    Restraint.HIGHEST: _at_maximum,
+    Restraint.LOWEST: _bound("minReplicas, {least}, holds the count"),
+    Restraint.SCHEDULED: _bound("{windows} allows {least} to {most}"),
+    Restraint.FORECAST: _bound("a forecast of {forecast} holds the count"),
+    Restraint.FLOOR: _bound("a floor of {floor} holds the count"),
+    Restraint.HELD: _bound("the stabilization window holds the count"),
+    Restraint.LIMITED: _bound("a scaling policy limits the step"),
+    Restraint.DRAINING: _bound("the scale-down waits for idle pods"),
+    Restraint.TOLERATED: _tolerated,
+    Restraint.WITHHELD: _withheld,
+    Restraint.DISABLED: _disabled,
+    Restraint.ABSENT: _absent,
+    Restraint.FAILED: _last_step,
+    Restraint.FOLLOWS: _follows,
+}
+
+
+def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
+    restraint = limiting(view)
+    if restraint is not None:
+        return _LIMITS[restraint](view)
+    if examination is not None and examination.state is State.WARNING:
+        return _CountCause(State.WARNING, examination.diagnosis, examination.change)
+    return _CountCause(State.UNKNOWN, "no decision was made yet")
+
+
+# -- what comes next -----------------------------------------------------------------------------------------
+
+
+def _then(view: AutoscalerView, state: State) -> str:
+    """Return the next change of the count; without one that it stays, "" where a fault keeps it."""
+    change = view.next
+    if change is not None:
+        return f"{counted(change.replicas, 'replica', 'replicas')} at {clock(change.at)} if the load stays"
+    if state is State.FAULT or limiting(view) is None:
+        return ""
+    if limiting(view) is Restraint.HELD:
+        return "fewer replicas when the window ends, if the load stays"
+    return "the count stays if the load stays"
+
+
+def clock(at: str) -> str:
+    """Return the time of day of an RFC 3339 instant in UTC."""
+    return f"{at[11:19]} UTC"

@@ -1,0 +1,174 @@
+"""What another target, stabilization window or boost would have made of the last hour.
+
+The demand of the history, in pods at the target of today, is replayed as `fastpath simulate` replays a load.
+A lower target gives the same demand more pods. Pure: a document and an autoscaler in, figures out.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_fields
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerSpec,
+    Metadata,
+)
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscalerBehavior,
+    HPAScalingRules,
+    MetricIdentifier,
+    MetricSpec,
+    MetricTarget,
+    PodsMetricSource,
+    with_defaults,
+)
+from adapter.model.autoscaling.view import HistoryView
+from adapter.model.quantity import Quantity
+from adapter.model.timestamps import SECOND, read_nanoseconds
+from adapter.simulate import load, simulation
+from adapter.simulate.engine import Figures
+from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
+from adapter.simulate.simulation import Scenario
+
+TARGETS = 50, 150
+"""The least and the greatest target to try, in per cent of the one of today."""
+WINDOWS = 0, 900
+"""The same for the stabilization window of a scale-down, in seconds."""
+_DEFAULT_WINDOW = 300
+_PHASES = 2
+"""How many phases of scrapes and decisions the figures are means of."""
+
+
+class Trial(NamedTuple):
+    """What is tried: the share of the target in per cent, the window in seconds, and the policy."""
+
+    target: int
+    window: int
+    policy: str
+
+    @property
+    def is_boosted(self) -> bool:
+        return self.policy == BOOST
+
+
+class Result(NamedTuple):
+    """The figures of an hour: pod seconds that were missing, pod seconds of all pods, and the most pods."""
+
+    shortage: float
+    pod_seconds: float
+    most: int
+
+
+def settings(autoscaler: FastPathAutoscaler, *, is_hpa: bool, is_boosted: bool) -> Trial:
+    """Return the settings of today."""
+    behavior = with_defaults(autoscaler.spec).behavior
+    rules = behavior.scale_down if behavior is not None else None
+    window = None if rules is None else rules.stabilization_window_seconds
+    policy = FAST if not is_hpa else BOOST if is_boosted else NATIVE
+    return Trial(100, _DEFAULT_WINDOW if window is None else window, policy)
+
+
+def read_trial(query: Mapping[str, str], today: Trial) -> Trial:
+    """Return what a form asks for; a field that is missing or not a number is that of today."""
+    policy = today.policy
+    if policy != FAST and "target" in query:  # a box that is not checked is no field
+        policy = BOOST if query.get("boost") == "1" else NATIVE
+    return Trial(
+        _whole(query.get("target", ""), TARGETS, today.target),
+        _whole(query.get("window", ""), WINDOWS, today.window),
+        policy,
+    )
+
+
+def _whole(text: str, limits: tuple[int, int], default: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        return default
+    return min(max(int(text), limits[0]), limits[1])
+
+
+def is_known(history: HistoryView) -> bool:
+    """Tell whether a history knows the demand at any time."""
+    return any(point.demand is not None for point in history.points)
+
+
+def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float, trial: Trial) -> Result:
+    """Return the figures of the demand of a history with some settings; pods are Ready after `start_up`."""
+    meta, spec = autoscaler.metadata, autoscaler.spec
+    alone = FastPathAutoscaler(
+        metadata=Metadata(meta.name, meta.namespace),
+        spec=FastPathAutoscalerSpec(
+            scale_target_ref=spec.scale_target_ref,
+            min_replicas=spec.min_replicas,
+            max_replicas=spec.max_replicas,
+            metrics=(_DEMAND,),
+            behavior=spec.behavior,
+        ),
+    )
+    return _replay(alone, _load(history), max(1, round(start_up)), trial)
+
+
+_DEMAND = MetricSpec(
+    type="Pods",
+    pods=PodsMetricSource(
+        MetricIdentifier("demand"), MetricTarget(type="AverageValue", average_value=Quantity(1))
+    ),
+)
+"""A metric of which a pod serves 1: its load is the demand in pods."""
+
+
+class _Demand(NamedTuple):
+    """The points of a load that can be a key of a cache."""
+
+    points: tuple[tuple[float, float], ...]
+    seconds: int
+
+
+def _load(history: HistoryView) -> _Demand:
+    begin = read_nanoseconds(history.points[0].at)
+    points = tuple(
+        (
+            (read_nanoseconds(point.at) - begin) / SECOND,
+            math.nan if point.demand is None else float(point.demand),
+        )
+        for point in history.points
+    )
+    return _Demand(points, max(1, (read_nanoseconds(history.until) - begin) // SECOND))
+
+
+@functools.lru_cache(maxsize=32)
+def _replay(autoscaler: FastPathAutoscaler, demand: _Demand, start_up: int, trial: Trial) -> Result:
+    loads = {"demand": load.of_points(demand.points, demand.seconds)}
+    scenario = Scenario(autoscaler, loads, (start_up,), phases=_PHASES, carries=False)
+    policy = with_fields(read_policy(trial.policy), target_share=trial.target / 100)
+    behavior = with_defaults(autoscaler.spec).behavior or HorizontalPodAutoscalerBehavior()
+    down = replace(behavior.scale_down or HPAScalingRules(), stabilization_window_seconds=trial.window)
+    changed = replace(behavior, scale_down=down)
+    spec = with_defaults(replace(autoscaler.spec, behavior=changed))
+    return _mean(simulation.simulate(scenario, policy, spec.behavior).runs)
+
+
+def _mean(runs: Sequence[Figures]) -> Result:
+    count = len(runs)
+    return Result(
+        sum(figures.shortage for figures in runs) / count,
+        sum(figures.pod_seconds for figures in runs) / count,
+        max(figures.max_replicas for figures in runs),
+    )
+
+
+def recorded(history: HistoryView) -> Result:
+    """Return the figures of what was, where demand and counts are known."""
+    starts = [read_nanoseconds(point.at) for point in history.points]
+    ends = [*starts[1:], read_nanoseconds(history.until)]
+    shortage = pod_seconds = 0.0
+    for start, end, point in zip(starts, ends, history.points, strict=True):
+        length, count = (end - start) / SECOND, point.desired
+        ready = point.ready if point.ready is not None else count
+        pod_seconds += length * (count or 0)
+        if point.demand is not None and ready is not None:
+            shortage += length * max(point.demand - ready, 0)
+    return Result(shortage, pod_seconds, max((point.desired or 0 for point in history.points), default=0))
