@@ -29,6 +29,9 @@ from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _AUTOSCALERS = "/debug/fastpath/autoscalers"
 _SECONDS = 10.0
+_REFORWARD = 10.0
+"""How many seconds after it failed a port is forwarded again."""
+
 _READY = b"Forwarding from 127.0.0.1:"
 _CA_ADVICE = (
     "; --ca-file gives the certificates to trust, such as apiserver.crt in the --cert-dir of the scaler"
@@ -117,7 +120,7 @@ class _Port:
     @property
     def is_over(self) -> bool:
         """Tell whether it was closed long enough ago to be forwarded again."""
-        return asyncio.get_running_loop().time() >= self._closed + _SECONDS
+        return asyncio.get_running_loop().time() >= self._closed + _REFORWARD
 
 
 def _pod(leader: Leader) -> tuple[str, str]:

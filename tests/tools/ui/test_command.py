@@ -1,0 +1,87 @@
+"""`fastpath ui` as a process: the address that it prints, the page there, and its end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from fastpath_sandbox.apiserver.server import Cluster
+from tests.support import doctor, tools
+from tests.support.simulation import Printed
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+class Running:
+    """The verb as a process; `address` is what it prints."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+        self.process = process
+        self.address = address
+
+    async def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return await self.process.wait()
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[Running]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "adapter", "ui", "--no-browser", *arguments), stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        line = (await process.stderr.readline()).decode()
+        assert line.startswith("fastpath ui: serves http://127.0.0.1:"), (
+            line + (await process.stderr.read()).decode()
+        )
+        yield Running(process, line.split()[-1])
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_the_fleet_until_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    async with Cluster() as cluster:
+        cluster.create(doctor.hpa("web", doctor.CPU))
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        async with running(f"--kubeconfig={kubeconfig}") as verb, ClientSession() as http:
+            async with http.get(verb.address) as response:
+                page = await response.text()
+                assert response.status == 200
+            assert '<p class="cluster">sandbox</p>' in page
+            assert "shop/</span>web</a>" in page
+            stream = await http.get(f"{verb.address}events?page=")
+            await stream.content.readline()
+            assert await verb.end(number) == 0, "an open stream does not keep it"
+            stream.close()
+
+
+async def test_an_autoscaler_that_is_named_is_the_first_page(tmp_path: Path) -> None:
+    async with Cluster() as cluster:
+        kubeconfig, port = cluster.kubeconfig(tmp_path / "kubeconfig"), tools.free_port()
+        async with running("shop/web", f"--kubeconfig={kubeconfig}", f"--port={port}") as verb:
+            assert verb.address.startswith(f"http://127.0.0.1:{port}/")
+            assert verb.address.endswith("/autoscalers/shop/web")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--port=70000"], '--port: "70000": expected 0 to 65535'),
+        (["shop/web/x"], 'NAMESPACE/NAME: "shop/web/x": expected one autoscaler such as shop/web'),
+        (["--kubeconfig=none.yaml"], "none.yaml"),
+        (["--config=none.yaml"], "none.yaml: expected a readable file"),
+    ],
+)
+def test_a_wrong_command_line(cli: Callable[..., Printed], arguments: list[str], text: str) -> None:
+    printed = cli("ui", "--no-browser", *arguments)
+    assert printed.status == 2
+    assert text in printed.err

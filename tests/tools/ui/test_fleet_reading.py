@@ -1,0 +1,300 @@
+"""The fleet read from a sandbox cluster, and from scalers behind a forwarded port."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from aiohttp import web
+
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.errors import RunError
+from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from adapter.model.autoscaling.view import VERSION, FleetEntry, FleetView
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.ui.fleet import FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
+from fastpath_tools.ui.options import COMMAND
+from tests.support import crd, doctor
+from tests.support.waiting import running, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
+
+ENTRY = FleetEntry(
+    kind=HPA_KIND,
+    namespace="shop",
+    name="web",
+    target="Deployment web",
+    mode="Boost",
+    replicas=4,
+    desired=7,
+    min=2,
+    max=7,
+    limited_by=Restraint.HIGHEST.value,
+    sample_age=0.8,
+    chain=3.5,
+    overdue=0,
+    reversals=2,
+    floor=7,
+    boosted=True,
+    fault="",
+)
+
+
+class FleetScaler:
+    """The debug endpoint of a scaler: shows `entries`, or answers with `status`."""
+
+    def __init__(self) -> None:
+        self.entries = [ENTRY]
+        self.status = 200
+        self.paths: list[str] = []
+        self.port = 0
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        self.paths.append(request.path)
+        if self.status != 200:
+            return web.json_response({"message": "no such path"}, status=self.status)
+        view = FleetView(version=VERSION, time="2026-11-27T00:00:00.000Z", autoscalers=self.entries)
+        return web.Response(body=msgspec.json.encode(view))
+
+
+@pytest.fixture
+async def scaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FleetScaler]:
+    """Serve it behind a kubectl that notes each of its runs."""
+    shown = FleetScaler()
+    runner = web.ServerRunner(web.Server(shown.handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    shown.port = runner.addresses[0][1]
+    program = tmp_path / "kubectl"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/runs\n'
+        f"echo 'Forwarding from 127.0.0.1:{shown.port} -> 10254'\nexec sleep 60\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    yield shown
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        cluster.create(yaml.safe_load(crd.PATH.read_text()))
+        cluster.create(deployment("web", "shop", 2))
+        yield cluster
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def open_reader(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path, *arguments: str
+) -> FleetReader:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    options = COMMAND.parse([f"--kubeconfig={kubeconfig}", *arguments])[0]
+    access = await ClusterAccess.open(options, stack)
+    return FleetReader(access, options.target[0])
+
+
+def lead(cluster: Cluster, namespace: str = "shop", holder: str = "scaler-1_0123") -> None:
+    """Have a Pod own the slice of a namespace, and renew its membership."""
+    now = timestamp(time.time())  # noqa: TID251 - the reader compares with the real clock
+    for name in (
+        slices.name_of("fastpath-scaler", slices.slice_of(namespace)),
+        f"fastpath-scaler-member-{holder}",
+    ):
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": now}
+        metadata = {"name": name.replace("_", "-"), "namespace": "fastpath"}
+        if any(lease["metadata"]["name"] == metadata["name"] for lease in cluster.list("Lease")):
+            continue
+        cluster.create(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        )
+
+
+def fpa(name: str) -> dict[str, Any]:
+    document = doctor.hpa(name, doctor.CPU)
+    return document | {"apiVersion": "fastpath.io/v1alpha1", "kind": KIND}
+
+
+async def read_until(reader: FleetReader, condition: Callable[[dict[str, FleetRow]], object]) -> Fleet:
+    """Read as a page does until a condition holds of the lines by name."""
+    while not condition(by_name(fleet := await reader.read())):  # noqa: ASYNC110 - a value that is renewed
+        await asyncio.sleep(0.05)
+    return fleet
+
+
+def by_name(fleet: Fleet) -> dict[str, FleetRow]:
+    return {row.name: row for row in fleet.rows}
+
+
+async def test_a_cluster_without_a_scaler(cluster: Cluster, stack: AsyncExitStack, tmp_path: Path) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU))
+    cluster.create(fpa("fast"))
+    reader = await open_reader(cluster, stack, tmp_path)
+    fleet = await reader.read()
+    assert [row.name for row in fleet.rows] == ["fast", "web"]
+    assert fleet.notes == []
+    rows = by_name(fleet)
+    assert rows["fast"].fault == "no scaler runs for it: no scaler has a Lease in any namespace"
+    assert rows["web"].problems == ()
+    assert rows["web"].reaction is None
+
+
+async def test_what_scalers_decide_comes_from_them(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    cluster.create(doctor.hpa("plain", doctor.CPU))
+    lead(cluster)
+    lead(cluster, "fastpath")
+    reader = await open_reader(cluster, stack, tmp_path)
+    rows = by_name(await reader.read())
+    assert (rows["web"].floor, rows["web"].is_capped, rows["web"].age) == (7, True, 0.8)
+    assert rows["plain"].age is None
+    assert scaler.paths == ["/debug/fastpath/autoscalers"], "one process owns both slices"
+    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+
+
+async def test_a_new_state_of_scaler_and_objects_is_seen(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    lead(cluster)
+    reader = await open_reader(cluster, stack, tmp_path)
+    assert (await reader.read()).rows[0].desired == 7
+    scaler.entries = [msgspec.structs.replace(ENTRY, desired=9, fault="<b>")]
+    cluster.create(doctor.hpa("new", doctor.CPU))
+    fleet = await read_until(reader, lambda rows: rows["web"].desired == 9 and "new" in rows)
+    assert by_name(fleet)["web"].fault == "<b>"
+    assert (tmp_path / "runs").read_text().count("port-forward") == 1
+
+
+async def test_a_scaler_that_has_no_such_endpoint_is_a_note(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    lead(cluster)
+    scaler.status = 404
+    reader = await open_reader(cluster, stack, tmp_path)
+    fleet = await reader.read()
+    url = f"http://127.0.0.1:{scaler.port}/debug/fastpath/autoscalers"
+    assert fleet.notes == [f"what a scaler decides cannot be read: {url}: no such path"]
+    assert fleet.rows[0].boost_text == "not boosted"
+
+
+async def test_a_port_that_failed_is_forwarded_again(
+    cluster: Cluster,
+    scaler: FleetScaler,
+    stack: AsyncExitStack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fastpath_tools.live.scaler_access._REFORWARD", 0.0)
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    lead(cluster)
+    port, scaler.port = scaler.port, 1
+    program = tmp_path / "kubectl"
+    working = program.read_text()
+    program.write_text(working.replace(str(port), "1"))
+    reader = await open_reader(cluster, stack, tmp_path)
+    fleet = await reader.read()
+    assert fleet.notes[0].startswith("what a scaler decides cannot be read: http://127.0.0.1:1/debug")
+    program.write_text(working)
+    fleet = await read_until(reader, lambda rows: rows["web"].desired == 7)
+    assert fleet.notes == []
+
+
+async def test_without_the_right_to_list_in_the_whole_cluster(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.forbid("list", "horizontalpodautoscalers")
+    reader = await open_reader(cluster, stack, tmp_path)
+    with pytest.raises(RunError, match="listing HPAs cluster-wide is forbidden; pass a namespace"):
+        await reader.read()
+
+
+async def test_fast_path_autoscalers_that_may_not_be_listed(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    cluster.forbid("list", "fastpathautoscalers")
+    lead(cluster)
+    fast = msgspec.structs.replace(ENTRY, kind=KIND, name="fast", mode="Auto")
+    scaler.entries = [ENTRY, fast, msgspec.structs.replace(fast, namespace="other")]
+    reader = await open_reader(cluster, stack, tmp_path, "shop")
+    fleet = await reader.read()
+    assert sorted((row.namespace, row.name) for row in fleet.rows) == [("shop", "fast"), ("shop", "web")]
+    assert fleet.notes[0].startswith(f"{KIND}s cannot be listed: ")
+
+
+async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    document = doctor.hpa("web", doctor.CPU)
+    reader = await open_reader(cluster, stack, tmp_path)
+    for turns, count in enumerate((4, 5, 4, 5, 4, 5), start=-1):
+        document["status"]["desiredReplicas"] = count
+        cluster.update(document) if turns >= 0 else cluster.create(document)
+        fleet = await read_until(reader, lambda rows, count=count: rows["web"].desired == count)
+        assert fleet.rows[0].reversals == max(turns, 0)
+    assert fleet.rows[0].problems == (Problem.FLAPPING,)
+
+
+# -- examinations --------------------------------------------------------------------------------------------
+
+
+async def test_reaction_times_are_examined_while_the_page_is_read(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c", "d", "e", "f"):
+        cluster.create(doctor.hpa(name, doctor.CPU))
+    reader = await open_reader(cluster, stack, tmp_path)
+    async with running(reader.examine()):
+        assert all(row.reaction is None for row in (await reader.read()).rows)
+        fleet = await read_until(reader, lambda rows: all(row.reaction for row in rows.values()))
+    reaction = fleet.rows[0].reaction
+    assert reaction is not None
+    assert (reaction.seconds, reaction.whole, reaction.boosted) == (7.5, False, False)
+
+
+async def test_one_read_starts_a_few_examinations_only(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c", "d", "e", "f"):
+        cluster.create(doctor.hpa(name, doctor.CPU))
+    reader = await open_reader(cluster, stack, tmp_path)
+    async with running(reader.examine()):
+        await reader.read()
+        await until(lambda: len(reader._reactions) == 4)
+        requests = len(cluster.requests)
+        await asyncio.sleep(0.3)  # an examination takes less
+        assert len(cluster.requests) == requests
+        await reader.read()
+        await until(lambda: len(reader._reactions) == 6)
+
+
+async def test_what_a_scaler_measures_is_not_examined(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    cluster.create(doctor.hpa("plain", doctor.CPU))
+    lead(cluster)
+    reader = await open_reader(cluster, stack, tmp_path)
+    async with running(reader.examine()):
+        await read_until(reader, lambda rows: rows["plain"].reaction)
+    assert [name for _, _, name in reader._reactions] == ["plain"]
+    assert by_name(await reader.read())["web"].reaction == ReactionTime(3.5)
