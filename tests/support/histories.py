@@ -91,6 +91,8 @@ class History:
         """When the clocks of processes diverged last."""
         self._late = -math.inf
         """When the last request that may be late was sent."""
+        self._settles = False
+        """Whether no more faults begin."""
         world.taken = self._note_taken
 
     # -- the verdict -----------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ class History:
             self._delete_slice(number)
 
         def freeze() -> None:
-            if process in self.world.alive:
+            if process in self.world.alive and not self._settles:
                 self._freeze(self.world.alive.index(process), seconds)
 
         self.world.after(self.world.dice.uniform(6, 10), freeze)
@@ -294,7 +296,7 @@ class History:
 
     def settle(self) -> None:
         """End all faults, or those that others have to deal with, and wait until the shares are even."""
-        world = self.world
+        world, self._settles = self.world, True
         is_healed = world.dice.random() < 0.5
         for spell in list(self._spells):
             if is_healed or spell.name in _HALF or not self.healthy:
