@@ -88,7 +88,7 @@ class Recording:
         """Note the restraint of the first chain, and the floor that the second one gives it."""
         if decider.last is None:
             return
-        restraint = restraints.limit_of(decider.last, decider.spec.limits)
+        restraint = restraints.find_limit(decider.last, decider.spec.limits)
         if place == 0:
             self._restraint = restraint
         elif restraint is Restraint.SCHEDULED:

@@ -46,18 +46,20 @@ def restraint_of(decision: Decision, own: ReplicaLimits) -> Restraint:
     for name, restraint in _ENDS.items():
         if name in facts:
             return restraint
-    limit = _limit_of(decision, facts, own)
+    limit = _limit_within(decision, facts, own)
     if limit is Restraint.FOLLOWS and "tolerated" in facts and not decision.rescale:
         return Restraint.TOLERATED
     return limit
 
 
-def limit_of(decision: Decision, own: ReplicaLimits) -> Restraint:
+def find_limit(decision: Decision, own: ReplicaLimits) -> Restraint:
     """Return which limit applied to the count, whether it is written or not."""
-    return _limit_of(decision, {step.name: step.facts for step in decision.trace}, own)
+    return _limit_within(decision, {step.name: step.facts for step in decision.trace}, own)
 
 
-def _limit_of(decision: Decision, facts: Mapping[str, Mapping[str, Any]], own: ReplicaLimits) -> Restraint:
+def _limit_within(
+    decision: Decision, facts: Mapping[str, Mapping[str, Any]], own: ReplicaLimits
+) -> Restraint:
     limit, bounds = _first_limit(decision, facts), facts.get("schedule")
     if bounds is not None and limit is Restraint.LOWEST and bounds["min"] > own.lowest:
         return Restraint.FORECAST if bounds.get("forecast") == bounds["min"] else Restraint.SCHEDULED

@@ -1,0 +1,95 @@
+"""What kept a count where it is: each restraint, and which one counts where several apply."""
+
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.conflicts import ConflictState
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.memory import Memory
+from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.prepared_spec import prepare
+from adapter.autoscaler.decide.restraint import Restraint, find_limit, restraint_of
+from adapter.bounds.timeline import Bounds
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, PAUSED
+from adapter.model.timestamps import SECOND
+from tests.support.controller import QUEUE, fpa, wanted
+from tests.support.scaling import NOW, pods
+
+FREE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+DRAIN = {"prefer": "Idle", "metric": "connections", "drain": {"timeout": "60s"}}
+
+
+def restrained(
+    replicas: int,
+    wish: int | None,
+    *,
+    before: int | None = None,
+    bounds: Bounds | None = None,
+    memory: Memory | None = None,
+    seen: dict[str, Any] | None = None,
+    **spec: Any,
+) -> tuple[Restraint, Restraint]:
+    """Return what keeps the count of a decision, and which limit applies.
+
+    `before` is what the metrics asked for a second earlier.
+    """
+    autoscaler = fpa(QUEUE, **spec)
+    prepared = prepare(fastpath_autoscaler.with_defaults(autoscaler), Settings())
+    constraints = Constraints.of(autoscaler.spec, bounds=bounds)
+    known = memory or Memory()
+    for at, asked in ((NOW - SECOND, before), (NOW, wish)):
+        if at < NOW and asked is None:
+            continue
+        reading: Reading = Unavailable("NoMetrics", "none") if asked is None else wanted(asked)
+        facts: dict[str, Any] = {"selector": "app=web"} | (seen or {})
+        observation = Observation(
+            replicas=replicas, status_replicas=replicas, pods=pods(replicas), readings=[reading], **facts
+        )
+        decision = guarded.decide(prepared, observation, known, at, constraints)
+        known, _ = memories.commit(known, decision, observation, at)
+    return restraint_of(decision, prepared.limits), find_limit(decision, prepared.limits)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"replicas": 4, "wish": 6}, Restraint.FOLLOWS),
+        ({"replicas": 4, "wish": 3, "before": 4}, Restraint.HELD),
+        ({"replicas": 4, "wish": 9}, Restraint.LIMITED),
+        ({"replicas": 4, "wish": 9, "maxReplicas": 5}, Restraint.HIGHEST),
+        ({"replicas": 4, "wish": 1, "minReplicas": 2, "behavior": FREE}, Restraint.LOWEST),
+        ({"replicas": 7, "wish": 1, "maxReplicas": 5}, Restraint.HIGHEST),
+        ({"replicas": 2, "wish": 9, "minReplicas": 3}, Restraint.LOWEST),
+        ({"replicas": 4, "wish": 1, "bounds": Bounds(min=3), "behavior": FREE}, Restraint.SCHEDULED),
+        ({"replicas": 4, "wish": 9, "bounds": Bounds(max=5)}, Restraint.SCHEDULED),
+        ({"replicas": 4, "wish": 1, "bounds": Bounds(forecast=3), "behavior": FREE}, Restraint.FORECAST),
+        ({"replicas": 4, "wish": None}, Restraint.ABSENT),
+        (
+            {"replicas": 4, "wish": 2, "behavior": FREE, "scaleDown": DRAIN, "seen": {"idle": 0}},
+            Restraint.DRAINING,
+        ),
+        ({"replicas": 0, "wish": 2}, Restraint.DISABLED),
+        ({"replicas": 4, "wish": 2, "seen": {"selector": ""}}, Restraint.FAILED),
+        ({"replicas": 4, "wish": 6, "seen": {"write_error": "forbidden"}}, Restraint.FAILED),
+        ({"replicas": 4, "wish": 6, "mode": ADVISE}, Restraint.WITHHELD),
+        ({"replicas": 4, "wish": 6, "mode": PAUSED}, Restraint.WITHHELD),
+        (
+            {"replicas": 4, "wish": 9, "memory": Memory(conflicts=ConflictState(paused_until=NOW + SECOND))},
+            Restraint.WITHHELD,
+        ),
+    ],
+)
+def test_each_restraint(arguments: dict[str, Any], expected: Restraint) -> None:
+    assert restrained(**arguments)[0] is expected
+
+
+def test_a_ratio_within_tolerance_is_no_limit() -> None:
+    assert restrained(4, 4, maxReplicas=4) == (Restraint.TOLERATED, Restraint.FOLLOWS)
+
+
+def test_a_limit_applies_to_a_count_that_is_not_written_too() -> None:
+    assert restrained(4, 9, maxReplicas=5, mode=ADVISE) == (Restraint.WITHHELD, Restraint.HIGHEST)
