@@ -125,6 +125,7 @@ class World:
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
         credited: tuple[BacklogCredit, ...] = (),
+        limited_by: str = "",
     ) -> None:
         self.statuses += 1
 

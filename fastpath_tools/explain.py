@@ -123,7 +123,7 @@ def render(document: dict[str, Any], last: int = 0, resizing: Sequence[str] = ()
     target, writers = document["target"], document["writers"]
     autoscaler = f"{document['namespace']}/{document['name']} ({document['mode']})"
     lines = [f"{autoscaler} scales {target['kind']} {target['name']}"]
-    if "error" in target:
+    if target.get("error"):
         lines.append(f"  target: {target['error']}")
     else:
         owner = f", last set by {target['manager']}" if target["manager"] else ""
@@ -133,6 +133,9 @@ def render(document: dict[str, Any], last: int = 0, resizing: Sequence[str] = ()
         f"  {condition['type']} {condition['status']} ({condition['reason']}): {condition['message']}"
         for condition in document["status"].get("conditions", [])
     ]
+    if foreseen := document.get("next"):
+        until = f"{foreseen['replicas']} at {foreseen['at']} if the load stays"
+        lines.append(f"  next: {until} ({foreseen['released']} until then)")
     for name, write in (("readyTimes", _ready_times), ("boost", _boost), ("forecast", _forecast)):
         if (shown := document.get(name)) is not None:  # a scaler that is older has none
             lines += write(shown)

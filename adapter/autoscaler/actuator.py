@@ -55,6 +55,7 @@ class ClusterActuator(ScaleWriter):
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
         credited: tuple[BacklogCredit, ...] = (),
+        limited_by: str = "",
     ) -> None:
         """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
         if autoscaler.kind != KIND:
@@ -64,7 +65,7 @@ class ClusterActuator(ScaleWriter):
         def render() -> Mapping[str, object]:
             metrics = fastpath_autoscaler.with_defaults(autoscaler).spec.metrics or ()
             targets = statuses.describe_targets(metrics, status.current_metrics or ())
-            full = fastpath_autoscaler.full_status(status, changes, targets, credited)
+            full = fastpath_autoscaler.full_status(status, changes, targets, credited, limited_by)
             return fastpath_autoscaler.status_to_plain(full)
 
         meta, seen = autoscaler.metadata, autoscaler.status

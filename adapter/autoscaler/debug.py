@@ -1,31 +1,63 @@
-"""What the debug endpoint and `fastpath explain` show of one autoscaler."""
+"""What the debug endpoint shows: an `AutoscalerView` of one autoscaler, a `FleetView` of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.history import Recommendation
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
 from adapter.autoscaler.decide.record import encode as encode_record
+from adapter.autoscaler.decide.restraint import restraint_of
+from adapter.autoscaler.decide.scheduled import describe
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.past_hour import SPAN, PastSpan
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
-from adapter.autoscaler.state import AutoscalerState
+from adapter.autoscaler.state import AHEAD, AutoscalerState
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model import visible
-from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
+from adapter.model.autoscaling import status as statuses
+from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain, with_defaults
 from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.autoscaling.view import (
+    VERSION,
+    AutoscalerView,
+    BoundsAhead,
+    FleetEntry,
+    FleetView,
+    HistoryPoint,
+    HistoryView,
+    LastDecisionView,
+    LimitsView,
+    MetricView,
+    NextChange,
+    TargetView,
+    WritersView,
+)
 from adapter.model.ready_times import PARTS, TOTAL
+from adapter.model.steps import Steps
 from adapter.model.timestamps import SECOND, write_instant
+
+_IN_A_ROW = 50
+"""After so many lines other tasks may run."""
 
 
 class DebugResponse(NamedTuple):
+    """An HTTP status, and a document as JSON."""
+
     status: int
-    document: dict[str, Any]
+    body: bytes
 
 
 def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
@@ -37,7 +69,7 @@ def show(controller: Controller | None, namespace: str, name: str, leader: str) 
     if state is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
         return _failure(404, "NotFound", text, {"name": name})
-    return DebugResponse(200, _show(controller, state))
+    return DebugResponse(200, encode(_show(controller, state)))
 
 
 def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> DebugResponse:
@@ -51,55 +83,157 @@ def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> D
         "details": details,
         "code": code,
     }
-    return DebugResponse(code, status)
+    return DebugResponse(code, encode(status))
 
 
-def encode(document: dict[str, Any]) -> bytes:
+def encode(document: AutoscalerView | FleetView | dict[str, Any]) -> bytes:
     """Return the document as JSON; of names that others chose, nothing acts on a terminal that shows it."""
     return visible.escape(msgspec.json.encode(document, enc_hook=encode_scalar).decode()).encode() + b"\n"
 
 
-def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
-    memory, last, now = state.memory, state.last, controller.loop.now()
+def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
+    memory, now = state.memory, controller.loop.now()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
-    shown: dict[str, Any] = {
-        "kind": state.object.kind,
-        "namespace": state.key.namespace,
-        "name": state.object.metadata.name,
-        "time": moment(now),
-        "mode": state.object.spec.mode,
-        "writing": state.is_writing,
-        "decidedSince": None if state.since is None else moment(state.since),
-        "target": _target(state),
-        "status": status_to_plain(
-            full_status(memory.status, state.recent_changes(now), credited=state.backlog_credits)
-        ),
-        "recommendations": {
+    status = full_status(
+        memory.status,
+        state.recent_changes(now),
+        credited=state.backlog_credits,
+        limited_by=_limited_by(state),
+    )
+    forecast = controller.context.forecasts.document_of(state.key)
+    return AutoscalerView(
+        version=VERSION,
+        kind=state.object.kind,
+        namespace=state.key.namespace,
+        name=state.object.metadata.name,
+        time=moment(now),
+        mode=state.object.spec.mode,
+        writing=state.is_writing,
+        decided_since=None if state.since is None else moment(state.since),
+        target=_target(state),
+        limits=_limits(state),
+        metrics=_metrics(state, now),
+        next=_next(state, now),
+        history=_history(state, now),
+        ahead=_ahead(state, now),
+        status=status_to_plain(status),
+        recommendations={
             "highest": _recommendations(recommendations.high),
             "lowest": _recommendations(recommendations.low),
         },
-        "writers": {
-            "pausedUntil": moment(conflicts.paused_until) if conflicts.is_paused(now) else None,
-            "pausedBy": conflicts.paused_by,
-            "reversals": [moment(at) for at in conflicts.reversals],
-        },
-        "readyTimes": _ready_times(state),
-        "last": None,
-        "journal": [show_entry(entry) for entry in controller.journal.of(state.key)],
-    }
-    if state.boost is not None:
-        shown["boost"] = _boost(memory.boost, state.boost, now)
-    if (forecast := controller.context.forecasts.document_of(state.key)) is not None:
-        shown["forecast"] = forecast
-    if last is not None:
-        inputs = () if last.snapshot is None else last.snapshot.inputs
-        shown["last"] = {
-            "time": moment(last.at),
-            "inputs": [_show_input(metric, last.at) for metric in inputs],
-            "trace": [step.text() for step in last.decision.trace],
-            "error": last.decision.error,
-        }
+        writers=WritersView(
+            paused_until=moment(conflicts.paused_until) if conflicts.is_paused(now) else None,
+            paused_by=conflicts.paused_by,
+            reversals=[moment(at) for at in conflicts.reversals],
+        ),
+        ready_times=_ready_times(state),
+        last=_last(state),
+        journal=[show_entry(entry) for entry in controller.journal.of(state.key)],
+        boost=msgspec.UNSET if state.boost is None else _boost(memory.boost, state.boost, now),
+        forecast=msgspec.UNSET if forecast is None else forecast,
+    )
+
+
+def _limited_by(state: AutoscalerState) -> str:
+    if state.last is None:
+        return ""
+    return restraint_of(state.last.decision, state.prepared.limits).value
+
+
+def _limits(state: AutoscalerState) -> LimitsView:
+    spec = None if state.last is None else state.last.decision.spec
+    lowest, highest = state.prepared.limits if spec is None else spec.limits
+    floor = state.memory.boost.floor
+    return LimitsView(
+        min=lowest,
+        max=highest,
+        windows=state.bounds.windows,
+        forecast=state.bounds.forecast,
+        floor=0 if floor is None else floor.replicas,
+    )
+
+
+def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
+    """Return the metrics of the spec as the last decision saw them; the ages are those of now."""
+    if state.violations:
+        return []
+    specs = with_defaults(state.object).spec.metrics or ()
+    last = state.last
+    inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
+    measured = () if last is None else last.decision.status.current_metrics or ()
+    shown = []
+    for place, spec in enumerate(specs):
+        given = inputs[place] if place < len(inputs) else None
+        status = measured[place] if place < len(measured) else None
+        current, target = statuses.describe_value(spec, status)
+        shown.append(
+            MetricView(
+                name=state.prepared.metrics[place].description,
+                current=current,
+                target=target,
+                age=None if given is None or given.sampled is None else _seconds(now - given.sampled),
+                overdue="" if given is None else getattr(given.reading, "overdue", ""),
+                fault=given.reading.message if given and isinstance(given.reading, Unavailable) else "",
+            )
+        )
     return shown
+
+
+def _next(state: AutoscalerState, now: int) -> NextChange | None:
+    foreseen = state.foresee(now)
+    if foreseen is None:
+        return None
+    return NextChange(
+        replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=_limited_by(state)
+    )
+
+
+def _history(state: AutoscalerState, now: int) -> HistoryView | None:
+    if state.past is None:
+        return None
+    points = [_point(span) for span in state.past.spans(now)]
+    return HistoryView(resolution=SPAN / SECOND, until=moment(now), points=points)
+
+
+def _point(span: PastSpan) -> HistoryPoint:
+    counts, at = span.counts, moment(span.start)
+    if counts is None:
+        return HistoryPoint(
+            at=at, demand=None, desired=None, ready=None, floor=0, min=0, max=0, limited_by=""
+        )
+    shown = counts._asdict()
+    return HistoryPoint(at=at, limited_by=shown.pop("restraint").value, **shown)
+
+
+def _ahead(state: AutoscalerState, now: int) -> list[BoundsAhead]:
+    """Return the bounds of the next hour that differ from those of the spec."""
+    bounds = state.bounds_ahead(now)
+    ends = [*(begin.at for begin in bounds[1:]), now + AHEAD]
+    return [
+        BoundsAhead(
+            start=moment(start),
+            end=moment(end),
+            min=one.lowest or None,
+            max=one.max,
+            source=describe(one),
+        )
+        for (start, one), end in zip(bounds, ends, strict=True)
+        if one.lowest or one.max is not None
+    ]
+
+
+def _last(state: AutoscalerState) -> LastDecisionView | None:
+    last = state.last
+    if last is None:
+        return None
+    inputs = () if last.snapshot is None else last.snapshot.inputs
+    return LastDecisionView(
+        time=moment(last.at),
+        inputs=[_show_input(metric, last.at) for metric in inputs],
+        trace=[step.text() for step in last.decision.trace],
+        error=last.decision.error,
+        limited_by=_limited_by(state),
+    )
 
 
 def _recommendations(entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
@@ -126,17 +260,20 @@ def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
     return shown
 
 
-def _target(state: AutoscalerState) -> dict[str, Any]:
+def _target(state: AutoscalerState) -> TargetView:
     reference, target = state.object.spec.scale_target_ref, state.subscriptions.find_target()
-    shown: dict[str, Any] = {"kind": reference.kind, "name": reference.name}
     if isinstance(target, Unfound):
-        return shown | {"error": target.message}
-    return shown | {
-        "replicas": target.replicas,
-        "statusReplicas": target.status_replicas,
-        "selector": target.selector,
-        "manager": target.manager,
-    }
+        return TargetView(kind=reference.kind, name=reference.name, error=target.message)
+    snapshot = None if state.last is None else state.last.snapshot
+    return TargetView(
+        kind=reference.kind,
+        name=reference.name,
+        replicas=target.replicas,
+        status_replicas=target.status_replicas,
+        ready=None if snapshot is None else rosters.prepare(snapshot.observation.pods).ready,
+        selector=target.selector,
+        manager=target.manager,
+    )
 
 
 def _ready_times(state: AutoscalerState) -> dict[str, Any]:
@@ -158,6 +295,50 @@ def _ready_times(state: AutoscalerState) -> dict[str, Any]:
             "crashing": starting.crashing,
         }
     return shown
+
+
+# -- all autoscalers -----------------------------------------------------------------------------------------
+
+
+def show_fleet(controllers: Iterable[Controller], now: float) -> Steps[DebugResponse]:
+    """Return a line about each autoscaler of some controllers; `now` is in seconds since 1970."""
+    lines = []
+    for controller in list(controllers):
+        for key in list(controller.names()):
+            if (state := controller.find(key)) is not None:
+                lines.append(_show_line(controller, state))
+            if len(lines) % _IN_A_ROW == 0:
+                yield
+    lines.sort(key=lambda line: (line.namespace, line.name, line.kind))
+    yield
+    view = FleetView(version=VERSION, time=moment(round(now * SECOND)), autoscalers=lines)
+    return DebugResponse(200, encode(view))
+
+
+def _show_line(controller: Controller, state: AutoscalerState) -> FleetEntry:
+    key, last, limits, now = state.key, state.last, _limits(state), controller.loop.now()
+    inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
+    sampled = [given.sampled for given in inputs if given.sampled is not None]
+    boost = state.boost
+    return FleetEntry(
+        kind=key.kind,
+        namespace=key.namespace,
+        name=key.name,
+        target=f"{state.object.spec.scale_target_ref.kind}/{state.object.spec.scale_target_ref.name}",
+        mode=state.object.spec.mode,
+        replicas=None if last is None else last.decision.status.current_replicas,
+        desired=None if last is None else last.decision.desired,
+        min=limits.min,
+        max=limits.max,
+        limited_by=_limited_by(state),
+        sample_age=_seconds(now - min(sampled)) if sampled else None,
+        chain=controller.last_chain(key),
+        overdue=sum(isinstance(one.reading, Unavailable) or bool(one.reading.overdue) for one in inputs),
+        reversals=0 if state.past is None else state.past.reversals,
+        floor=limits.floor,
+        boosted=boost is not None and not boosting.only_advised(state.memory.boost, boost, now),
+        fault="" if last is None else last.decision.error,
+    )
 
 
 # -- the journal ---------------------------------------------------------------------------------------------
@@ -191,9 +372,13 @@ def moment(instant: int) -> str:
 
 def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
     """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
-    age = None if given.sampled is None else round((now - given.sampled) / SECOND, 3)
+    age = None if given.sampled is None else _seconds(now - given.sampled)
     slow = {"notFaster": given.slow} if given.slow else {}
     return {"metric": given.metric, **_value(given.reading), "ageSeconds": age, **slow}
+
+
+def _seconds(span: int) -> float:
+    return round(span / SECOND, 3)
 
 
 def _value(reading: Reading) -> Mapping[str, Any]:

@@ -116,9 +116,13 @@ class Actuator(Protocol):
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
         credited: tuple[BacklogCredit, ...],
+        limited_by: str,
         /,
     ) -> None:
-        """Queue a status with what the next leader needs: the changes that policies count, and credits."""
+        """Queue a status with what the next leader needs, and what keeps the count where it is.
+
+        That are the changes that policies count, and credits.
+        """
         ...
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...

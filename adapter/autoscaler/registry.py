@@ -158,6 +158,10 @@ class Controller:
     def names(self) -> Iterable[Key]:
         return self._states.keys()
 
+    def last_chain(self, key: Key) -> float | None:
+        """Return the seconds from the load to the last write, None before the first."""
+        return self._monitoring.last_scale_duration.values.get((key.kind, key.namespace, key.name))
+
     def close(self) -> None:
         """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
         for key, state in self._states.items():
@@ -186,6 +190,10 @@ class AutoscalerRegistry:
     def find_controller(self, namespace: str) -> Controller | None:
         """Return the controller of the slice of a namespace, None if this process does not own it."""
         return self._controllers.get(slices.slice_of(namespace))
+
+    def controllers(self) -> Iterator[Controller]:
+        """Yield the controllers of the slices that this process owns."""
+        yield from self._controllers.values()
 
     def note_namespace(self, namespace: str) -> None:
         self._noted[slices.slice_of(namespace)].set()

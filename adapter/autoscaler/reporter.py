@@ -19,6 +19,7 @@ from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
+from adapter.autoscaler.decide.restraint import restraint_of
 from adapter.autoscaler.decide.trace import Step, undecided
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
@@ -219,7 +220,11 @@ class Reporter:
         reported = self._reported_of(state.key)
         if choice.status_changed:
             self._actuator.status(
-                state.object, state.memory.status, state.recent_changes(now), state.backlog_credits
+                state.object,
+                state.memory.status,
+                state.recent_changes(now),
+                state.backlog_credits,
+                restraint_of(choice, state.prepared.limits).value,
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):

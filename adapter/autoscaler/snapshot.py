@@ -64,6 +64,8 @@ class AutoscalerContext(NamedTuple):
     forecasts: Forecasts
     schedules: Schedules | None = None
     """None without schedules, as for autoscalers in files."""
+    keeps_history: bool = True
+    """Whether the counts of the last hour are kept for each autoscaler."""
 
 
 class MetricInput(msgspec.Struct, frozen=True):

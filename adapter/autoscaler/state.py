@@ -11,20 +11,24 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, prepared_spec
+from adapter.autoscaler.decide import conflicts, foresight, prepared_spec
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide import pending as pending_capacity
+from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.foresight import BoundsFrom, Foreseen
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.removal import count_idle
+from adapter.autoscaler.decide.restraint import restraint_of
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.past_hour import Counts, PastHour
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
@@ -48,6 +52,10 @@ from adapter.model.timestamps import SECOND
 
 _RAISE_SECONDS = 2
 """The longest time from a boundary to the pods that are created for it: a decision, a write, a controller."""
+
+AHEAD = 3600 * SECOND
+_MOST_AHEAD = 32
+"""For how long, and how many, bounds are looked up ahead."""
 
 _NO_SPEC = FastPathAutoscalerSpec(metrics=())
 
@@ -97,6 +105,7 @@ class AutoscalerState:
         self.clock_shift = 0
         """By how many nanoseconds the clock of decisions was set in all."""
         self.last: LastDecision | None = None
+        self.past = PastHour() if context.keeps_history else None
         self.since: int | None = None
         """When it was first decided, with the values of all metrics."""
         self.decided = -math.inf
@@ -338,19 +347,66 @@ class AutoscalerState:
         self.memory, events = memories.commit(
             self.memory, decision, snapshot.observation, now, limits.boost, limits.fallback
         )
-        self.last = LastDecision(now, snapshot, decision)
-        self.since = self.since or now
+        self._note(decision, snapshot, now)
         return events
 
     def conclude(self, decision: Decision, now: int) -> None:
         self.memory = msgspec.structs.replace(self.memory, status=decision.status, history=decision.history)
-        self.last = LastDecision(now, None, decision)
+        self._note(decision, None, now)
+
+    def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
+        self.last = LastDecision(now, snapshot, decision)
         self.since = self.since or now
+        if self.past is None:
+            return
+        limits = self.prepared.limits if decision.spec is None else decision.spec.limits
+        floor = self.memory.boost.floor
+        ready = None if snapshot is None else rosters.prepare(snapshot.observation.pods).ready
+        counts = Counts(
+            decision.wanted,
+            decision.desired,
+            ready,
+            0 if floor is None else floor.replicas,
+            *limits,
+            restraint_of(decision, self.prepared.limits),
+        )
+        self.past.note(counts, now)
 
     def set_clock(self, by: int) -> None:
         """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""
         self.memory = memories.shifted(self.memory, by)
         self.clock_shift += by
+        if self.past is not None:
+            self.past.shift(by)
+
+    # -- what is ahead ---------------------------------------------------------------------------------------
+
+    def bounds_ahead(self, now: int) -> tuple[BoundsFrom, ...]:
+        """Return the bounds of the next hour, beginning with those that hold at `now` nanoseconds."""
+        bounds = [BoundsFrom(now, self.bounds)]
+        boundary, schedules = self.boundary, self._context.schedules
+        while schedules is not None and boundary is not None and boundary < now + AHEAD:
+            try:
+                following, after = schedules.bounds_of(self.key, boundary, self._led[0])
+            except NotSyncedError:
+                break
+            bounds.append(BoundsFrom(boundary, following.with_forecast(self.bounds.forecast)))
+            boundary = after if after is not None and after > boundary else None
+            if len(bounds) > _MOST_AHEAD:
+                break
+        return tuple(bounds)
+
+    def foresee(self, now: int) -> Foreseen | None:
+        """Return the next change of the count if the load stays; None for none, or if it is not known."""
+        if self.last is None or self.last.snapshot is None:
+            return None
+        target = self.subscriptions.find_target()
+        if isinstance(target, Unfound):
+            return None
+        seen, constraints = self.last.snapshot.observation, self.last.snapshot.constraints
+        seen = msgspec.structs.replace(seen, replicas=target.replicas)
+        ahead = self.bounds_ahead(now)
+        return foresight.foresee(self.prepared, seen, self.memory, now, constraints, ahead[1:])
 
     # -- floors ----------------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ async def run(
                 clock=clock,
                 resource_provider=served.resource_provider,
                 access_log=access_log,
-                show_autoscaler=None if scaler is None else scaler.show,
+                show_autoscalers=None if scaler is None else scaler.show,
             ),
             security.certificate,
             shutdown,
@@ -205,7 +205,7 @@ async def run_scaler(
                 security.access,
                 own_metrics=monitoring,
                 clock=clock,
-                show_autoscaler=scaler.show,
+                show_autoscalers=scaler.show,
             )
             server = MetricsServer(handler, security.certificate, shutdown, host=address[0], port=address[1])
             await server.start()

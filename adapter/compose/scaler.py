@@ -58,6 +58,7 @@ from adapter.model.autoscaling import slices
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.simulate.metric_queries import RuleHistories
+from adapter.steps import run_steps
 
 _DRAIN_TIMEOUT = 0.5
 """Seconds to write what is still queued (ready times, statuses, events) when a slice is given up in order:
@@ -210,12 +211,17 @@ class Scaler:
         """Return how many scalers share the autoscalers, as far as this one sees."""
         return 1 if self._leases is None else sum(1 for _ in self._leases.members())
 
-    def show(self, namespace: str, name: str) -> tuple[int, bytes]:
-        """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
+    async def show(self, key: Sequence[str]) -> tuple[int, bytes]:
+        """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON.
+
+        `key` are its namespace and name; without them it is a line for each that this process decides.
+        """
+        if not key:
+            return await run_steps(debug.show_fleet(self._registry.controllers(), self._runtime.clock.wall()))
+        namespace, name = key
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
         controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
-        shown = debug.show(controller, namespace, name, leader)
-        return shown.status, debug.encode(shown.document)
+        return debug.show(controller, namespace, name, leader)
 
     async def _run(self) -> None:
         """Decide and write for the slices that this process owns, without Leases for all."""
@@ -345,6 +351,7 @@ class Scaler:
             self._settings,
             forecasts,
             self._schedules,
+            keeps_history=self._options.autoscaler_history,
         )
         return Controller(
             context,

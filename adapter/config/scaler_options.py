@@ -101,6 +101,11 @@ class ScalerOptions(CommandOptions):
         metavar="address",
         check=_local_address,
     )
+    autoscaler_history: bool = _switch(
+        "true",
+        "Keep the counts of the last hour of each autoscaler, which `fastpath ui` draws. Takes memory: at "
+        "most 2 KiB for each.",
+    )
     journal_entries: int = _scaler(
         FlagType.INT,
         "100",

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.debug import show
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
@@ -20,7 +19,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
-from tests.support.controller import QUEUE, Bench, fpa
+from tests.support.controller import QUEUE, Bench, fpa, shown_document
 from tests.support.scaling import NOW, pods
 
 KEY = Key("default", "web", is_native=True)
@@ -274,7 +273,7 @@ async def test_two_reversals_end_in_advice(bench: BoostBench) -> None:
     entry = bench.floors.entries["uid-1"]
     assert entry.replicas == 0
     assert entry.demoted is not None
-    shown = show(bench.controller, "default", "web", "").document
+    shown = shown_document(bench.controller)
     assert (shown["boost"]["demotedBy"], shown["kind"]) == ("argocd-controller", HPA_KIND)
 
 
@@ -363,7 +362,7 @@ async def test_an_autoscaler_of_ours_may_have_the_same_name(bench: BoostBench) -
 
     assert set(bench.controller.names()) == {KEY, Key("default", "web")}
     assert (KEY[:2], str(KEY)) == (("default", "web"), "default/hpa/web")
-    assert show(bench.controller, "default", "web", "").document["mode"] == "Paused"
+    assert shown_document(bench.controller)["mode"] == "Paused"
 
 
 async def test_a_raise_is_a_decision_of_an_hour_ago_nowhere(bench: BoostBench) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
@@ -22,7 +21,7 @@ from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.forecast import DAY
 from fastpath_tools.explain import render
 from tests.autoscaler.test_schedules import LoopClock, ScheduleBench
-from tests.support.controller import fpa
+from tests.support.controller import fpa, shown_document
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 from tests.support.waiting import until
 
@@ -102,8 +101,7 @@ class Bench(ForecastBench):
         return self.monitoring.registry.get_sample_value(f"fastpath_forecast_{name}", labels)
 
     def explained(self) -> list[str]:
-        shown = debug.show(self.controller, "default", "web", "")
-        lines = render(msgspec.json.decode(debug.encode(shown.document)))
+        lines = render(shown_document(self.controller))
         return [line.strip() for line in lines if line.strip().startswith("forecast:")]
 
 
@@ -122,9 +120,9 @@ async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
     assert bench.metric("extra_ratio") is not None
     assert bench.metric("coverage_ratio") is None  # too few bounds were compared yet
     assert bench.monitoring.registry.get_sample_value("fastpath_forecast_history_values") == 9
-    shown = debug.show(bench.controller, "default", "web", "").document["forecast"]
+    shown = shown_document(bench.controller)["forecast"]
     assert (shown["floor"], shown["withheld"]) == (FLOOR, "")
-    assert shown["card"].verdict.chosen == "day"
+    assert shown["card"]["verdict"]["chosen"] == "day"
     assert bench.explained() == [f"forecast: floor {FLOOR}, by candidate day"]
     bench.controller.put(fpa([queue_metric()], minReplicas=2, maxReplicas=60))
     await bench.run_for(2)

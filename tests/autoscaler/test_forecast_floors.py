@@ -2,9 +2,9 @@
 
 import pytest
 
-from adapter.autoscaler.debug import show
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.test_schedules import HPA, NOON, OWN, ScheduleBench, window
+from tests.support.controller import shown_document
 from tests.support.scaling import pods
 
 
@@ -20,7 +20,7 @@ async def test_an_autoscaler_has_the_floor_while_there_is_one(bench: ScheduleBen
     bench.forecasts[OWN] = 12
     await bench.step(15)
     assert bench.counts() == [12]
-    shown = show(bench.controller, "default", "web", "").document
+    shown = shown_document(bench.controller)
     assert "a forecast of 12 allows 12 to 20" in [step for each in shown["journal"] for step in each["trace"]]
     assert [
         each["message"] for each in shown["status"]["conditions"] if each["type"] == "ForecastActive"

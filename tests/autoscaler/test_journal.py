@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.debug import encode, moment, show_entry
+from adapter.autoscaler.debug import moment, show_entry
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import (
@@ -20,7 +20,7 @@ from adapter.autoscaler.reporter import Journal, JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.timestamps import SECOND
-from tests.support.controller import Bench, fpa
+from tests.support.controller import Bench, fpa, shown_document
 from tests.support.scaling import NOW, external_metric
 
 A, B = Key("shop", "a"), Key("shop", "b")
@@ -158,14 +158,14 @@ def test_moments_have_milliseconds() -> None:
 async def test_an_autoscaler_whose_target_is_not_there_yet_and_then_not_at_all() -> None:
     bench = Bench()
     bench.put(fpa([external_metric(averageValue="1")]))
-    before = debug.show(bench.controller, "default", "web", "").document
+    before = shown_document(bench.controller)
     assert before["target"]["error"] == "deployments is not listed yet"
     assert before["last"] is None
 
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
     await bench.step()
-    after = debug.show(bench.controller, "default", "web", "").document
+    after = shown_document(bench.controller)
     assert after["last"]["inputs"] == []
     assert after["last"]["error"].endswith('deployments.apps "web" not found')
-    assert encode(after).endswith(b"}\n")
+    assert debug.show(bench.controller, "default", "web", "").body.endswith(b"}\n")
     bench.controller.close()

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, full_status
@@ -11,7 +10,7 @@ from adapter.model.pods import PodFacts
 from adapter.model.quantity import read
 from adapter.model.ready_times import PodStart
 from adapter.model.timestamps import SECOND
-from tests.support.controller import Bench, fpa
+from tests.support.controller import Bench, fpa, shown_document
 from tests.support.scaling import NOW, external_metric, pods
 
 KEY = Key("default", "web")
@@ -158,8 +157,8 @@ async def test_the_debug_endpoint_shows_the_credit(bench: Bench) -> None:
     jobs(bench, 300)
     await bench.step(10)
 
-    answer = debug.show(bench.controller, "default", "web", "")
+    document = shown_document(bench.controller)
 
-    (credit,) = answer.document["status"]["pendingCapacity"]
+    (credit,) = document["status"]["pendingCapacity"]
     assert credit["metric"] == "jobs"
     assert read(credit["credit"]).milli > 0

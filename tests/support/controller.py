@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from adapter.autoscaler import debug
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
@@ -138,8 +141,9 @@ class Server:
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
         credited: tuple[BacklogCredit, ...] = (),
+        limited_by: str = "",
     ) -> None:
-        self.credited = credited
+        self.credited, self.limited_by = credited, limited_by
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
@@ -387,3 +391,11 @@ def fpa(
     """Return an autoscaler of the Deployment of the same name."""
     meta = {"name": name, "namespace": "default", "uid": uid}
     return read_spec(FastPathAutoscaler, metrics, meta, **{"maxReplicas": 20} | spec)
+
+
+def shown_document(controller: Controller, name: str = "web") -> dict[str, Any]:
+    """Return what the debug endpoint shows of an autoscaler."""
+    answer = debug.show(controller, "default", name, "")
+    assert answer.status == 200
+    document: dict[str, Any] = msgspec.json.decode(answer.body)
+    return document

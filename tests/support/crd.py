@@ -448,6 +448,7 @@ _STATUS: Table = {
         "recentChanges": field("are the changes that scaling policies still count, oldest first."),
         "pendingCapacity": field("are the credits of the queues in spec.pendingCapacity."),
         "targets": field("are the current and the target value of each metric, for kubectl get."),
+        "limitedBy": field("is what kept the count where it is, for kubectl get."),
     },
     hpa.MetricStatus: {
         "": field("A metric."),
@@ -512,6 +513,7 @@ COLUMNS = [
     parts.column("Mode", ".spec.mode"),
     parts.column("Age", ".metadata.creationTimestamp", "date"),
     parts.column("Desired", ".status.desiredReplicas", "integer", wide=True),
+    parts.column("LimitedBy", ".status.limitedBy", wide=True, about="What kept the count where it is."),
     parts.column(
         "AbleReason",
         parts.condition("AbleToScale", "reason"),

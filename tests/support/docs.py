@@ -1,13 +1,18 @@
 """The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
 
+import inspect
+import json
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from adapter.cli import verbs
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
+from adapter.model.autoscaling.view import VERSION, AutoscalerView, FleetView
 from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
@@ -96,7 +101,27 @@ def render_metrics() -> str:
     return "\n".join([*lines, ""])
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"flags.md": render_flags, "metrics.md": render_metrics}
+def render_schema() -> str:
+    """Return docs/reference/debug.schema.json: the documents below ``/debug/fastpath/autoscalers``."""
+    (autoscaler, fleet), parts = msgspec.json.schema_components(
+        (AutoscalerView, FleetView), ref_template="#/$defs/{name}"
+    )
+    for part in parts.values():
+        part["description"] = inspect.cleandoc(part["description"])
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Documents of autoscalers, {VERSION}",
+        "oneOf": [autoscaler, fleet],
+        "$defs": parts,
+    }
+    return json.dumps(schema, indent=1) + "\n"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "flags.md": render_flags,
+    "metrics.md": render_metrics,
+    "debug.schema.json": render_schema,
+}
 """File name below docs/reference/ and what renders it."""
 
 

@@ -23,7 +23,7 @@ from fastpath_tools.live import scaler_access
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import MetricFacts, Period, Serving, Unread
 from tests.support.cards import candidate, card
-from tests.support.controller import Bench, fpa
+from tests.support.controller import Bench, fpa, shown_document
 from tests.support.hostile_text import HOSTILE, acting
 from tests.support.scaling import external_metric
 from tests.support.simulation import STEP
@@ -196,9 +196,9 @@ async def _shown() -> bytes:
     bench.sources.readings["queue"] = ExternalReading([7000])
     bench.put(fpa([external_metric(averageValue="1")]), replicas=4)
     await bench.step()
-    answer = debug.show(bench.controller, "default", "web", "")
+    document = shown_document(bench.controller)
     bench.controller.close()
-    return debug.encode(_poisoned(json.loads(debug.encode(answer.document))))
+    return debug.encode(_poisoned(document))
 
 
 async def test_the_debug_page() -> None:

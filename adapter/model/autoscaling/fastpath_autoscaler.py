@@ -138,12 +138,13 @@ class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
     """The result of the last decision.
 
     `recent_changes` are for the next leader, oldest first: policies hold across a change of it. So are
-    `pending_capacity`, what metrics counted less. `targets` is the text of kubectl's column. It follows from
-    the metrics of the spec and of the status, so a change of it alone is never a reason to write.
+    `pending_capacity`, what metrics counted less. `targets` and `limited_by` are the texts of kubectl's
+    columns. They follow from the decision, and a change of them alone is never a reason to write.
     """
 
     recent_changes: tuple[PastChange, ...] | None = None
     targets: str = ""
+    limited_by: str = ""
     pending_capacity: tuple[BacklogCredit, ...] | None = None
 
 
@@ -191,8 +192,9 @@ def full_status(
     changes: Iterable[PastChange],
     targets: str = "",
     credited: Iterable[BacklogCredit] = (),
+    limited_by: str = "",
 ) -> FastPathAutoscalerStatus:
-    """Return the status to write: that of a decision, the changes that policies count, kubectl's column.
+    """Return the status to write: that of a decision, the changes that policies count, kubectl's columns.
 
     `credited` are what metrics counted less at that decision.
     """
@@ -201,6 +203,7 @@ def full_status(
         FastPathAutoscalerStatus,
         recent_changes=tuple(changes) or None,
         targets=targets,
+        limited_by=limited_by,
         pending_capacity=tuple(credited) or None,
     )
 

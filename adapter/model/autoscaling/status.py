@@ -160,6 +160,13 @@ def describe_targets(metrics: Sequence[MetricSpec], statuses: Sequence[MetricSta
     return ", ".join(listed) + more
 
 
+def describe_value(metric: MetricSpec, status: MetricStatus | None) -> tuple[str, str]:
+    """Return the texts for the current and the target value of a metric."""
+    text = _describe(metric, status or _NO_STATUS).rpartition(": ")[2].removesuffix(" (avg)")
+    current, _, target = text.partition("/")
+    return current, target
+
+
 def _describe(metric: MetricSpec, status: MetricStatus) -> str:
     if metric.resource is not None:
         return _resource(metric.resource.name, metric.resource.target, _current(status.resource))

@@ -16,14 +16,14 @@ VERSION = "v1"
 Plain = Mapping[str, Any]
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ViewPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of a document: its fields in camel case."""
 
 
 # -- one autoscaler ------------------------------------------------------------------------------------------
 
 
-class TargetView(_Document, frozen=True):
+class TargetView(_ViewPart, frozen=True):
     """The scaled object; `error` says why it cannot be read, "" if it can. `manager` set its count last."""
 
     kind: str
@@ -36,24 +36,23 @@ class TargetView(_Document, frozen=True):
     manager: str = ""
 
 
-class MetricView(_Document, frozen=True):
+class MetricView(_ViewPart, frozen=True):
     """A metric of the spec with its value at the last decision.
 
-    `current` and `target` are texts as kubectl prints them, such as ``63%`` and ``120m``; `current` is ""
-    without a value, and `fault` then says why. `ratio` is their quotient. `age` is that of the oldest sample,
-    and `overdue` says why the value is too old to scale down, "" if it is not.
+    `current` and `target` are texts as kubectl prints them, such as ``63%`` and ``120m``; `current` is
+    ``<unknown>`` without a value, and `fault` then says why. `age` is that of the oldest sample, and
+    `overdue` says why the value is too old to scale down, "" if it is not.
     """
 
     name: str
     current: str
     target: str
-    ratio: float | None = None
     age: float | None = None
     overdue: str = ""
     fault: str = ""
 
 
-class LimitsView(_Document, frozen=True):
+class LimitsView(_ViewPart, frozen=True):
     """The least and the most replicas now, and what gives them beside the spec."""
 
     min: int
@@ -64,7 +63,7 @@ class LimitsView(_Document, frozen=True):
     """The floor that is published for a boosted HorizontalPodAutoscaler."""
 
 
-class NextChange(_Document, frozen=True):
+class NextChange(_ViewPart, frozen=True):
     """The next change of the count if the load stays: to how many `replicas`, when, and what ends then.
 
     `released` names the limit that the count waits for, such as ``held by stabilization``.
@@ -75,7 +74,7 @@ class NextChange(_Document, frozen=True):
     released: str
 
 
-class HistoryPoint(_Document, frozen=True):
+class HistoryPoint(_ViewPart, frozen=True):
     """What was from `at` until the next point; a number that was not known is null.
 
     `demand` are the pods that the metrics ask for before all limits, the most in the span; `ready` the least.
@@ -92,7 +91,7 @@ class HistoryPoint(_Document, frozen=True):
     limited_by: str
 
 
-class HistoryView(_Document, frozen=True):
+class HistoryView(_ViewPart, frozen=True):
     """The last hour, oldest first; a point is left out where it repeats the last one."""
 
     resolution: float
@@ -100,7 +99,7 @@ class HistoryView(_Document, frozen=True):
     points: Sequence[HistoryPoint] = ()
 
 
-class BoundsAhead(_Document, frozen=True):
+class BoundsAhead(_ViewPart, frozen=True):
     """A minimum or maximum of a schedule or a forecast, from now or later on; null for no bound."""
 
     start: str
@@ -110,7 +109,7 @@ class BoundsAhead(_Document, frozen=True):
     source: str
 
 
-class LastDecisionView(_Document, frozen=True):
+class LastDecisionView(_ViewPart, frozen=True):
     """The last decision: its metrics as they were read, its steps as sentences, what limited the count."""
 
     time: str
@@ -120,7 +119,7 @@ class LastDecisionView(_Document, frozen=True):
     limited_by: str
 
 
-class WritersView(_Document, frozen=True):
+class WritersView(_ViewPart, frozen=True):
     """Other writers of the count: until when scaling is suspended, by whom, and when writes were reverted."""
 
     paused_until: str | None
@@ -128,7 +127,7 @@ class WritersView(_Document, frozen=True):
     reversals: Sequence[str]
 
 
-class AutoscalerView(_Document, frozen=True):
+class AutoscalerView(_ViewPart, frozen=True):
     """What one process knows of an autoscaler that it decides.
 
     `decided_since` is when it was first decided, null before that. `status` is that of the object. `boost` is
@@ -163,7 +162,7 @@ class AutoscalerView(_Document, frozen=True):
 # -- all autoscalers of a process ----------------------------------------------------------------------------
 
 
-class FleetEntry(_Document, frozen=True):
+class FleetEntry(_ViewPart, frozen=True):
     """One line about an autoscaler.
 
     `sample_age` is that of the oldest sample of its metrics, `chain` the time from load to write that was
@@ -191,7 +190,7 @@ class FleetEntry(_Document, frozen=True):
     fault: str
 
 
-class FleetView(_Document, frozen=True):
+class FleetView(_ViewPart, frozen=True):
     """The autoscalers that one process decides, in the order of their names."""
 
     version: str

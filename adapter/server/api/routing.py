@@ -116,7 +116,7 @@ def find_route(
             return Route("unknown", _UNKNOWN, error=paths.path_not_found())
         case ["metrics"]:
             return Route("monitoring", RequestLabels("GET", subresource="/metrics"), segments, query)
-        case ["debug", "fastpath", "autoscalers", namespace, name] if namespace and name:
+        case ["debug", "fastpath", "autoscalers", *key] if len(key) in {0, 2} and all(key):
             return Route("debug", RequestLabels("GET", subresource="/debug"), segments, query)
         case [endpoint, *_] if endpoint in HEALTH_ENDPOINTS:
             return Route("health", RequestLabels("GET", subresource=f"/{endpoint}"), segments, query)

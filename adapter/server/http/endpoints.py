@@ -9,7 +9,7 @@ import contextlib
 import functools
 import gzip
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from aiohttp import web
@@ -36,7 +36,7 @@ from adapter.server.http.negotiation import Representation
 from adapter.server.http.responses import EncodedResponse
 from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
-ShowAutoscaler = Callable[[str, str], tuple[int, bytes]]
+ShowAutoscalers = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
 """Returns status and JSON of what is known of an autoscaler, by namespace and name."""
 
 LONGEST_KEY = 4096
@@ -275,12 +275,12 @@ class LocalPages:
         address: str,
         health: Health,
         own_metrics: Monitoring,
-        show_autoscaler: ShowAutoscaler,
+        show_autoscalers: ShowAutoscalers,
     ) -> None:
         self._address = address
         self._health = health
         self._monitoring = own_metrics
-        self._show_autoscaler = show_autoscaler
+        self._show_autoscalers = show_autoscalers
         self._runner: web.ServerRunner | None = None
         self.port = 0
         """The port it listens on, 0 while it does not listen."""
@@ -308,8 +308,8 @@ class LocalPages:
             case ("metrics",):
                 body = await encoding.join(self._monitoring.exposition_pieces())
                 return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
-            case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
-                status, body = self._show_autoscaler(namespace, name)
+            case ("debug", "fastpath", "autoscalers", *key) if len(key) in {0, 2} and all(key):
+                status, body = await self._show_autoscalers(key)
                 return web.Response(status=status, body=body, content_type=negotiation.JSON)
         answer = self._health.answer(segments, request.query_string)
         if answer is None:

@@ -43,7 +43,7 @@ from adapter.server.http.endpoints import (
     MetricsEndpoint,
     ResourceMetricsProvider,
     ResponseCache,
-    ShowAutoscaler,
+    ShowAutoscalers,
 )
 from adapter.server.http.responses import EncodedResponse, Response
 from adapter.telemetry import logs, metrics
@@ -112,9 +112,9 @@ class Handler:
         limits: HandlerLimits = HandlerLimits(),
         resource_provider: ResourceMetricsProvider | None = None,
         access_log: AccessLog | None = None,
-        show_autoscaler: ShowAutoscaler | None = None,
+        show_autoscalers: ShowAutoscalers | None = None,
     ) -> None:
-        """Without `resource_provider` ``metrics.k8s.io`` cannot be served; a scaler has `show_autoscaler`."""
+        """Without `resource_provider` there is no ``metrics.k8s.io``; a scaler has `show_autoscalers`."""
         self.stopping = False
         self._provider = provider
         self._access_log = access_log
@@ -142,7 +142,7 @@ class Handler:
             in_flight=limits.in_flight,
             request_timeout=limits.request_timeout,
         )
-        self._show_autoscaler = show_autoscaler
+        self._show_autoscalers = show_autoscalers
         self._in_review: Counts[tuple[bool, ReviewQueue]] = Counts()
         self._counters: dict[tuple[RequestLabels, int], Counter] = {}
         self._durations: dict[RequestLabels, Histogram] = {}
@@ -286,9 +286,8 @@ class Handler:
             with contextlib.closing(Charge(self._budget, connection, is_page=True)) as charge:
                 body = await encoding.join(self.own_metrics.exposition_pieces(), charge)
             return EncodedResponse(200, body, metrics.CONTENT_TYPE)
-        if route.kind == "debug" and self._show_autoscaler is not None:
-            namespace, name = route.segments[-2:]
-            return EncodedResponse(*self._show_autoscaler(namespace, name))
+        if route.kind == "debug" and self._show_autoscalers is not None:
+            return EncodedResponse(*await self._show_autoscalers(route.segments[3:]))
         answer = self._health.answer(route.segments, route.query)
         if answer is None:
             return await self._list_paths()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.cli import main
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
@@ -15,7 +16,7 @@ from adapter.simulate.engine import EPOCH
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ForecastMinimums
 from adapter.simulate.simulation import Scenario, simulate
-from fastpath_tools.simulate.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording
 from tests.support.cards import weekly_load
 from tests.support.simulation import HPA, Printed, autoscaler, steps
 

@@ -63,8 +63,7 @@ class Recording:
         await self.step(PodsReading(values, most_then=count), ExternalReading((queue * 1000,)))
 
     def export(self) -> str:
-        shown = debug.show(self.bench.controller, "default", "web", "").document
-        return debug.encode(shown).decode()
+        return debug.show(self.bench.controller, "default", "web", "").body.decode()
 
 
 async def test_half_an_hour_of_changing_load_replays_without_a_difference() -> None:
@@ -112,7 +111,7 @@ async def test_pending_capacity_is_part_of_a_record() -> None:
         test_pending.make_pods(bench, 2 + second)
     test_pending.jobs(bench, 1600)
     await bench.step(1)
-    export = debug.encode(debug.show(bench.controller, "default", "web", "").document).decode()
+    export = debug.show(bench.controller, "default", "web", "").body.decode()
     bench.controller.close()
 
     done = replay.replay(export, "journal.json")

@@ -1,0 +1,212 @@
+"""The documents of autoscalers: what was, what is, and what comes next, within the published schema."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from adapter.autoscaler import debug
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.bounds.schedule.windows import Schedule
+from adapter.model import steps
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.view import AutoscalerView, FleetView
+from adapter.model.timestamps import SECOND
+from tests.autoscaler.test_boost import ON, BoostBench
+from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
+from tests.support.controller import QUEUE, Bench, fpa, shown_document
+from tests.support.scaling import NOW, external_metric
+
+SCHEMA = json.loads(Path("docs/reference/debug.schema.json").read_text())
+IMMEDIATE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+
+
+def view(bench: Bench) -> AutoscalerView:
+    document = shown_document(bench.controller)
+    jsonschema.validate(document, SCHEMA)
+    return msgspec.convert(document, AutoscalerView)
+
+
+def fleet(bench: Bench) -> FleetView:
+    answer = steps.run(debug.show_fleet([bench.controller], NOW / SECOND))
+    jsonschema.validate(json.loads(answer.body), SCHEMA)
+    return msgspec.json.decode(answer.body, type=FleetView)
+
+
+async def test_an_autoscaler_that_was_not_decided_yet(bench: Bench) -> None:
+    bench.put(fpa(QUEUE))
+
+    shown = view(bench)
+
+    assert (shown.version, shown.last, shown.next, shown.decided_since) == ("v1", None, None, None)
+    assert shown.history is not None
+    assert list(shown.history.points) == []
+
+
+async def test_the_history_has_the_peak_and_what_limited_it(bench: Bench) -> None:
+    await bench.begin_with(4, maxReplicas=6)
+    bench.want(9)
+    await bench.steps(30)
+    bench.want(4)
+    await bench.step(1)
+
+    shown = view(bench)
+
+    assert shown.history is not None
+    assert shown.history.resolution == 30
+    *_, before, last = shown.history.points
+    assert (before.demand, before.desired, before.min, before.max) == (9, 6, 1, 6)
+    assert before.limited_by == Restraint.HIGHEST.value
+    assert last.limited_by == Restraint.HELD.value
+    assert shown.last is not None
+    assert shown.last.limited_by == shown.status["limitedBy"] == Restraint.HELD.value
+
+
+async def test_a_scaler_that_keeps_no_history(bench: Bench) -> None:
+    bench.controller.context = bench.controller.context._replace(keeps_history=False)
+    await bench.begin_with(4)
+
+    assert view(bench).history is None
+    assert fleet(bench).autoscalers[0].reversals == 0
+
+
+async def test_the_history_stays_with_a_clock_that_is_set(bench: Bench) -> None:
+    await bench.begin_with(4)
+    bench.clock.skew += 3600
+    await bench.step(1)
+
+    history = view(bench).history
+    assert history is not None
+    assert [point.demand for point in history.points] == [4]
+
+
+async def test_what_comes_next_is_the_end_of_the_window(bench: Bench) -> None:
+    await bench.begin_with(4)
+    bench.want(2)
+    await bench.step(10)
+
+    following = view(bench).next
+
+    assert following is not None
+    assert (following.replicas, following.released) == (2, Restraint.HELD.value)
+    assert following.at == debug.moment(bench.controller.loop.now() + 290 * SECOND)
+
+
+async def test_nothing_comes_next_where_nothing_is_known(bench: Bench) -> None:
+    await bench.begin_with(4)
+    assert view(bench).next is None
+
+    bench.server.cached.clear()
+    assert view(bench).next is None
+
+
+async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> None:
+    await bench.begin_with(4)
+    bench.sources.opened[0].sampled = bench.controller.loop.now() - 5 * SECOND
+    await bench.step(1)
+
+    (metric,) = view(bench).metrics
+    assert (metric.name, metric.current, metric.target) == ("external metric queue(nil)", "1", "1")
+    assert (metric.age, metric.overdue, metric.fault) == (6.0, "", "")
+
+    bench.want(None)
+    await bench.step(1)
+    (metric,) = view(bench).metrics
+    assert (metric.current, metric.fault) == ("<unknown>", "none")
+
+    bench.sources.opened[0].reading = ExternalReading([4000], overdue="it is old")
+    await bench.step(1)
+    assert view(bench).metrics[0].overdue == "it is old"
+
+
+async def test_an_invalid_spec_has_no_metrics(bench: Bench) -> None:
+    bench.put(fpa(QUEUE, minReplicas=30), replicas=4)
+    await bench.step()
+
+    assert list(view(bench).metrics) == []
+
+
+async def test_windows_of_schedules_are_ahead() -> None:
+    bench = ScheduleBench()
+    bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
+    await bench.begin_with(4)
+
+    shown = view(bench)
+
+    (ahead,) = shown.ahead
+    assert (ahead.min, ahead.max, ahead.start[11:16], ahead.end[11:16]) == (12, None, "12:10", "12:30")
+    assert "lunch" in ahead.source
+    assert shown.next is not None
+    assert (shown.next.replicas, shown.next.at[11:16]) == (12, "12:10")
+    bench.controller.close()
+
+
+async def test_windows_that_are_being_computed_are_not_ahead() -> None:
+    bench = ScheduleBench()
+    bench.schedules.by_key = {OWN: (window("13:10", "13:30"),)}
+    await bench.begin_with(4)
+    bench.schedules.computed = False
+
+    assert list(view(bench).ahead) == []
+    bench.controller.close()
+
+
+async def test_at_most_32_changes_of_bounds_are_ahead() -> None:
+    bench = ScheduleBench()
+    windows: tuple[Schedule, ...] = tuple(
+        window(f"13:{minute:02}", f"13:{minute + 1:02}", 5 + minute) for minute in range(1, 50)
+    )
+    bench.schedules.by_key = {OWN: windows}
+    await bench.begin_with(4)
+
+    assert len(view(bench).ahead) == 32
+    bench.controller.close()
+
+
+async def test_a_line_of_the_fleet(bench: Bench) -> None:
+    await bench.begin_with(4, behavior=IMMEDIATE)
+    (source,) = bench.sources.opened
+    source.sampled, source.span = bench.controller.loop.now(), SECOND
+    for wish in (6, 3, 8):
+        bench.want(wish)
+        await bench.steps(31)
+
+    (line,) = fleet(bench).autoscalers
+
+    assert (line.namespace, line.name, line.target) == ("default", "web", "Deployment/web")
+    assert (line.replicas, line.desired, line.min, line.max) == (8, 8, 1, 20)
+    assert (line.limited_by, line.reversals, line.overdue) == (Restraint.FOLLOWS.value, 1, 0)
+    assert (line.sample_age, line.chain) == (93.0, 79.0)  # a policy delayed the last change
+    assert line.chain is not None
+    assert not line.boosted
+
+    bench.want(None)
+    await bench.step(1)
+    (line,) = fleet(bench).autoscalers
+    assert (line.overdue, line.limited_by) == (1, Restraint.ABSENT.value)
+    assert "no metric" not in line.fault
+    assert "unable to" in line.fault or "invalid metrics" in line.fault
+
+
+async def test_a_fleet_in_the_order_of_names(bench: Bench) -> None:
+    for name in ("b", "c", "a"):
+        bench.put(fpa([external_metric(averageValue="1")], name=name, uid=name), replicas=1)
+
+    assert [line.name for line in fleet(bench).autoscalers] == ["a", "b", "c"]
+    assert fleet(bench).autoscalers[0].replicas is None
+
+
+@pytest.mark.parametrize(("mode", "floor"), [(BOOST, 8), (ADVISE, 0)])
+async def test_a_boosted_hpa_shows_its_floor(mode: str, floor: int) -> None:
+    bench = BoostBench()
+    await bench.begin_boosted(9, ON._replace(mode=mode))
+
+    (line,), shown = fleet(bench).autoscalers, view(bench)
+
+    assert line.boosted is (mode == BOOST)
+    assert line.floor == shown.limits.floor == floor
+    assert shown.boost is not msgspec.UNSET
+    bench.controller.close()
