@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.option_fields import Command, CommandOptions, option
+from adapter.config.option_fields import Command, CommandOptions, option, switch
 from adapter.config.pflag import FlagType
 from adapter.errors import RunError
 
@@ -22,6 +22,7 @@ class DemoOptions(CommandOptions):
         check=checks.not_negative,
     )
     port: int = option(FlagType.PORT, "0", "Port of the adapter; 0 takes any free one.")
+    ui: bool = switch("Show the two workloads in a browser too, on the pages of `fastpath ui`.")
 
 
 COMMAND = Command(
@@ -49,7 +50,10 @@ def main(options: DemoOptions) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     seconds = options.length or None
     try:
-        asyncio.run(run.run(command_line.version(), seconds=seconds, port=options.port, console=Console()))
+        running = run.run(
+            command_line.version(), seconds=seconds, port=options.port, console=Console(), ui=options.ui
+        )
+        asyncio.run(running)
     except OSError as error:
         if error.errno != errno.EADDRINUSE or f", {options.port})" not in str(error):
             raise

@@ -26,7 +26,7 @@ from adapter.errors import RunError
 from adapter.server.http.connection_server import MetricsServer
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.demo import metric_source, native_hpa, view
+from fastpath_sandbox.demo import metric_source, native_hpa, pages, view
 from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.demo.view import Moment, Question, Reaction, Reading
 from fastpath_sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
@@ -76,8 +76,11 @@ class ScreenState:
         ]
 
 
-async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
-    """Run the demo for `seconds`, None for until cancelled; RunError if no value changed in that time."""
+async def run(version: str, *, seconds: float | None, port: int, console: Console, ui: bool = False) -> None:
+    """Run the demo for `seconds`, None for until cancelled; RunError if no value changed in that time.
+
+    With `ui` a browser shows its autoscalers.
+    """
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-demo-")))
@@ -91,10 +94,11 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
         stepping = asyncio.create_task(_step(world, clock), name="world")
         stack.push_async_callback(_end, stepping)
         prometheus, about = await stack.enter_async_context(sources)
-        (directory / "rules.yaml").write_text(world.rules)
+        rules = directory / "rules.yaml"
+        rules.write_text(world.rules)
         kubeconfig = str(cluster.kubeconfig(directory / "kubeconfig"))
         options = Options(
-            config=(str(directory / "rules.yaml"),),
+            config=(str(rules),),
             prometheus_url=prometheus,
             lister_kubeconfig=kubeconfig,
             authentication_kubeconfig=kubeconfig,
@@ -110,6 +114,8 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
         )
         server = await stack.enter_async_context(_adapter(options, version))
         url = f"https://127.0.0.1:{server.port}"
+        pages.register(cluster, server.port)
+        adapter = Adapter(url, directory / "certificates" / "apiserver.crt", token)
         places = {
             "adapter": f"{url}  (self-signed certificate: curl -k)",
             "Prometheus": f"{prometheus}  {about}",
@@ -120,10 +126,21 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
             "health": 'curl -k "$A/readyz?verbose"',
             "metrics": 'curl -kH "$T" "$A/metrics"',
         }
+        if ui:
+            (directory / "token").write_text(token)
+            flags = {
+                "kubeconfig": kubeconfig,
+                "config": rules,
+                "prometheus-url": prometheus,
+                "server": url,
+                "token-file": directory / "token",
+                "ca-file": adapter.authority,
+            }
+            serving = pages.served([f"--{name}={value}" for name, value in flags.items()])
+            places["pages"] = await stack.enter_async_context(serving)
         # The live screen starts below these lines. They are not wrapped, so that they can be copied.
         for name, text in places.items():
             console.print(f"{name:<11} {text}", soft_wrap=True, markup=False, highlight=False)
-        adapter = Adapter(url, directory / "certificates" / "apiserver.crt", token)
         controller = native_hpa.running(Path(kubeconfig), adapter, directory, clock, random=random.random)
         await stack.enter_async_context(controller)
         await _show(world, clock, adapter, seconds, console)

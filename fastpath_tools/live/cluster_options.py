@@ -132,10 +132,9 @@ _KEY = re.compile(r"[^/]+/[^/]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalerServiceOptions(KubeconfigOptions):
-    """An autoscaler, and the process that decides about it: its address, or the Lease that names its Pod."""
+class ScalerAddressOptions(CommandOptions):
+    """The address of a process that decides about autoscalers, where no Lease is to name its Pod."""
 
-    autoscalers: tuple[str, ...] = arguments()
     server: str = _server_text(
         "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
         "its Pod.",
@@ -148,6 +147,19 @@ class ScalerServiceOptions(KubeconfigOptions):
         "host of --server.",
         metavar="name",
     )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        url = urlsplit(self.server) if checks.is_url(self.server) else None  # that a path can be added to
+        if self.server and (url is None or url.query or url.fragment):
+            yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerServiceOptions(ScalerAddressOptions, KubeconfigOptions):
+    """An autoscaler, and the process that decides about it: its address, or the Lease that names its Pod."""
+
+    autoscalers: tuple[str, ...] = arguments()
     lease_name: str = _lease(
         FlagType.TEXT,
         "fastpath-scaler",
@@ -170,12 +182,6 @@ class ScalerServiceOptions(KubeconfigOptions):
         """Namespace and name of the autoscaler."""
         namespace, _, name = self.autoscalers[0].partition("/")
         return namespace, name
-
-    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        yield from super().faults(given)
-        url = urlsplit(self.server) if checks.is_url(self.server) else None  # that a path can be added to
-        if self.server and (url is None or url.query or url.fragment):
-            yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
 
     def name_faults(self) -> Iterator[Fault]:
         """Yield what is wrong with the arguments, which have to be one autoscaler."""

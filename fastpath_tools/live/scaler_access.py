@@ -24,7 +24,12 @@ from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.view import FleetView
 from fastpath_tools.live import cluster_options, reading
-from fastpath_tools.live.cluster_options import PORT, KubeconfigOptions, ScalerServiceOptions
+from fastpath_tools.live.cluster_options import (
+    PORT,
+    KubeconfigOptions,
+    ScalerAddressOptions,
+    ScalerServiceOptions,
+)
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _AUTOSCALERS = "/debug/fastpath/autoscalers"
@@ -57,28 +62,47 @@ async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
 class LeaderReader:
     """Reads what the processes that lead show of autoscalers, through a forwarded port of each.
 
-    A port is forwarded until the `stack` is closed, and again some time after it failed.
+    A port is forwarded until the `stack` is closed, and again some time after it failed. With the address of
+    a `server` it reads from that alone.
     """
 
-    def __init__(self, options: KubeconfigOptions, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self,
+        options: KubeconfigOptions,
+        stack: contextlib.AsyncExitStack,
+        server: ScalerAddressOptions | None = None,
+    ) -> None:
         self._options = options
+        self._server = server if server is not None and server.server else None
         self._stack = stack
         self._ports: dict[tuple[str, str], _Port] = {}
 
     async def read(self, leaders: Leaders | Unread, namespace: str, name: str) -> dict[str, Any] | Unread:
         """Return what is shown of one autoscaler."""
+        path = f"/{namespace}/{name}"
+        if self._server is not None:
+            return await self._read_server(self._server, path, dict[str, Any])
         if isinstance(leaders, Unread):
             return leaders
         own = [one for one in leaders.found if one.holder and one.owns(namespace)]
         if not own:
             return Unread("no scaler leads")
         leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
-        return await self._read(*_pod(leader), f"/{namespace}/{name}", dict[str, Any])
+        return await self._read(*_pod(leader), path, dict[str, Any])
 
     async def read_all(self, leaders: Leaders) -> list[FleetView | Unread]:
         """Return what each of the processes shows of all its autoscalers."""
+        if self._server is not None:
+            return [await self._read_server(self._server, "", FleetView)]
         pods = dict.fromkeys(_pod(leader) for leader in leaders.found if leader.holder)
         return await asyncio.gather(*(self._read(*pod, "", FleetView) for pod in pods))
+
+    async def _read_server(self, options: ScalerAddressOptions, path: str, form: type[_T]) -> _T | Unread:
+        url = f"{options.server.rstrip('/')}{_AUTOSCALERS}{path}"
+        try:
+            return _decode(url, await _fetch(options, url), form)
+        except RunError as error:
+            return Unread(str(error))
 
     async def _read(self, fastpath: str, pod: str, path: str, form: type[_T]) -> _T | Unread:
         port = self._ports.get((fastpath, pod))
@@ -134,12 +158,12 @@ class _Response(NamedTuple):
     body: bytes
 
 
-async def _get(options: ScalerServiceOptions | None, url: str) -> dict[str, Any]:
+async def _get(options: ScalerAddressOptions | None, url: str) -> dict[str, Any]:
     """Return the document at an address. RunError if that cannot be read."""
     return _decode(url, await _fetch(options, url), dict[str, Any])
 
 
-async def _fetch(options: ScalerServiceOptions | None, url: str) -> _Response:
+async def _fetch(options: ScalerAddressOptions | None, url: str) -> _Response:
     """Ask an address; without options the local end of a forwarded port. RunError without a response."""
     headers = {}
     if options is not None and options.token_file:

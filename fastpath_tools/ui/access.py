@@ -62,7 +62,7 @@ class ClusterAccess:
             prometheus = await servers.open_prometheus(
                 options, RulesOptions(), clock, monitoring, problems, stack
             )
-        return cls(options, client, clock, prometheus, LeaderReader(options, stack), rules)
+        return cls(options, client, clock, prometheus, LeaderReader(options, stack, options), rules)
 
     @property
     def cluster(self) -> LiveCluster:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from adapter.config.option_fields import Command, option, switch
 from adapter.config.pflag import FlagType
 from fastpath_tools.doctor.options import ExaminationOptions
+from fastpath_tools.live.cluster_options import ScalerAddressOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class UiOptions(ExaminationOptions):
+class UiOptions(ScalerAddressOptions, ExaminationOptions):
     port: int = option(
         FlagType.INT,
         "0",

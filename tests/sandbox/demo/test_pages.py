@@ -1,0 +1,68 @@
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from rich.console import Console
+
+from adapter.errors import RunError
+from fastpath_sandbox.demo import pages, run
+from tests.support import waiting
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The addresses that a browser was told to open."""
+    record, browser = tmp_path / "opened", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >>"{record}"\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    return lambda: record.read_text().split() if record.exists() else []
+
+
+async def _read(session: aiohttp.ClientSession, url: str) -> str:
+    async with session.get(url) as response:
+        assert response.status == 200
+        return await response.text()
+
+
+async def test_a_browser_shows_both_workloads(opened: Callable[[], list[str]]) -> None:
+    screen = io.StringIO()
+    demo = run.run("test", seconds=None, port=0, console=Console(file=screen, width=80), ui=True)
+    async with waiting.running(demo), aiohttp.ClientSession() as session:
+        await waiting.until(lambda: re.search(r"^pages .*\n", screen.getvalue(), re.MULTILINE), 30.0)
+        shown = dict(re.findall(r"^(pages|cluster) +(\S+)", screen.getvalue(), re.MULTILINE))
+        assert opened() == [shown["pages"]]
+        page = await _read(session, shown["pages"])
+        assert "web-fast" in page
+        assert "web-native" in page
+        apis = json.loads(await _read(session, f"{shown['cluster']}/apis/custom.metrics.k8s.io/v1beta2"))
+        assert "pods/requests_in_flight" in {resource["name"] for resource in apis["resources"]}
+
+
+async def test_pages_that_are_not_served_end_the_demo(opened: Callable[[], list[str]]) -> None:
+    with pytest.raises(RunError, match=r"the pages are not served: .*--server"):
+        async with pages.served(["--server=nowhere"]):
+            pytest.fail("they are")
+    assert opened() == []
+
+
+async def test_the_verb_ends_with_the_block(opened: Callable[[], list[str]], tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}],"
+        " contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}"
+    )
+    async with aiohttp.ClientSession() as session:
+        async with (
+            pages.served([f"--kubeconfig={kubeconfig}"]) as address,
+            session.get(address) as response,
+        ):
+            assert response.status == 502
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(address)
