@@ -13,7 +13,7 @@ from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerAddress
 from fastpath_tools.live.facts import Leaders, Unread
 from fastpath_tools.live.scaler_access import LeaderReader
 
-_FLEET = FleetView(version="v1", time="2026-11-28T00:00:00.000Z", autoscalers=())
+_FLEET = FleetView(version="v1", time="2026-11-28T00:00:00.000Z", autoscalers=[])
 
 
 @pytest.fixture
