@@ -139,6 +139,9 @@ CASES: Mapping[str, Case] = {
     "simulate": Case(
         "speed of simulations of 14 days", tiny="--days 0.02 --runs 1", short="--days 1 --runs 1"
     ),
+    "fleet_page": Case(
+        "the page of 1,000 autoscalers of `fastpath ui`", tiny="--autoscalers 20 --runs 1", short="--runs 5"
+    ),
     "wake": Case(
         "zero to one: from a queue's first message, at its exporter, to a written Scale",
         tiny="--workloads 2 --seconds 1",

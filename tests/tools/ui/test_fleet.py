@@ -144,11 +144,18 @@ def test_the_worst_is_first_whatever_order_they_were_read_in(rows: list[FleetRow
         reversals=st.integers(0, 9),
         reaction=st.none() | st.builds(ReactionTime, st.floats(0, 1000)),
     ),
-    st.sampled_from(["fault", "overdue", "is_capped", "reversals"]),
+    st.sampled_from(
+        [
+            PLAIN._replace(fault="no"),
+            PLAIN._replace(overdue=3),
+            PLAIN._replace(is_capped=True),
+            PLAIN._replace(reversals=9),
+        ]
+    ),
 )
-def test_one_more_problem_never_moves_a_line_down(row: FleetRow, field: str) -> None:
-    worse = row._replace(**{field: {"fault": "no", "overdue": 3, "is_capped": True, "reversals": 9}[field]})
-    assert fleet.rank(worse) <= fleet.rank(row)
+def test_one_more_problem_never_moves_a_line_down(row: FleetRow, bad: FleetRow) -> None:
+    changed = {name: value for name, value in bad._asdict().items() if value != getattr(PLAIN, name)}
+    assert fleet.rank(row._replace(**changed)) <= fleet.rank(row)
 
 
 def test_a_measured_chain_moves_its_line_only_by_powers_of_two() -> None:

@@ -241,6 +241,10 @@ async def test_fast_path_autoscalers_that_may_not_be_listed(
     assert fleet.notes[0].startswith(f"{KIND}s cannot be listed: ")
 
 
+def _wants(count: int) -> Callable[[dict[str, FleetRow]], bool]:
+    return lambda rows: "web" in rows and rows["web"].desired == count
+
+
 async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
     cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
@@ -249,7 +253,7 @@ async def test_turns_of_an_hpa_are_counted_while_it_is_looked_at(
     for turns, count in enumerate((4, 5, 4, 5, 4, 5), start=-1):
         document["status"]["desiredReplicas"] = count
         cluster.update(document) if turns >= 0 else cluster.create(document)
-        fleet = await read_until(reader, lambda rows, count=count: rows["web"].desired == count)
+        fleet = await read_until(reader, _wants(count))
         assert fleet.rows[0].reversals == max(turns, 0)
     assert fleet.rows[0].problems == (Problem.FLAPPING,)
 
