@@ -1,8 +1,8 @@
 """The page of all autoscalers: `python -m benchmarks.fleet_page`, in CPU time of the server for one request.
 
 A request orders the lines, renders them and compresses the page. A change is what a stream does each second:
-it renders and hashes the sections. Names, problems and figures are random, so that compression finds no more in
-them than in those of a cluster.
+it renders and hashes the sections. Names, problems and figures are random, so that compression finds no more
+in them than in those of a cluster.
 """
 
 import os
