@@ -17,7 +17,6 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.record import encode as encode_record
-from adapter.autoscaler.decide.restraint import restraint_of
 from adapter.autoscaler.decide.scheduled import describe
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.past_hour import SPAN, PastSpan
@@ -135,9 +134,7 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
 
 
 def _limited_by(state: AutoscalerState) -> str:
-    if state.last is None:
-        return ""
-    return restraint_of(state.last.decision, state.prepared.limits).value
+    return "" if state.last is None else state.last.restraint.value
 
 
 def _limits(state: AutoscalerState) -> LimitsView:

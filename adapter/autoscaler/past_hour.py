@@ -17,8 +17,7 @@ SPAN = 30 * SECOND
 SPANS = 120
 """The number of spans that are kept."""
 
-_UNKNOWN = 0xFFFF
-MOST = _UNKNOWN - 1
+MOST = 0xFFFE
 """The largest count that is kept; a larger one is kept as this."""
 
 _COUNTS = struct.Struct("<6HB")
@@ -29,7 +28,7 @@ _RECORD = 1 + _COUNTS.size
 
 _RESTRAINTS = tuple(Restraint)
 _PLACES = {restraint: place for place, restraint in enumerate(_RESTRAINTS)}
-_NOTHING = _COUNTS.pack(_UNKNOWN, _UNKNOWN, _UNKNOWN, 0, 0, 0, _PLACES[Restraint.FAILED])
+_NOTHING = _COUNTS.pack(0, 0, 0, 0, 0, 0, _PLACES[Restraint.FAILED])
 
 
 class Counts(NamedTuple):
@@ -136,12 +135,15 @@ def _last_spans(records: bytes) -> bytes:
 
 def _pack(counts: Counts) -> bytes:
     demand, desired, ready, floor, low, high, restraint = counts
-    known = (_UNKNOWN if count is None else _bounded(count) for count in (demand, desired, ready))
-    return _COUNTS.pack(*known, *map(_bounded, (floor, low, high)), _PLACES[restraint])
-
-
-def _bounded(count: int) -> int:
-    return max(0, min(count, MOST))
+    # 0 is an unknown count, and others are one more
+    demand = 0 if demand is None else demand + 1
+    desired = 0 if desired is None else desired + 1
+    ready = 0 if ready is None else ready + 1
+    packed = demand, desired, ready, floor, low, high
+    try:
+        return _COUNTS.pack(*packed, _PLACES[restraint])
+    except struct.error:  # a count with more bits, which a spec may have
+        return _COUNTS.pack(*(max(0, min(count, MOST + 1)) for count in packed), _PLACES[restraint])
 
 
 def _unpack(packed: bytes) -> Counts:
@@ -150,12 +152,11 @@ def _unpack(packed: bytes) -> Counts:
 
 
 def _known(count: int) -> int | None:
-    return None if count == _UNKNOWN else count
+    return count - 1 if count else None
 
 
 def _merge(before: bytes, packed: bytes) -> bytes:
     """Return the counts of a span after one more decision."""
-    former, latest = _unpack(before), _unpack(packed)
-    demands = [count for count in (former.demand, latest.demand) if count is not None]
-    readies = [count for count in (former.ready, latest.ready) if count is not None]
-    return _pack(latest._replace(demand=max(demands, default=None), ready=min(readies, default=None)))
+    former, _, least, *_ = _COUNTS.unpack(before)
+    demand, desired, ready, *others = _COUNTS.unpack(packed)
+    return _COUNTS.pack(max(former, demand), desired, min(least, ready) or max(least, ready), *others)

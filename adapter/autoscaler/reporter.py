@@ -19,7 +19,6 @@ from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
-from adapter.autoscaler.decide.restraint import restraint_of
 from adapter.autoscaler.decide.trace import Step, undecided
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
@@ -224,7 +223,7 @@ class Reporter:
                 state.memory.status,
                 state.recent_changes(now),
                 state.backlog_credits,
-                restraint_of(choice, state.prepared.limits).value,
+                "" if state.last is None else state.last.restraint.value,
             )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):

@@ -26,7 +26,7 @@ from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.removal import count_idle
-from adapter.autoscaler.decide.restraint import restraint_of
+from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.past_hour import Counts, PastHour
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
@@ -66,6 +66,7 @@ class LastDecision(msgspec.Struct, frozen=True):
     at: int
     snapshot: Snapshot | None
     decision: Decision
+    restraint: Restraint
 
 
 class AutoscalerState:
@@ -355,22 +356,20 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        self.last = LastDecision(now, snapshot, decision)
+        before = self.last
+        if before is not None and _are_alike(before.decision, decision):
+            restraint = before.restraint
+        else:
+            restraint = restraint_of(decision, self.prepared.limits)
+        self.last = LastDecision(now, snapshot, decision, restraint)
         self.since = self.since or now
         if self.past is None:
             return
         limits = self.prepared.limits if decision.spec is None else decision.spec.limits
         floor = self.memory.boost.floor
         ready = None if snapshot is None else rosters.prepare(snapshot.observation.pods).ready
-        counts = Counts(
-            decision.wanted,
-            decision.desired,
-            ready,
-            0 if floor is None else floor.replicas,
-            *limits,
-            restraint_of(decision, self.prepared.limits),
-        )
-        self.past.note(counts, now)
+        held = 0 if floor is None else floor.replicas
+        self.past.note(Counts(decision.wanted, decision.desired, ready, held, *limits, restraint), now)
 
     def set_clock(self, by: int) -> None:
         """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""
@@ -421,6 +420,17 @@ class AutoscalerState:
     def set_boosting(self, boosted: Boosting) -> None:
         if boosted is not self.memory.boost:
             self.memory = msgspec.structs.replace(self.memory, boost=boosted)
+
+
+def _are_alike(before: Decision, decision: Decision) -> bool:
+    """Tell whether two decisions have the same restraint, as most in a row: the trace need not be read."""
+    return (
+        before.status.conditions is decision.status.conditions
+        and before.spec is decision.spec
+        and before.wanted == decision.wanted
+        and before.desired == decision.desired
+        and before.replicas == decision.replicas
+    )
 
 
 def _remember(

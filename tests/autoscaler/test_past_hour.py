@@ -116,10 +116,10 @@ def test_ages_stay_when_the_clock_is_set() -> None:
 
 def test_counts_beyond_the_largest_are_kept_as_the_largest() -> None:
     past = PastHour()
-    past.note(Counts(2**31 - 1, -1, 70_000, 0, 0, 2**31 - 1, Restraint.FOLLOWS), BEGIN)
+    past.note(Counts(2**31 - 1, 0, 70_000, 0, 0, 2**31 - 1, Restraint.FOLLOWS), BEGIN)
 
     (one,) = past.spans(BEGIN + 1)
-    assert one.counts == Counts(MOST, 0, MOST, 0, 0, MOST, Restraint.FOLLOWS)
+    assert one.counts == Counts(MOST, 0, MOST, 0, 0, MOST + 1, Restraint.FOLLOWS)
 
 
 def test_changes_of_direction_are_counted() -> None:
