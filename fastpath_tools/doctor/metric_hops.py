@@ -157,7 +157,7 @@ def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
         text = f"Prometheus has no sample {now} for {source.rule}: {source.query}"
         change = Improvement("check that its targets are up and scraped")
         if series.excluding:
-            text = f"no series matches the query of {source.rule}: {series.excluding}"
+            text = f"no series matches {source.rule}: {series.excluding}"
             change = Improvement(f"correct the label in the metric's selector or in {source.rule}")
         return Hop("scrape", State.FAULT, text, change=change)
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"

@@ -3,6 +3,8 @@
 The query is the one that the server sends, made by the same code.
 """
 
+from collections.abc import Sequence
+
 import promql_parser as promql
 
 from adapter.config import rules_file
@@ -61,7 +63,7 @@ class SourceReader:
         pods = () if isinstance(target, Unread) else target.ready[:_PODS]
         rule_query = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
         if isinstance(rule_query, str):
-            return Unread(rule_query)
+            return await self._unmatched(namespace, metric, pods) or Unread(rule_query)
         rule, query = rule_query.rule, rule_query.promql
         of_pods, scrape = metric.type == "Pods", rule.config.scrape
         endpoints = None
@@ -77,6 +79,23 @@ class SourceReader:
             rule.config.ttl or 0.0,
             endpoints,
         )
+
+    async def _unmatched(self, namespace: str, metric: MetricSpec, pods: Sequence[str]) -> SourceFacts | None:
+        """Return the source of a metric whose rule selects no series, None if no rule names the metric."""
+        ruleset = await self._ruleset(GROUPS[metric.type])
+        if isinstance(ruleset, Unread) or self._prometheus is None:
+            return None
+        named = registry.build(ruleset, remember_series(ruleset, {}), 1)
+        catalogue = await self._cluster.catalogue()
+        rule_query = rule_queries.query_of(named, catalogue, namespace, metric, pods)
+        if isinstance(rule_query, str):
+            return None
+        selector = rule_query.rule.config.series_query
+        try:
+            series = SeriesFacts(False, excluding=await self._excluding(selector))
+        except PrometheusError:
+            return None
+        return SourceFacts(f"{rule_query.rule.path}.seriesQuery", selector, None, series)
 
     async def usage(self, resource: str) -> UsageRule | None:
         """Return how pods are scraped for their usage of a resource; None without a rule that can be read."""

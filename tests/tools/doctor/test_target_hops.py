@@ -1,0 +1,170 @@
+"""What keeps a written count from becoming pods of the target, and how that is read of its objects."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    Metadata,
+)
+from adapter.model.autoscaling.hpa import Condition, CrossVersionObjectReference, decode_scalar
+from adapter.model.timestamps import SECOND, Instant, read_instant
+from fastpath_tools.doctor import diagnosis
+from fastpath_tools.doctor.hops import State
+from fastpath_tools.doctor.target_hops import target_hop
+from fastpath_tools.live import targets
+from fastpath_tools.live.api_objects import PodDocument, PodEvent, WorkloadDocument
+from fastpath_tools.live.facts import CountWriter, Leader, Leaders, TargetFacts, Unread
+
+WEB = CrossVersionObjectReference("Deployment", "web")
+SCALED = 1_000_000 * SECOND
+TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "text", "change"),
+    [
+        (
+            {"refused": "exceeded quota: compute", "ready": ("a",)},
+            State.FAULT,
+            "Deployment web has 1 of 4 replicas: new pods are refused: exceeded quota: compute",
+            "raise the ResourceQuota of the namespace, or lower the requests of its pods",
+        ),
+        (
+            {"refused": "denied by webhook"},
+            State.FAULT,
+            "Deployment web has 4 of 4 replicas: new pods are refused: denied by webhook",
+            "make what refuses the pods of Deployment web allow them",
+        ),
+        (
+            {"strangers": (("Deployment canary", 1), ("Job load", 2))},
+            State.FAULT,
+            (
+                "the selector app=web of Deployment web also matches 1 pod of Deployment canary, "
+                "2 pods of Job load: their values count as its own"
+            ),
+            "give the pods of Deployment web a label of their own, in its selector too",
+        ),
+        (
+            {"writer": CountWriter("argocd", SCALED + 6 * SECOND)},
+            State.WARNING,
+            (
+                "argocd set the replicas of Deployment web to 4 at 1970-01-12T13:46:46Z, "
+                "after the autoscaler had scaled it"
+            ),
+            "remove replicas from what argocd applies to Deployment web",
+        ),
+    ],
+    ids=["quota", "webhook", "strangers", "writer"],
+)
+def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: State, text: str, change: str) -> None:
+    hop = target_hop(TARGET._replace(**changes), WEB, SCALED)
+    assert hop is not None
+    assert hop.change is not None
+    assert (hop.state, hop.text, hop.change.text, hop.timed) == (state, text, change, False)
+
+
+@pytest.mark.parametrize("scaled", [SCALED, None])
+def test_a_target_without_a_problem_has_no_hop(scaled: int | None) -> None:
+    writer = CountWriter("kube-controller-manager", SCALED + (5 * SECOND if scaled else 600 * SECOND))
+    assert target_hop(TARGET._replace(writer=writer), WEB, scaled) is None
+    assert target_hop(Unread("forbidden"), WEB, scaled) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition", "state", "begin"),
+    [
+        ({"refused": "exceeded quota"}, "False", State.FAULT, "Deployment web has 4 of 4 replicas"),
+        ({"writer": CountWriter("argocd", SCALED * 2)}, "False", State.FAULT, "AbleToScale is False"),
+        ({"writer": CountWriter("argocd", SCALED * 2)}, "True", State.WARNING, "argocd set the replicas"),
+        ({}, "True", State.OK, "its conditions report no problem"),
+    ],
+)
+def test_a_fast_autoscaler_has_the_same_causes(
+    changes: dict[str, Any], condition: str, state: State, begin: str
+) -> None:
+    status = FastPathAutoscalerStatus(
+        last_scale_time=Instant(SCALED), conditions=(Condition("AbleToScale", condition),)
+    )
+    fpa = FastPathAutoscaler(metadata=Metadata("web", "shop"), status=status)
+    fpa = msgspec.structs.replace(fpa, spec=msgspec.structs.replace(fpa.spec, scale_target_ref=WEB))
+    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+    examined = diagnosis.examine_fast(fpa, (), leaders, target_facts=TARGET._replace(**changes))
+    assert (examined.state, examined.diagnosis.startswith(begin)) == (state, True), examined.diagnosis
+
+
+# -- what the objects say ------------------------------------------------------------------------------------
+
+
+def workload(**document: Any) -> WorkloadDocument:
+    return msgspec.convert(document, WorkloadDocument, dec_hook=decode_scalar)
+
+
+def entry(manager: str, time: str, field: str = "f:replicas") -> dict[str, Any]:
+    return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {field: {}}}}
+
+
+def test_the_last_manager_of_the_count_is_its_writer() -> None:
+    first, second, later = (f"2026-01-31T12:00:0{second}Z" for second in (1, 2, 3))
+    fields = [
+        entry("kubectl", first),
+        entry("argocd", second),
+        entry("kube-controller-manager", first),
+        entry("flux", later, "f:template"),
+        {"manager": "old", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]
+    assert targets.find_writer(workload(metadata={"managedFields": fields})) == CountWriter(
+        "argocd", read_instant(second)
+    )
+    assert targets.find_writer(workload()) is None
+
+
+def test_a_condition_says_why_pods_are_refused_and_else_the_last_event() -> None:
+    events = [PodEvent(message="first"), PodEvent(message="last")]
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "quota"}
+    assert targets.find_refusal(workload(status={"conditions": [failure]}), events) == "quota"
+    ended = failure | {"status": "False"}
+    assert targets.find_refusal(workload(status={"conditions": [ended]}), events) == "last"
+    assert targets.find_refusal(workload(), ()) == ""
+
+
+def pod(owner: str, name: str, phase: str = "Running", **labels: str) -> PodDocument:
+    document = {
+        "metadata": {
+            "name": "p",
+            "labels": {label.replace("_", "-"): value for label, value in labels.items()},
+            "ownerReferences": [
+                {"kind": "Parent", "name": "up"},
+                {"kind": owner, "name": name, "controller": True},
+            ],
+        },
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "pods", "strangers"),
+    [
+        ("Deployment", "web", [pod("ReplicaSet", "web-7f", pod_template_hash="7f")], ()),
+        ("ReplicaSet", "web-7f", [pod("ReplicaSet", "web-7f", pod_template_hash="7f")], ()),
+        ("Rollout", "web", [pod("ReplicaSet", "web-7f", rollouts_pod_template_hash="7f")], ()),
+        (
+            "Deployment",
+            "web",
+            [pod("ReplicaSet", "canary-7f", pod_template_hash="7f"), pod("StatefulSet", "db")],
+            (("Deployment canary", 1), ("StatefulSet db", 1)),
+        ),
+        ("Deployment", "web", [pod("ReplicaSet", "web-7f")], (("ReplicaSet web-7f", 1),)),
+        ("Deployment", "web", [pod("Job", "once", "Succeeded"), PodDocument()], ()),
+        ("Database", "web", [pod("StatefulSet", "db")], ()),
+    ],
+    ids=["own", "its set", "a rollout", "others", "an own set", "ended or alone", "a custom kind"],
+)
+def test_pods_of_other_workloads(
+    kind: str, name: str, pods: list[PodDocument], strangers: tuple[tuple[str, int], ...]
+) -> None:
+    assert targets.find_strangers(pods, CrossVersionObjectReference(kind, name)) == strangers
