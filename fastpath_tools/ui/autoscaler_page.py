@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
 from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, MetricView
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import Hop, MetricChain, State, Took, Total, seconds, total
@@ -130,11 +130,12 @@ class MetricRow(NamedTuple):
 
 
 def _metric_row(metric: MetricView) -> MetricRow:
+    ratio = sentence.ratio(metric)
     return MetricRow(
         metric.name,
-        metric.current,
+        "" if metric.current == sentence.UNKNOWN else metric.current,
         metric.target,
-        "" if metric.ratio is None else f"{metric.ratio:.2f}",
+        "" if ratio is None else f"{ratio:.2f}",
         "" if metric.age is None else seconds(metric.age),
         metric.fault or metric.overdue,
     )
@@ -186,7 +187,7 @@ class TryForm(NamedTuple):
 def _try(reading: AutoscalerReading, query: Mapping[str, str]) -> TryForm:
     autoscaler, view = reading.autoscaler, reading.view
     is_hpa = view.kind == HPA_KIND
-    is_boosted = isinstance(reading.examination, Examination) and reading.examination.facts.mode == "boost"
+    is_boosted = isinstance(reading.examination, Examination) and reading.examination.mode == BOOST
     today = what_if.settings(autoscaler, is_hpa=is_hpa, is_boosted=is_boosted)
     trial = what_if.read_trial(query, today)
     results: Sequence[what_if.Result] = ()

@@ -153,9 +153,9 @@ def _highest(view: AutoscalerView, spans: Sequence[_Span], bounds: Sequence[Boun
     values += [view.next.replicas if view.next else None, *(ahead.min for ahead in bounds)]
     for _, _, point in spans:
         values += [point.demand, point.desired, point.ready, point.floor]
-    most = max(1, *(value for value in values if value is not None))
+    most = max([1, *(value for value in values if value is not None)])
     maximums = [view.limits.max, *(span.point.max for span in spans)]
-    return max(most, *(value for value in maximums if value <= 1.5 * most)) * 1.08
+    return max([most, *(value for value in maximums if value <= 1.5 * most)]) * 1.08
 
 
 # -- shapes --------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _history(frame: Frame, spans: Sequence[_Span], now: float) -> Iterator[str]:
     yield frame.uprights("rule", _times(frame))
     yield frame.boxes("ahead-shade", [(now, frame.end, 0, frame.pods)])
     yield frame.area("demand", _track(spans, lambda point: point.demand))
-    yield frame.line("min", _track(spans, lambda point: point.min))
+    yield frame.line("min", _track(spans, lambda point: point.min if point.max else None))
     yield frame.line("max", _track(spans, lambda point: _within(frame, point.max)))
     yield frame.line("floor", _track(spans, lambda point: point.floor or None))
     yield frame.line("desired", _track(spans, lambda point: point.desired))
@@ -180,7 +180,8 @@ def _track(spans: Iterable[_Span], value: Callable[[HistoryPoint], int | None]) 
 
 
 def _within(frame: Frame, pods: int) -> int | None:
-    return pods if pods <= frame.pods else None
+    """Return a maximum that is on the axis; it is 0 where nothing was decided."""
+    return pods if 0 < pods <= frame.pods else None
 
 
 def _ahead(frame: Frame, view: AutoscalerView, bounds: Sequence[BoundsAhead], now: float) -> Iterator[str]:
@@ -291,7 +292,7 @@ def _row(point: HistoryPoint) -> TableRow:
         _known(point.demand),
         _known(point.desired),
         _known(point.ready),
-        f"{max(point.min, point.floor)} to {point.max}",
+        f"{max(point.min, point.floor)} to {point.max}" if point.max else _known(None),
         point.limited_by,
     )
 

@@ -19,10 +19,9 @@ from adapter.model.autoscaling.hpa import (
     Condition,
     HorizontalPodAutoscalerStatus,
     MetricStatus,
-    MetricValueStatus,
     with_defaults,
 )
-from adapter.model.autoscaling.status import describe_targets
+from adapter.model.autoscaling.status import describe_value
 from adapter.model.autoscaling.view import (
     VERSION,
     AutoscalerView,
@@ -35,11 +34,12 @@ from adapter.model.autoscaling.view import (
     WritersView,
 )
 from adapter.model.timestamps import SECOND, read_nanoseconds
-from adapter.simulate.simulation import target_of
 from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
+from fastpath_tools.ui import sentence
+from fastpath_tools.ui.sentence import UNKNOWN
 
 _LIMITED = {
     "TooManyReplicas": Restraint.HIGHEST,
@@ -119,15 +119,13 @@ def _condition(condition: Condition) -> dict[str, str]:
 def _metric(examination: Examination, place: int) -> MetricView:
     metric, chain = examination.facts.metrics[place], examination.chains[place]
     status = _status(examination.facts, metric)
-    texts = describe_targets((metric.spec,), (status,)).rpartition(": ")[2].removesuffix(" (avg)")
-    current, _, target = texts.partition("/")
+    current, target = describe_value(metric.spec, status)
     faults = [hop.text for hop in chain.hops if hop.state is State.FAULT]
     age = _age(metric)
     return MetricView(
         name=metric.label,
-        current="" if faults or not status.type else current,
+        current=UNKNOWN if faults else current,
         target=target,
-        ratio=None if faults else _ratio(metric, status),
         age=age,
         overdue="" if age is None else _overdue(metric, age),
         fault=faults[0] if faults else "",
@@ -139,23 +137,6 @@ def _status(facts: Facts, metric: MetricFacts) -> MetricStatus:
     if not facts.has_value(metric.spec) or facts.hpa.status is None:
         return MetricStatus()
     return (facts.hpa.status.current_metrics or ())[(facts.hpa.spec.metrics or ()).index(metric.spec)]
-
-
-def _ratio(metric: MetricFacts, status: MetricStatus) -> float | None:
-    sources = (status.pods, status.object, status.external, status.resource, status.container_resource)
-    current = next((source.current for source in sources if source is not None), MetricValueStatus())
-    container = metric.spec.container_resource
-    target = target_of(metric.spec) if container is None else container.target
-    pairs = (
-        (current.average_utilization, target.average_utilization),
-        (_milli(current.average_value), _milli(target.average_value)),
-        (_milli(current.value), _milli(target.value)),
-    )
-    return next((value / wanted for value, wanted in pairs if value is not None and wanted), None)
-
-
-def _milli(quantity: object) -> int | None:
-    return getattr(quantity, "milli", None)
 
 
 def _age(metric: MetricFacts) -> float | None:
@@ -198,7 +179,7 @@ def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Res
         return _LIMITED[limited.reason]
     if able.reason in _HELD:
         return Restraint.HELD
-    ratios = [metric.ratio for metric in metrics]
+    ratios = list(map(sentence.ratio, metrics))
     if ratios and all(ratio is not None and band.holds(ratio) for ratio in ratios):
         return Restraint.TOLERATED
     return Restraint.FOLLOWS
@@ -209,11 +190,12 @@ def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterat
     replicas = 0 if isinstance(facts.target, Unread) else facts.target.replicas
     proposals = []
     for metric in metrics:
-        if metric.ratio is None:
+        ratio = sentence.ratio(metric)
+        if ratio is None:
             yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
             continue
         yield f"{metric.name}: {metric.current}, target {metric.target}"
-        ratio, product = metric.ratio, metric.ratio * replicas
+        product = ratio * replicas
         if band.holds(ratio):
             proposals.append((replicas, metric.name))
             within = {"low": band.low, "high": band.high, "exist": False, "replicas": replicas}

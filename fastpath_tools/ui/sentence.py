@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
+from adapter.model import quantity
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.visible import counted
 from fastpath_tools.doctor import target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import State, seconds
+
+UNKNOWN = "<unknown>"
+"""What a metric has as current without a value."""
 
 Examined = Examination | FastExamination | None
 
@@ -73,8 +77,22 @@ def limiting(view: AutoscalerView) -> Restraint | None:
 
 def strongest(view: AutoscalerView) -> MetricView | None:
     """Return the metric that asks for the most replicas, None without a value."""
-    known = [metric for metric in view.metrics if metric.ratio is not None]
-    return max(known, key=lambda metric: metric.ratio or 0.0, default=None)
+    known = [metric for metric in view.metrics if ratio(metric) is not None]
+    return max(known, key=lambda metric: ratio(metric) or 0.0, default=None)
+
+
+def ratio(metric: MetricView) -> float | None:
+    """Return what the value is of the target, None without a value."""
+    try:
+        current, target = (quantity.read(text.removesuffix("%")) for text in (metric.current, metric.target))
+    except ValueError:
+        return None
+    return current.milli / target.milli if target.milli else None
+
+
+def short(metric: MetricView) -> str:
+    """Return the name of a metric without its selector."""
+    return metric.name.partition("(")[0].strip()
 
 
 def demand(view: AutoscalerView) -> int | None:
@@ -83,9 +101,8 @@ def demand(view: AutoscalerView) -> int | None:
     if points and points[-1].demand is not None:
         return points[-1].demand
     metric, replicas = strongest(view), view.target.replicas
-    if metric is None or metric.ratio is None or not replicas:
-        return None
-    return math.ceil(round(metric.ratio * replicas, 6))
+    share = None if metric is None else ratio(metric)
+    return None if share is None or not replicas else math.ceil(round(share * replicas, 6))
 
 
 def _asks(view: AutoscalerView) -> str:
@@ -93,7 +110,7 @@ def _asks(view: AutoscalerView) -> str:
     metric, wanted = strongest(view), demand(view)
     if metric is None or wanted is None:
         return ""
-    return f"{metric.name} asks for {wanted}"
+    return f"{short(metric)} asks for {wanted}"
 
 
 # -- what stops it -------------------------------------------------------------------------------------------
@@ -110,13 +127,13 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
         return _CountCause(State.FAULT, examination.diagnosis, examination.change)
     for metric in view.metrics:
         if metric.fault:
-            return _CountCause(State.FAULT, f"{metric.name} has no value: {metric.fault}")
+            return _CountCause(State.FAULT, f"{short(metric)} has no value: {metric.fault}")
     if view.last is not None and view.last.error:
         return _CountCause(State.FAULT, view.last.error)
     for metric in view.metrics:
         if metric.overdue:
             age = "too old" if metric.age is None else f"{seconds(metric.age)} old"
-            text = f"the value of {metric.name} is {age}: {metric.overdue}"
+            text = f"the value of {short(metric)} is {age}: {metric.overdue}"
             return _CountCause(State.FAULT, text, "check why its targets have no newer sample")
     if writers.reversals:
         times = counted(len(writers.reversals), "time", "times")
@@ -168,10 +185,11 @@ def _bound(words: str) -> Callable[[AutoscalerView], _CountCause]:
 
 def _tolerated(view: AutoscalerView) -> _CountCause:
     metric = strongest(view)
-    if metric is None or metric.ratio is None:
+    share = None if metric is None else ratio(metric)
+    if metric is None or share is None:
         return _CountCause(State.OK, "the metrics are within tolerance of their targets")
-    value = f"{metric.name} is {metric.current} at a target of {metric.target}"
-    return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(metric.ratio, 2))}")
+    value = f"{short(metric)} is {metric.current} at a target of {metric.target}"
+    return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(share, 2))}")
 
 
 def _withheld(view: AutoscalerView) -> _CountCause:

@@ -1,0 +1,317 @@
+"""The page of one autoscaler as HTML: its sections in order, what each shows, and that names are text."""
+
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
+
+from adapter.autoscaler import debug
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    KIND,
+    FastPathAutoscaler,
+    FastPathAutoscalerSpec,
+    Metadata,
+)
+from adapter.model.autoscaling.view import (
+    AutoscalerView,
+    BoundsAhead,
+    MetricView,
+    NextChange,
+    TargetView,
+    WritersView,
+)
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_tools.doctor.diagnosis import FastExamination
+from fastpath_tools.doctor.hops import State
+from fastpath_tools.ui import autoscaler_page, sentence
+from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
+from fastpath_tools.ui.pages import Templates
+from tests.support import crd, incidents
+from tests.support.autoscaler_views import REQUESTS, at, history, point, view
+from tests.support.doctor import HANDSHAKE
+from tests.support.doctor import REQUESTS as REQUESTS_SPEC
+from tests.support.hostile_text import HOSTILE, acting
+from tests.support.incidents import Incident, incident, measured
+from tests.support.tls import Authority
+
+TEMPLATES = Templates("/token/", "prod")
+ORDER = ["sentence", "axis", "chain", "ladder", "metrics", "writers", "ahead", "try"]
+FPA = FastPathAutoscaler(
+    metadata=Metadata("web", "shop"), spec=FastPathAutoscalerSpec(min_replicas=2, max_replicas=10)
+)
+HEALTHY = FastExamination(FPA, State.OK, "its conditions report no problem")
+
+
+class Outline(HTMLParser):
+    """The elements of a page with their attributes, and all its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def words(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+    def fields(self) -> dict[str, dict[str, str]]:
+        return {attributes["name"]: attributes for tag, attributes in self.elements if tag == "input"}
+
+
+def render(document: AutoscalerView, **query: str) -> dict[str, Outline]:
+    """Return the sections of a FastPathAutoscaler by name."""
+    content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY, FPA), query)
+    assert [section.name for section in content.sections] == ORDER
+    return {section.name: Outline(section.html) for section in content.sections}
+
+
+def test_sections_of_an_autoscaler_that_follows_its_metrics() -> None:
+    sections = render(view(kind=KIND, target=replace(view().target, manager="fastpath")))
+    assert "FastPathAutoscaler of Deployment web, 2 to 10 replicas, mode Auto" in sections["sentence"].words
+    assert (
+        "5 replicas: the count follows the metrics; http_requests asks for 6." in sections["sentence"].words
+    )
+    assert "No history is kept for this autoscaler." in sections["axis"].words
+    assert "http_requests usually 10 s , at most 15 s" in sections["chain"].words.replace("s,", "s ,")
+    assert "first step stays 5" in sections["ladder"].words
+    assert "http_requests 12 10 1.20 2 s" in sections["metrics"].words
+    assert "fastpath set the count last. No other writer was seen." in sections["writers"].words
+    assert "No schedule and no forecast" in sections["ahead"].words
+    assert "nothing can be replayed" in sections["try"].words
+
+
+def test_the_sentence_has_the_state_advice_and_notes() -> None:
+    limited = view(Restraint.HIGHEST, next=NextChange(replicas=4, at=at(60), released=""))
+    reading = AutoscalerReading(limited, HEALTHY, FPA, ("the scaler cannot be read: no port",))
+    section = autoscaler_page.render(TEMPLATES, reading, {}).sections[0]
+    assert '<p class="why why-warning"><strong>5 replicas:</strong> maxReplicas is reached' in section.html
+    words = Outline(section.html).words
+    assert "Raise maxReplicas, now 10. 4 replicas at 08:01:00 UTC if the load stays." in words
+    assert "the scaler cannot be read: no port" in words
+
+
+def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> None:
+    old = replace(REQUESTS, age=40.0, overdue="the newest sample is older than 30 s")
+    gone = MetricView(name="queue", current="<unknown>", target="5", fault="no series")
+    sections = render(view(metrics=(old, gone), ready_times={}))
+    rows = [
+        attributes for tag, attributes in sections["chain"].elements if tag == "tr" and "class" in attributes
+    ]
+    assert [row["class"] for row in rows] == [
+        "hop-warning",
+        "hop-ok",
+        "hop-unknown",
+        "hop-fault",
+        "hop-ok",
+        "hop-unknown",
+    ]
+    assert "http_requests usually >40 s" in sections["chain"].words.replace("> ", ">")
+    assert "no pod has become Ready" in sections["chain"].words
+    assert "the newest sample is older than 30 s" in sections["metrics"].words
+    assert "queue \u2013 5 \u2013 \u2013 no series" in sections["metrics"].words
+
+
+def test_other_writers_are_named() -> None:
+    writers = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60), at(-30)))
+    words = render(view(writers=writers))["writers"].words
+    assert f"argocd reverts the count. Scaling is suspended until {at(60)}." in words
+    assert f"reverted 2 times, the last time at {at(-30)}" in words
+
+
+def test_bounds_ahead_are_a_table() -> None:
+    ahead = (
+        BoundsAhead(start=at(0), end=at(600), min=4, max=None, source="forecast"),
+        BoundsAhead(start=at(600), end=at(900), min=6, max=8, source="schedule office"),
+    )
+    words = render(view(ahead=ahead))["ahead"].words
+    assert "2027-01-15 08:00 2027-01-15 08:10 min 4 forecast" in words
+    assert "min 6, max 8 schedule office" in words
+
+
+PAST = history(point(-3600, 4), point(-2400, 12, 4), point(-2100, 4))
+
+
+def test_a_trial_is_replayed_when_it_is_asked_for() -> None:
+    document = view(kind=KIND, history=PAST)
+    sections = render(document)
+    fields = sections["try"].fields()
+    assert (fields["target"]["value"], fields["window"]["value"]) == ("100", "300")
+    assert "boost" not in fields, "the scaler decides it already"
+    assert "as it was 2,400" in sections["try"].words
+    assert "replayed" not in sections["try"].words.partition("as it was")[2]
+    tried = render(document, target="50", window="60")["try"]
+    assert tried.fields()["target"]["value"] == "50"
+    figures = re.findall(r"(today's|these) settings ([\d,]+) ([\d,]+) (\d+)", tried.words)
+    assert len(figures) == 2
+    today, these = (int(figure[2].replace(",", "")) for figure in figures)
+    assert these > today
+
+
+def test_without_a_decision_there_is_no_ladder() -> None:
+    assert "No decision was made yet." in render(view(None, metrics=()))["ladder"].words
+    assert "No metric is known yet." in render(view(None, metrics=()))["chain"].words
+
+
+@pytest.mark.parametrize("hostile", [HOSTILE, "<script>alert(1)</script>", "w" * 253])
+def test_what_others_chose_is_text_without_effect(hostile: str) -> None:
+    """No element, attribute or sign of direction comes from a name or a message."""
+    decided = view(history=PAST, metrics=(replace(REQUESTS, name=hostile, overdue=hostile),)).last
+    assert decided is not None
+
+    def elements(text: str) -> tuple[list[Any], str]:
+        document = view(
+            name=text,
+            history=PAST,
+            metrics=(replace(REQUESTS, name=text, overdue=text),),
+            target=TargetView(kind=text, name=text, replicas=5, manager=text),
+            ahead=(BoundsAhead(start=at(0), end=at(600), min=4, max=None, source=text),),
+            writers=WritersView(paused_until=at(60), paused_by=text, reversals=()),
+            last=replace(decided, trace=(text,), error=text),
+        )
+        content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY, FPA, (text,)), {})
+        page = str(TEMPLATES.layout(content, "/token/events"))
+        return Outline(page).elements, page
+
+    (plain, _), (shown, page) = elements("web"), elements(hostile)
+    assert shown == plain
+    assert not acting(page)
+
+
+def test_nothing_on_the_page_needs_a_style_or_a_script_of_its_own() -> None:
+    """The content security policy forbids both, and would break what depends on them."""
+    content = autoscaler_page.render(
+        TEMPLATES, AutoscalerReading(view(history=PAST), HEALTHY, FPA), {"target": "90"}
+    )
+    for section in content.sections:
+        assert not re.search(r"<(style|script|link|img|iframe)\b| (style|on\w+|src|href)=", section.html)
+
+
+# -- what is read of a cluster -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def shop(tmp_path: Path, authority: Authority) -> AsyncIterator[Incident]:
+    async with incident(tmp_path, authority) as shop:
+        yield shop
+
+
+@pytest.mark.timeout(60)
+async def test_an_hpa_without_a_scaler_has_its_history_from_prometheus(shop: Incident) -> None:
+    shop.create(REQUESTS_SPEC, current=measured("15"), status={"desiredReplicas": 6})
+    shop.prometheus.ranges = {"status_(current|desired)_replicas": [4.0], "target_metric": [1.0, 1.5]}
+    reading = await shop.read(prometheus=True)
+    content = autoscaler_page.render(TEMPLATES, reading, {})
+    sections = {section.name: Outline(section.html) for section in content.sections}
+    assert "4 replicas: the count follows the metrics; http_requests_per_second asks for 6." in (
+        sections["sentence"].words
+    )
+    assert re.search(r"6 replicas at \d\d:\d\d:\d\d UTC if the load stays", sections["sentence"].words)
+    assert "4 pods x 1.5 = 6" in sections["ladder"].words
+    assert {"autoscaler", "scrape", "window", "metrics API", "decision", "behavior", "pod start"} <= set(
+        sections["chain"].texts
+    )
+    assert "boost" in sections["try"].fields()
+    assert "limited by a policy" in sections["axis"].words
+
+
+async def test_what_cannot_be_read_is_said(shop: Incident) -> None:
+    shop.create(REQUESTS_SPEC, current=measured("10"))
+    assert (await shop.read()).notes == ("the last hour is not known: give --prometheus-url",)
+    shop.prometheus.status = 500
+    [note] = (await shop.read(prometheus=True)).notes
+    assert note.startswith("the last hour is not known: http://127.0.0.1:")
+    assert note.endswith("HTTP status 500")
+
+
+async def test_a_history_is_read_again_after_a_while(shop: Incident) -> None:
+    shop.create(REQUESTS_SPEC, current=measured("10"))
+    shop.prometheus.ranges = {"_replicas": [4.0], "target_metric": [1.0]}
+    async with shop.reader(prometheus=True) as reader:
+        first = await reader.read()
+        shop.prometheus.ranges = {}
+        assert (await reader.read()).view.history is first.view.history
+
+
+@pytest.mark.integration
+async def test_the_document_of_a_scaler_is_shown_as_it_is(
+    shop: Incident, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read through a port that kubectl forwards; one of another form is not shown."""
+    decided = view(Restraint.HELD, mode="Boost", history=PAST)
+    bodies = [debug.encode(decided), b'{"version": "v0"}']
+
+    async def show(request: web.Request) -> web.Response:
+        assert request.path == "/debug/fastpath/autoscalers/shop/web"
+        return web.Response(body=bodies.pop(0), content_type="application/json")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", show)
+    shop.create(REQUESTS_SPEC, HANDSHAKE, mode="boost")
+    lease = {
+        "holderIdentity": "scaler-0_1",
+        "leaseDurationSeconds": 15,
+        "renewTime": timestamp(incidents.now()),
+    }
+    metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
+    shop.cluster.create(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease}
+    )
+    async with TestServer(application, host="127.0.0.1") as scaler:
+        kubectl = tmp_path / "kubectl"
+        words = f"Forwarding from 127.0.0.1:{scaler.port} -> 10254"
+        kubectl.write_text(f"#!/bin/sh\necho '{words}'\nexec sleep 60\n")
+        kubectl.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        async with shop.reader() as reader:
+            shown, other = await reader.read(), await reader.read()
+    assert (debug.encode(shown.view), shown.notes) == (debug.encode(decided), ())
+    assert sentence.explain(shown.view, None).startswith("5 replicas: the stabilization window holds")
+    assert other.notes[0].startswith("the scaler cannot be read: its document is of another version: ")
+    assert other.view.last is not None
+    form = Outline(autoscaler_page.render(TEMPLATES, shown, {}).sections[-1].html).fields()
+    assert "checked" in form["boost"]
+    assert shown.start_up == other.start_up == 12.0, "of the pods that are there"
+
+
+async def test_a_fast_autoscaler_is_shown_without_its_scaler(shop: Incident) -> None:
+    shop.cluster.create(yaml.safe_load(crd.PATH.read_text()))
+    conditions = [{"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"}]
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2,
+        "maxReplicas": 8,
+        "mode": "Auto",
+        "metrics": [REQUESTS_SPEC],
+    }
+    shop.cluster.create(
+        {
+            "apiVersion": "fastpath.io/v1alpha1",
+            "kind": KIND,
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": spec,
+            "status": {"currentReplicas": 4, "conditions": conditions, "currentMetrics": measured("14")},
+        }
+    )
+    reading = await shop.read()
+    assert reading.notes == ("the scaler cannot be read: no scaler leads",)
+    assert (reading.view.kind, reading.view.mode) == (KIND, "Auto")
+    [metric] = reading.view.metrics
+    assert (metric.name, metric.current, metric.target) == ("http_requests_per_second", "14", "10")
+    words = Outline(autoscaler_page.render(TEMPLATES, reading, {}).sections[0].html).words
+    assert "4 replicas: no scaler runs for it" in words

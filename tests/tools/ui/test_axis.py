@@ -1,0 +1,136 @@
+"""The time axis: what it draws, where, and what it says to readers that do not see it."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, LimitsView, NextChange
+from fastpath_tools.ui import axis
+from fastpath_tools.ui.axis import Axis
+from tests.support.autoscaler_views import at, history, point, view
+from tests.support.hostile_text import HOSTILE
+
+HELD, FOLLOWS, HIGHEST = (
+    restraint.value for restraint in (Restraint.HELD, Restraint.FOLLOWS, Restraint.HIGHEST)
+)
+HOUR = (
+    point(-3600, 3),
+    point(-2400, 12, 10, ready=8, limited_by=HIGHEST),
+    point(-1200, 4, 10, limited_by=HELD),
+    point(-600, 4, 10, limited_by=HELD, floor=6),
+    point(-300, 4),
+)
+
+
+def past(**changes: Any) -> AutoscalerView:
+    return view(history=history(*HOUR), **changes)
+
+
+def lines(drawn: Axis, kind: str) -> list[str]:
+    return re.findall(rf'<path class="{kind}" d="([^"]*)"', drawn.svg)
+
+
+def test_it_is_one_picture_with_a_title_and_a_description() -> None:
+    root = ET.fromstring(axis.draw(past()).svg)
+    assert root.attrib["role"] == "img"
+    named = {root.find("title").attrib["id"], root.find("desc").attrib["id"]}  # type: ignore[union-attr]
+    assert set(root.attrib["aria-labelledby"].split()) == named
+    assert root.findtext("title") == "Replicas of shop/web over time"
+    assert root.findtext("desc") == (
+        "In the last 60 m the desired count was between 3 and 10. Follows the metrics for 25 m. "
+        "Limited by maxReplicas for 20 m. Held by stabilization for 15 m."
+    )
+
+
+def test_lines_step_where_counts_change() -> None:
+    drawn = axis.draw(past())
+    # 70 minutes are 1000 wide, and 12 pods 200 high of at most 15
+    assert lines(drawn, "desired") == ["M0 198H285.7V95.3H785.7V183.3H857.1"]
+    assert lines(drawn, "floor") == ["M714.3 154H785.7"]
+    assert lines(drawn, "now") == ["M857.1 22v220"]
+    assert [key.kind for key in drawn.lines] == ["demand", "desired", "ready", "floor", "min", "max"]
+
+
+def test_the_ribbon_names_what_limited_the_count() -> None:
+    drawn = axis.draw(past())
+    boxes = re.findall(r'<rect class="(cause-\w+)" x="([\d.]+)%".*?<title>(.*?)</title>', drawn.svg)
+    assert boxes == [
+        ("cause-highest", "28.57", "07:20:00 to 07:40:00 UTC: limited by maxReplicas"),
+        ("cause-held", "57.14", "07:40:00 to 07:55:00 UTC: held by stabilization"),
+    ]
+    assert [key.words for key in drawn.causes] == [
+        "limited by maxReplicas, 20 m",
+        "held by stabilization, 15 m",
+    ]
+
+
+def test_each_restraint_but_the_metrics_has_a_color_of_the_style() -> None:
+    points = [
+        point(-60 * place, 3, limited_by=restraint.value)
+        for place, restraint in enumerate(reversed(Restraint), 1)
+    ]
+    drawn = axis.draw(view(history=history(*reversed(points))))
+    assert len(drawn.causes) == len(Restraint) - 1
+    for key in drawn.causes:
+        assert f".axis .{key.kind} {{" in axis.STYLE
+
+
+def test_bounds_and_the_next_change_are_ahead_of_now() -> None:
+    bounds = BoundsAhead(start=at(300), end=at(1500), min=6, max=None, source="schedule office")
+    change = NextChange(replicas=2, at=at(90), released=HELD)
+    drawn = axis.draw(past(ahead=(bounds,), next=change))
+    [ahead], [step], [now] = (lines(drawn, kind) for kind in ("ahead", "next", "now"))
+    start, end = map(float, re.findall(r"[MH]([\d.]+)", ahead))
+    assert float(now[1:6]) < start < end == 1000
+    assert step.count("V") == 1, "it falls once"
+    assert drawn.svg.count(" at 2027-") == 1, "the description says when"
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(60, 600), (1500, 1500), (90_000, 3600)])
+def test_it_reaches_as_far_ahead_as_anything_is_known_up_to_an_hour(seconds: int, end: int) -> None:
+    bounds = BoundsAhead(start=at(30), end=at(seconds), min=6, max=8, source="forecast")
+    [now] = lines(axis.draw(past(ahead=(bounds,))), "now")
+    assert float(now[1:].split(" ")[0]) == pytest.approx(1000 * 3600 / (3600 + end), abs=0.1)
+
+
+def test_a_maximum_far_above_the_counts_is_not_drawn() -> None:
+    points = [msgspec.structs.replace(one, max=500) for one in HOUR]
+    drawn = axis.draw(view(history=history(*points), limits=LimitsView(min=2, max=500)))
+    assert not lines(drawn, "max")
+    assert "max" not in {key.kind for key in drawn.lines}
+
+
+def test_what_was_not_known_is_a_gap() -> None:
+    gap = point(-2400, None, min=0, max=0, limited_by="")
+    drawn = axis.draw(view(history=history(point(-3600, 3), gap, point(-1200, 5))))
+    assert lines(drawn, "desired")[0].count("M") == 2
+    assert lines(drawn, "min")[0].count("M") == 2
+    assert drawn.rows[1] == ("07:20:00", "\u2013", "\u2013", "\u2013", "\u2013", "")
+
+
+def test_the_table_has_the_newest_points_first() -> None:
+    drawn = axis.draw(past())
+    assert drawn.rows[0] == ("07:55:00", "4", "4", "4", "2 to 10", FOLLOWS)
+    assert drawn.rows[1] == ("07:50:00", "4", "10", "10", "6 to 10", HELD)
+    assert drawn.left_out == 0
+    many = [point(-15 * place, place % 3) for place in range(100, 0, -1)]
+    long = axis.draw(view(history=history(*many)))
+    assert (len(long.rows), long.left_out) == (60, 40)
+
+
+def test_without_a_history_there_is_the_time_ahead() -> None:
+    drawn = axis.draw(view(next=NextChange(replicas=7, at=at(60), released="")))
+    assert [key.kind for key in drawn.lines] == ["next"]
+    assert (drawn.rows, drawn.causes) == ([], [])
+    assert "No history is known." in axis.draw(view()).svg
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "<script>alert(1)</script>'\"&", "w" * 253])
+def test_a_hostile_name_is_text(name: str) -> None:
+    root = ET.fromstring(axis.draw(past(name=name)).svg)
+    assert {element.tag for element in root.iter()} <= {"svg", "title", "desc", "path", "text", "rect"}
+    assert str(root.findtext("title")).isprintable()

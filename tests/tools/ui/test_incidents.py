@@ -1,0 +1,216 @@
+"""Ten incidents: the readings of a cluster that has one put its cause into the first sentence of the page."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import EPOCH
+from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_tools.ui import sentence
+from tests.support import incidents
+from tests.support.doctor import CPU, REQUESTS, hpa
+from tests.support.incidents import Incident, incident, measured
+from tests.support.tls import Authority
+
+QUEUE: dict[str, Any] = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "queue_depth", "selector": {"matchLabels": {"queue": "mails"}}},
+        "target": {"type": "AverageValue", "averageValue": "5"},
+    },
+}
+
+
+@pytest.fixture
+async def shop(tmp_path: Path, authority: Authority) -> AsyncIterator[Incident]:
+    async with incident(tmp_path, authority) as shop:
+        yield shop
+
+
+async def first_sentence(shop: Incident, *, prometheus: bool = False) -> str:
+    reading = await shop.read(prometheus=prometheus)
+    return sentence.explain(reading.view, reading.examination).split(". ")[0]
+
+
+NO_EXTERNAL = (
+    "False",
+    "FailedGetExternalMetric",
+    "the HPA was unable to compute the replica count: no metrics returned from external metrics API",
+)
+
+
+async def test_a_wrong_label(shop: Incident) -> None:
+    shop.metrics.count = 0
+    shop.prometheus.values = {'queue="mails"': None, "count(queue_depth": 3.0}
+    shop.create(QUEUE, ScalingActive=NO_EXTERNAL)
+    assert await first_sentence(shop, prometheus=True) == (
+        '4 replicas: no series matches externalRules[0]: queue_depth has series, but not with queue="mails"'
+    )
+
+
+async def test_a_wrong_label_in_a_rule(shop: Incident) -> None:
+    """The series has no label pod, so the rule makes no metric of it."""
+    shop.metrics.count = 0
+    shop.prometheus.series = []
+    shop.prometheus.values = {'count(http_requests_total{namespace!=""})': 3.0}
+    failure = "the HPA was unable to compute the replica count: unable to get metric http_requests_per_second"
+    shop.create(REQUESTS, ScalingActive=("False", "FailedGetPodsMetric", failure))
+    assert await first_sentence(shop, prometheus=True) == (
+        "4 replicas: no series matches rules[0].seriesQuery: http_requests_total has series, but not with "
+        'pod!=""'
+    )
+
+
+async def test_a_wrong_label_without_a_prometheus(shop: Incident) -> None:
+    shop.metrics.count = 0
+    shop.create(QUEUE, ScalingActive=NO_EXTERNAL)
+    assert await first_sentence(shop) == (
+        "4 replicas: Fastpath answers without a value of queue_depth with queue=mails"
+    )
+
+
+async def test_a_stale_exporter(shop: Incident) -> None:
+    shop.prometheus.values["max(timestamp("] = incidents.now() - 200
+    shop.create(REQUESTS, current=measured("10"))
+    assert re.fullmatch(
+        r"4 replicas: the value of http_requests_per_second is 3 m 2\d s old: a sample comes every 15 s",
+        await first_sentence(shop, prometheus=True),
+    )
+
+
+async def test_a_stale_exporter_without_a_prometheus(shop: Incident) -> None:
+    shop.metrics.age = 300
+    shop.create(REQUESTS, current=measured("10"))
+    assert (await first_sentence(shop)).startswith("4 replicas: the value of http_requests_per_second is 5 m")
+
+
+async def test_the_maximum_is_reached(shop: Incident) -> None:
+    shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
+    shop.start_pods()
+    limited = ("True", "TooManyReplicas", "the desired replica count is more than the maximum replica count")
+    shop.create(REQUESTS, current=measured("17"), ScalingLimited=limited, status={"desiredReplicas": 8})
+    reading = await shop.read()
+    assert sentence.explain(reading.view, reading.examination) == (
+        "8 replicas: maxReplicas is reached; http_requests_per_second asks for 14. "
+        "Raise maxReplicas, now 8. The count stays if the load stays."
+    )
+
+
+async def test_a_gitops_tool_reverts_the_count(shop: Incident) -> None:
+    shop.cluster.scale("Deployment", "web", 3, "shop", manager="argocd-controller")
+    shop.create(REQUESTS, current=measured("14"), status={"lastScaleTime": timestamp(EPOCH - 60)})
+    assert (await first_sentence(shop)).startswith(
+        "3 replicas, 4 of them ready: argocd-controller set the replicas of Deployment web to 3 at "
+    )
+
+
+async def test_within_tolerance(shop: Incident) -> None:
+    shop.create(REQUESTS, current=measured("10500m"))
+    assert await first_sentence(shop) == (
+        "4 replicas: within tolerance: http_requests_per_second is 10500m at a target of 10, ratio 1.05"
+    )
+
+
+async def test_a_stabilization_window(shop: Incident) -> None:
+    held = ("True", "ScaleDownStabilized", "recent recommendations were higher than current one")
+    shop.create(REQUESTS, current=measured("5"), AbleToScale=held)
+    assert await first_sentence(shop) == (
+        "4 replicas: the stabilization window holds the count; http_requests_per_second asks for 2"
+    )
+
+
+async def test_when_a_stabilization_window_ends(shop: Incident) -> None:
+    held = ("True", "ScaleDownStabilized", "recent recommendations were higher than current one")
+    shop.create(REQUESTS, current=measured("5"), AbleToScale=held)
+    shop.prometheus.ranges = {"status_(current|desired)_replicas": [4.0], "target_metric": [1.0, 0.5]}
+    reading = await shop.read(prometheus=True)
+    change = reading.view.next
+    assert change is not None
+    assert change.replicas == 2
+    text = sentence.explain(reading.view, reading.examination)
+    assert text.endswith(f"2 replicas at {change.at[11:19]} UTC if the load stays.")
+
+
+async def test_a_missing_request(shop: Incident) -> None:
+    message = (
+        "the HPA was unable to compute the replica count: failed to get cpu utilization: "
+        "missing request for cpu in container web of Pod web-1"
+    )
+    shop.create(CPU, ScalingActive=("False", "FailedGetResourceMetric", message))
+    assert "missing request for cpu in container web of Pod web-1" in await first_sentence(shop)
+
+
+async def test_a_quota_refuses_pods(shop: Incident) -> None:
+    shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
+    message = (
+        'pods "web-1" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=4, limited: pods=4'
+    )
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    shop.cluster.patch("Deployment", "web", {"status": {"conditions": [condition]}}, "shop")
+    shop.create(REQUESTS, current=measured("10"), status={"desiredReplicas": 8})
+    reading = await shop.read()
+    assert sentence.explain(reading.view, reading.examination) == (
+        "8 replicas, 4 of them ready: Deployment web has 4 of 8 replicas: new pods are refused: "
+        f"{message}. Raise the ResourceQuota of the namespace, or lower the requests of its pods."
+    )
+
+
+async def test_the_events_of_a_set_say_that_a_quota_refuses_pods(shop: Incident) -> None:
+    shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "refused", "namespace": "shop"},
+        "involvedObject": {"kind": "Deployment", "name": "web", "namespace": "shop"},
+        "reason": "FailedCreate",
+        "message": "create Pod web-4 failed error: pods is forbidden: exceeded quota: compute",
+    }
+    shop.cluster.create(event)
+    shop.create(REQUESTS, current=measured("10"))
+    assert "new pods are refused: create Pod web-4 failed" in await first_sentence(shop)
+
+
+async def test_the_metrics_adapter_is_down(shop: Incident) -> None:
+    shop.metrics.count = None
+    condition = {
+        "type": "Available",
+        "status": "False",
+        "reason": "MissingEndpoints",
+        "message": "endpoints for service/fastpath have no addresses",
+    }
+    name = "v1beta2.custom.metrics.k8s.io"
+    shop.cluster.patch("APIService", name, {"status": {"conditions": [condition]}}, "")
+    failure = "the HPA was unable to compute the replica count: unable to get metric"
+    shop.create(REQUESTS, ScalingActive=("False", "FailedGetPodsMetric", failure))
+    assert (await first_sentence(shop)).startswith(
+        "4 replicas: custom.metrics.k8s.io is not available: Fastpath: MissingEndpoints"
+    )
+
+
+def add_canary(shop: Incident) -> None:
+    """Create a Deployment whose pods have the labels of the stable one."""
+    shop.cluster.create(deployment("web-canary", "shop", 1, {"app": "web"}))
+    shop.start_pods()
+
+
+async def test_a_canary_has_the_labels_of_the_stable_pods(shop: Incident) -> None:
+    add_canary(shop)
+    shop.create(REQUESTS, current=measured("10"))
+    assert await first_sentence(shop) == (
+        "4 replicas, 5 of them ready: the selector app=web of Deployment web also matches "
+        "1 pod of Deployment web-canary: their values count as its own"
+    )
+
+
+async def test_a_canary_with_an_autoscaler_of_its_own(shop: Incident) -> None:
+    add_canary(shop)
+    message = "pods by selector app=web are controlled by multiple HPAs: [shop/web shop/web-canary]"
+    shop.create(REQUESTS, ScalingActive=("False", "AmbiguousSelector", message))
+    other = hpa("web-canary", REQUESTS)
+    other["spec"]["scaleTargetRef"]["name"] = "web-canary"
+    shop.cluster.create(other)
+    assert "matches 1 pod of Deployment web-canary" in await first_sentence(shop)

@@ -1,0 +1,187 @@
+"""The sentence of an autoscaler from its document: the cause first, then what comes next."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.view import LimitsView, MetricView, NextChange, TargetView, WritersView
+from fastpath_tools.doctor.diagnosis import FastExamination
+from fastpath_tools.doctor.hops import State
+from fastpath_tools.ui import sentence
+from tests.support.autoscaler_views import REQUESTS, at, history, point, view
+
+STAYS = "The count stays if the load stays."
+ASKS = "http_requests asks for 6"
+
+
+@pytest.mark.parametrize(
+    ("restraint", "changes", "text"),
+    [
+        (Restraint.FOLLOWS, {}, f"5 replicas: the count follows the metrics; {ASKS}. {STAYS}"),
+        (Restraint.FOLLOWS, {"metrics": ()}, f"5 replicas: the count follows the metrics. {STAYS}"),
+        (
+            Restraint.HIGHEST,
+            {},
+            f"5 replicas: maxReplicas is reached; {ASKS}. Raise maxReplicas, now 10. {STAYS}",
+        ),
+        (Restraint.LOWEST, {}, f"5 replicas: minReplicas, 2, holds the count; {ASKS}. {STAYS}"),
+        (
+            Restraint.SCHEDULED,
+            {"limits": LimitsView(min=5, max=8, windows=("office/0",))},
+            f"5 replicas: office/0 allows 5 to 8; {ASKS}. {STAYS}",
+        ),
+        (Restraint.SCHEDULED, {}, f"5 replicas: a schedule allows 2 to 10; {ASKS}. {STAYS}"),
+        (
+            Restraint.FORECAST,
+            {"limits": LimitsView(min=5, max=10, forecast=5)},
+            f"5 replicas: a forecast of 5 holds the count; {ASKS}. {STAYS}",
+        ),
+        (
+            Restraint.FLOOR,
+            {"limits": LimitsView(min=2, max=10, floor=5)},
+            f"5 replicas: a floor of 5 holds the count; {ASKS}. {STAYS}",
+        ),
+        (
+            Restraint.HELD,
+            {},
+            (
+                f"5 replicas: the stabilization window holds the count; {ASKS}. "
+                "Fewer replicas when the window ends, if the load stays."
+            ),
+        ),
+        (Restraint.LIMITED, {}, f"5 replicas: a scaling policy limits the step; {ASKS}. {STAYS}"),
+        (Restraint.DRAINING, {}, f"5 replicas: the scale-down waits for idle pods; {ASKS}. {STAYS}"),
+        (
+            Restraint.TOLERATED,
+            {},
+            f"5 replicas: within tolerance: http_requests is 12 at a target of 10, ratio 1.2. {STAYS}",
+        ),
+        (
+            Restraint.TOLERATED,
+            {"metrics": ()},
+            f"5 replicas: the metrics are within tolerance of their targets. {STAYS}",
+        ),
+        (Restraint.WITHHELD, {"mode": "Advise"}, f"5 replicas: mode Advise writes nothing; {ASKS}. {STAYS}"),
+        (Restraint.WITHHELD, {"metrics": ()}, f"5 replicas: the count is not written. {STAYS}"),
+        (
+            Restraint.DISABLED,
+            {"target": TargetView(kind="Deployment", name="web", replicas=0)},
+            (
+                "0 replicas: Deployment web is scaled to zero, which disables the autoscaler. "
+                f"Give Deployment web at least one replica. {STAYS}"
+            ),
+        ),
+        (Restraint.ABSENT, {}, "5 replicas: a metric has no value, so the count is kept."),
+        (Restraint.FAILED, {}, "5 replicas: stays 5."),
+        (None, {}, "5 replicas: no decision was made yet."),
+    ],
+    ids=str,
+)
+def test_what_limits_the_count(restraint: Restraint | None, changes: dict[str, Any], text: str) -> None:
+    assert sentence.explain(view(restraint, **changes), None) == text
+
+
+def test_every_restraint_has_words() -> None:
+    for restraint in Restraint:
+        assert sentence.describe(view(restraint), None).cause, restraint
+
+
+PAUSED = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"target": TargetView(kind="Deployment", name="web", error="it does not exist")},
+            "The count is not known: Deployment web cannot be read: it does not exist.",
+        ),
+        (
+            {"writers": PAUSED},
+            (
+                "5 replicas: argocd reverts the count, so scaling is suspended until 08:01:00 UTC. "
+                "Remove replicas from what else is applied to Deployment web."
+            ),
+        ),
+        (
+            {"writers": WritersView(paused_until=None, paused_by="", reversals=(at(-90), at(-60)))},
+            (
+                "5 replicas: another writer reverted the count 2 times, at 07:59:00 UTC the last. "
+                f"Remove replicas from what else is applied to Deployment web. {STAYS}"
+            ),
+        ),
+        (
+            {"metrics": (MetricView(name="queue(a)", current="<unknown>", target="5", fault="no series"),)},
+            "5 replicas: queue has no value: no series.",
+        ),
+        (
+            {"metrics": (msgspec.structs.replace(REQUESTS, age=200.0, overdue="it is out of date"),)},
+            (
+                "5 replicas: the value of http_requests is 3 m 20 s old: it is out of date. "
+                "Check why its targets have no newer sample."
+            ),
+        ),
+        (
+            {"metrics": (msgspec.structs.replace(REQUESTS, age=None, overdue="its age is not known"),)},
+            (
+                "5 replicas: the value of http_requests is too old: its age is not known. "
+                "Check why its targets have no newer sample."
+            ),
+        ),
+    ],
+    ids=["target", "suspended", "reverted", "no value", "too old", "of unknown age"],
+)
+def test_what_stops_it_comes_before_its_limits(changes: dict[str, Any], text: str) -> None:
+    assert sentence.explain(view(Restraint.HIGHEST, **changes), None) == text
+
+
+def test_an_error_of_the_last_decision_is_a_cause() -> None:
+    decided = view(Restraint.FAILED)
+    assert decided.last is not None
+    failed = msgspec.structs.replace(decided.last, error="the scale cannot be read")
+    assert sentence.explain(view(last=failed), None) == "5 replicas: the scale cannot be read."
+    silent = msgspec.structs.replace(decided.last, trace=())
+    assert sentence.explain(view(last=silent), None) == "5 replicas: the target cannot be scaled."
+
+
+def examined(state: State) -> FastExamination:
+    return FastExamination(
+        FastPathAutoscaler(metadata=Metadata("web", "shop")), state, "it is so", "change it"
+    )
+
+
+def test_a_fault_that_doctor_finds_is_the_cause() -> None:
+    text = sentence.explain(view(Restraint.HIGHEST), examined(State.FAULT))
+    assert text == "5 replicas: it is so. Change it."
+    warned = sentence.describe(view(Restraint.HIGHEST), examined(State.WARNING))
+    assert warned.cause.startswith("maxReplicas is reached")
+    undecided = sentence.describe(view(None), examined(State.WARNING))
+    assert (undecided.state, undecided.cause, undecided.advice) == (State.WARNING, "it is so", "change it")
+
+
+def test_what_comes_next_has_its_time() -> None:
+    held = view(Restraint.HELD, next=NextChange(replicas=1, at=at(130), released=Restraint.HELD.value))
+    assert sentence.explain(held, None).endswith(". 1 replica at 08:02:10 UTC if the load stays.")
+
+
+def test_pods_that_are_not_ready_are_named() -> None:
+    starting = TargetView(kind="Deployment", name="web", replicas=5, ready=3)
+    assert sentence.describe(view(target=starting), None).replicas == "5 replicas, 3 of them ready"
+
+
+@pytest.mark.parametrize(
+    ("points", "metrics", "wanted"),
+    [
+        ((point(-60, 9),), (REQUESTS,), 9),
+        ((point(-60, None),), (REQUESTS,), 6),
+        ((), (REQUESTS,), 6),
+        ((), (), None),
+        ((), (msgspec.structs.replace(REQUESTS, current="120%", target="60%"), REQUESTS), 10),
+        ((), (msgspec.structs.replace(REQUESTS, target="0"),), None),
+    ],
+)
+def test_what_the_metrics_ask_for(points: Any, metrics: Any, wanted: int | None) -> None:
+    assert sentence.demand(view(history=history(*points), metrics=metrics)) == wanted
