@@ -22,9 +22,7 @@ function document(count: number) {
     mode: 'boost',
     target: { ready: count, replicas: count, error: '', manager: '' },
     limits: { min: 2, max: 8, windows: [], forecast: 0, floor: 0 },
-    metrics: [
-      { name: HOSTILE, current: '12', target: '10', ratio: 1.2, age: 0.8, overdue: '', fault: '' },
-    ],
+    metrics: [{ name: HOSTILE, current: '12', target: '10', age: 0.8, overdue: '', fault: '' }],
     next: null,
     status: {},
     writers: { pausedUntil: null, pausedBy: '', reversals: [] },

@@ -59,15 +59,21 @@ test('each figure that the document has', () => {
       status: { desiredReplicas: 7 },
       next: { replicas: 5, at: AT, released: 'held by stabilization' },
       writers: { pausedUntil: AT, pausedBy: 'argocd', reversals: [AT] },
-      last: { time: AT, inputs: [], trace: [], error: 'no metric', limitedBy: 'maximum' },
+      last: {
+        time: AT,
+        inputs: [],
+        trace: [],
+        error: 'no metric',
+        limitedBy: 'limited by maxReplicas',
+      },
     })
   ).toEqual({
     Replicas: 'unknown ready of 6, 7 desired',
     Limits: '3 to 8; sale until 18:00',
     Floor: '4, published for the HPA',
     Forecast: 'at least 3',
-    'Limited by': 'maximum',
-    'Next change': `5 at ${clock(AT)} if the load stays: held by stabilization`,
+    'The count': 'limited by maxReplicas',
+    'Next change': `5 at ${clock(AT)} if the load stays; until then held by stabilization`,
     Mode: 'Auto',
     'Last decision': clock(AT),
     Error: 'no such Deployment; no metric',
@@ -82,7 +88,7 @@ test('metrics with age, and why a value is missing or too old', () => {
     name: 'rps',
     current: '12',
     target: '10',
-    ratio: 1.2,
+
     age: 0.84,
     overdue: '',
     fault: '',
@@ -90,11 +96,11 @@ test('metrics with age, and why a value is missing or too old', () => {
   expect(
     metricRows([
       metric,
-      { ...metric, current: '', age: null, overdue: 'too old', fault: 'no series' },
+      { ...metric, current: '<unknown>', age: null, overdue: 'too old', fault: 'no series' },
     ])
   ).toEqual([
     { name: 'rps', current: '12', target: '10', age: '0.8 s', remark: '' },
-    { name: 'rps', current: 'none', target: '10', age: '', remark: 'no series; too old' },
+    { name: 'rps', current: '<unknown>', target: '10', age: '', remark: 'no series; too old' },
   ]);
 });
 

@@ -16,11 +16,11 @@ export function figures(view: AutoscalerView): Figure[] {
     { name: 'Limits', value: [`${limits.min} to ${limits.max}`, ...limits.windows].join('; ') },
     { name: 'Floor', value: limits.floor ? `${limits.floor}, published for the HPA` : '' },
     { name: 'Forecast', value: limits.forecast ? `at least ${limits.forecast}` : '' },
-    { name: 'Limited by', value: last?.limitedBy ?? '' },
+    { name: 'The count', value: last?.limitedBy ?? '' },
     {
       name: 'Next change',
       value: next
-        ? `${next.replicas} at ${clock(next.at)} if the load stays: ${next.released}`
+        ? `${next.replicas} at ${clock(next.at)} if the load stays; until then ${next.released}`
         : '',
     },
     { name: 'Mode', value: view.mode },
@@ -50,7 +50,7 @@ export interface MetricRow {
 export function metricRows(metrics: MetricView[]): MetricRow[] {
   return metrics.map(metric => ({
     name: visible(metric.name),
-    current: visible(metric.current) || 'none',
+    current: visible(metric.current),
     target: visible(metric.target),
     age: metric.age === null ? '' : `${metric.age.toFixed(1)} s`,
     remark: visible([metric.fault, metric.overdue].filter(Boolean).join('; ')),
