@@ -162,12 +162,13 @@ def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
     for place, spec in enumerate(specs):
         given = inputs[place] if place < len(inputs) else None
         status = measured[place] if place < len(measured) else None
-        current, target = statuses.describe_value(spec, status)
+        current, target, ratio = statuses.describe_value(spec, status)
         shown.append(
             MetricView(
                 name=state.prepared.metrics[place].description,
                 current=current,
                 target=target,
+                ratio=None if ratio is None else round(ratio, 4),
                 age=None if given is None or given.sampled is None else _seconds(now - given.sampled),
                 overdue="" if given is None else getattr(given.reading, "overdue", ""),
                 fault=given.reading.message if given and isinstance(given.reading, Unavailable) else "",

@@ -110,12 +110,12 @@ async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> Non
 
     (metric,) = view(bench).metrics
     assert (metric.name, metric.current, metric.target) == ("external metric queue(nil)", "1", "1")
-    assert (metric.age, metric.overdue, metric.fault) == (6.0, "", "")
+    assert (metric.ratio, metric.age, metric.overdue, metric.fault) == (1.0, 6.0, "", "")
 
     bench.want(None)
     await bench.step(1)
     (metric,) = view(bench).metrics
-    assert (metric.current, metric.fault) == ("<unknown>", "none")
+    assert (metric.current, metric.ratio, metric.fault) == ("<unknown>", None, "none")
 
     bench.sources.opened[0].reading = ExternalReading([4000], overdue="it is old")
     await bench.step(1)

@@ -6,6 +6,7 @@ time.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -160,11 +161,38 @@ def describe_targets(metrics: Sequence[MetricSpec], statuses: Sequence[MetricSta
     return ", ".join(listed) + more
 
 
-def describe_value(metric: MetricSpec, status: MetricStatus | None) -> tuple[str, str]:
-    """Return the texts for the current and the target value of a metric."""
+class DescribedValue(NamedTuple):
+    """The current and the target value of a metric as texts, and their quotient, None without a value."""
+
+    current: str
+    target: str
+    ratio: float | None
+
+
+def describe_value(metric: MetricSpec, status: MetricStatus | None) -> DescribedValue:
     text = _describe(metric, status or _NO_STATUS).rpartition(": ")[2].removesuffix(" (avg)")
     current, _, target = text.partition("/")
-    return current, target
+    sources = (
+        (metric.resource, None if status is None else status.resource),
+        (metric.container_resource, None if status is None else status.container_resource),
+        (metric.pods, None if status is None else status.pods),
+        (metric.object, None if status is None else status.object),
+        (metric.external, None if status is None else status.external),
+    )
+    for source, measured in sources:
+        if source is not None and measured is not None:
+            return DescribedValue(current, target, _ratio(measured.current, source.target))
+    return DescribedValue(current, target, None)
+
+
+def _ratio(current: MetricValueStatus, target: MetricTarget) -> float | None:
+    """Return how many times its target a value is, None where both do not have the same unit."""
+    if current.average_utilization is not None and target.average_utilization:
+        return current.average_utilization / target.average_utilization
+    for value, wanted in ((current.average_value, target.average_value), (current.value, target.value)):
+        if value is not None and wanted is not None and wanted.milli:
+            return value.milli / wanted.milli
+    return None
 
 
 def _describe(metric: MetricSpec, status: MetricStatus) -> str:

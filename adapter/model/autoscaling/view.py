@@ -40,13 +40,14 @@ class MetricView(_ViewPart, frozen=True):
     """A metric of the spec with its value at the last decision.
 
     `current` and `target` are texts as kubectl prints them, such as ``63%`` and ``120m``; `current` is
-    ``<unknown>`` without a value, and `fault` then says why. `age` is that of the oldest sample, and
-    `overdue` says why the value is too old to scale down, "" if it is not.
+    ``<unknown>`` without a value, and `fault` then says why. `ratio` is their quotient. `age` is that of the
+    oldest sample, and `overdue` says why the value is too old to scale down, "" if it is not.
     """
 
     name: str
     current: str
     target: str
+    ratio: float | None = None
     age: float | None = None
     overdue: str = ""
     fault: str = ""

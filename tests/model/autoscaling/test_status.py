@@ -12,7 +12,14 @@ from adapter.model.autoscaling.hpa import (
     MetricStatus,
     decode_scalar,
 )
-from adapter.model.autoscaling.status import Conditions, describe_targets, holds, same_status, without_hpa
+from adapter.model.autoscaling.status import (
+    Conditions,
+    describe_targets,
+    describe_value,
+    holds,
+    same_status,
+    without_hpa,
+)
 from adapter.model.timestamps import Instant
 from tests.support.scaling import NOW
 
@@ -224,3 +231,29 @@ def test_the_text_of_metrics(metrics: list[Any], statuses: list[Any], text: str)
     specs = msgspec.convert(metrics, list[MetricSpec], dec_hook=decode_scalar)
     found = msgspec.convert(statuses, list[MetricStatus], dec_hook=decode_scalar)
     assert describe_targets(specs, found) == text
+
+
+@pytest.mark.parametrize(
+    ("metric", "measured", "value"),
+    [
+        (LOAD, None, ("<unknown>", "10", None)),
+        (LOAD, status("Pods", averageValue="25"), ("25", "10", 2.5)),
+        (
+            spec("Resource", averageUtilization=80),
+            status("Resource", averageUtilization=60),
+            ("60%", "80%", 0.75),
+        ),
+        (spec("External", value="10"), status("External", value="5"), ("5", "10", 0.5)),
+        (spec("External", averageValue="10"), status("External", averageValue="5"), ("5", "10", 0.5)),
+        (spec("External", value="0"), status("External", value="5"), ("5", "0", None)),
+        (
+            spec("Resource", averageValue="100m"),
+            status("Resource", averageUtilization=60),
+            ("<unknown>", "100m", None),
+        ),
+    ],
+)
+def test_the_value_of_a_metric(metric: Any, measured: Any, value: tuple[str, str, float | None]) -> None:
+    wanted = msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar)
+    found = None if measured is None else msgspec.convert(measured, MetricStatus, dec_hook=decode_scalar)
+    assert describe_value(wanted, found) == value
