@@ -42,7 +42,7 @@ def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Co
         "chain": {"chains": list(_chains(view, examination))},
         "ladder": {"last": view.last, "steps": () if view.last is None else view.last.trace[:_STEPS]},
         "metrics": {"metrics": list(map(_metric_row, view.metrics))},
-        "writers": {"view": view, "hop": sentence.target_hop(examination)},
+        "writers": {"view": view, "hop": sentence.target_hop(examination), "clock": sentence.clock},
         "ahead": {"bounds": list(map(_ahead_row, view.ahead))},
         "try": {"trial": _try(reading, query)},
     }

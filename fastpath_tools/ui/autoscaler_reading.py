@@ -22,7 +22,7 @@ from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live.facts import MetricFacts, Period, TargetFacts, Unread
 from fastpath_tools.ui import hpa_history, hpa_view
 from fastpath_tools.ui.access import ClusterAccess
-from fastpath_tools.ui.hpa_history import HistoryPlace
+from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
 _HISTORY = 10.0
 """How many seconds a history of Prometheus is used again."""
@@ -55,6 +55,7 @@ class AutoscalerReader:
         self._key = namespace, name
         self._history: HistoryView | None = None
         self._history_until = -math.inf
+        self._seen = SeenHistory()
 
     async def read(self) -> AutoscalerReading:
         """Return what is known now. RunError for an autoscaler that does not exist, KubernetesError."""
@@ -73,6 +74,8 @@ class AutoscalerReader:
             view = _plain(examination, round(self._access.clock.wall() * SECOND))
         else:
             view = hpa_view.build(examination, await self._past(examination, notes))
+            if view.history is None:
+                view = replace(view, history=self._seen.add(view))
         return AutoscalerReading(view, examination, _autoscaler(examination), tuple(notes))
 
     async def _document(self) -> AutoscalerView | Unread:
@@ -94,7 +97,7 @@ class AutoscalerReader:
         """Return the history of Prometheus, None without one; `notes` grow."""
         prometheus, now = self._access.prometheus, self._access.clock.wall()
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
-            notes.append("the last hour is not known: give --prometheus-url")
+            notes.append("the history begins with this page: give --prometheus-url for the last hour")
             return None
         if now < self._history_until:
             return self._history

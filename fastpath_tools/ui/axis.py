@@ -54,6 +54,9 @@ LOOKS = _LINES | {kind: Look(AREA, color, text) for text, (kind, color) in _CAUS
 STYLE = charts.stylesheet(LOOKS, ".axis")
 """The rules for the stylesheet of a page."""
 
+_STEP = 5.0
+"""The picture moves on each so many seconds, and when anything else changes."""
+
 _ROWS = 60
 """How many points the table shows, the newest."""
 
@@ -97,7 +100,7 @@ class _Span(NamedTuple):
 
 def draw(view: AutoscalerView) -> Axis:
     """Return the axis of a document; without a history it shows what is known ahead alone."""
-    spans, now = _spans(view), _epoch(view.time)
+    spans, now = _spans(view), _epoch(view.time) // _STEP * _STEP
     begin = spans[0].start if spans else now - _AHEAD
     bounds = [ahead for ahead in view.ahead if _epoch(ahead.start) < now + _FARTHEST]
     known = [_epoch(ahead.end) for ahead in bounds] + ([_epoch(view.next.at) + 60] if view.next else [])

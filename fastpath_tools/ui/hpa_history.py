@@ -1,23 +1,27 @@
-"""The last hour of a HorizontalPodAutoscaler from Prometheus, as kube-state-metrics has it.
+"""The last hour of an HPA: from Prometheus, as kube-state-metrics has it, or as it was seen.
 
 Demand is what the metrics ask for before all limits: the current replicas times the highest ratio of value
 and target. Where there is no sample a number is null.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.view import HistoryPoint, HistoryView
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.view import AutoscalerView, HistoryPoint, HistoryView
+from adapter.model.timestamps import SECOND, read_nanoseconds
 from adapter.prometheus.range_query import RangeReader
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.simulate.load import Grid, Values, build_grid
+from fastpath_tools.ui import sentence
 
 HOUR = 3600.0
 STEP = 15
+_MOST_SEEN = 1200
+"""How many points are kept of what was seen."""
 
 _QUERIES = {
     "current": "max(kube_horizontalpodautoscaler_status_current_replicas{%s})",
@@ -69,6 +73,32 @@ def queries(place: HistoryPlace) -> dict[str, str]:
 
 def _labels(namespace: str, label: str, name: str) -> str:
     return matchers.join([Matcher("namespace", "=", namespace), Matcher(label, "=", name)])
+
+
+class SeenHistory:
+    """What was seen of an autoscaler while its page was open, where no Prometheus knows it."""
+
+    def __init__(self) -> None:
+        self._points: deque[HistoryPoint] = deque(maxlen=_MOST_SEEN)
+
+    def add(self, view: AutoscalerView) -> HistoryView:
+        """Return the history with what a document shows now."""
+        point = HistoryPoint(
+            at=view.time,
+            demand=sentence.demand(view),
+            desired=view.status.get("desiredReplicas"),
+            ready=view.target.ready,
+            floor=0,
+            min=view.limits.min,
+            max=view.limits.max,
+            limited_by="" if view.last is None else view.last.limited_by,
+        )
+        if not self._points or not _repeats(point, self._points[-1]):
+            self._points.append(point)
+        oldest = read_nanoseconds(view.time) - round(HOUR * SECOND)
+        while len(self._points) > 1 and read_nanoseconds(self._points[1].at) <= oldest:
+            self._points.popleft()
+        return HistoryView(resolution=1.0, until=view.time, points=tuple(self._points))
 
 
 def build(series: Mapping[str, Values], grid: Grid, place: HistoryPlace, now: float) -> HistoryView:

@@ -130,8 +130,8 @@ def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> Non
 def test_other_writers_are_named() -> None:
     writers = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60), at(-30)))
     words = render(view(writers=writers))["writers"].words
-    assert f"argocd reverts the count. Scaling is suspended until {at(60)}." in words
-    assert f"reverted 2 times, the last time at {at(-30)}" in words
+    assert "argocd reverts the count. Scaling is suspended until 08:01:00 UTC." in words
+    assert "reverted 2 times, the last time at 07:59:30 UTC" in words
 
 
 def test_bounds_ahead_are_a_table() -> None:
@@ -232,11 +232,25 @@ async def test_an_hpa_without_a_scaler_has_its_history_from_prometheus(shop: Inc
 
 async def test_what_cannot_be_read_is_said(shop: Incident) -> None:
     shop.create(REQUESTS_SPEC, current=measured("10"))
-    assert (await shop.read()).notes == ("the last hour is not known: give --prometheus-url",)
+    [note] = (await shop.read()).notes
+    assert note == "the history begins with this page: give --prometheus-url for the last hour"
     shop.prometheus.status = 500
     [note] = (await shop.read(prometheus=True)).notes
     assert note.startswith("the last hour is not known: http://127.0.0.1:")
     assert note.endswith("HTTP status 500")
+
+
+async def test_what_was_seen_is_the_history_without_a_prometheus(shop: Incident) -> None:
+    shop.create(REQUESTS_SPEC, current=measured("10"))
+    async with shop.reader() as reader:
+        first, same = await reader.read(), await reader.read()
+        assert first.view.history is not None
+        assert same.view.history is not None
+        assert first.view.history.points == same.view.history.points
+        shop.cluster.patch("HorizontalPodAutoscaler", "web", {"status": {"desiredReplicas": 6}}, "shop")
+        changed = (await reader.read()).view.history
+    assert changed is not None
+    assert [one.desired for one in changed.points] == [4, 6]
 
 
 async def test_a_history_is_read_again_after_a_while(shop: Incident) -> None:

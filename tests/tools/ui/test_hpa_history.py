@@ -6,8 +6,8 @@ import pytest
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.simulate.load import Grid
 from fastpath_tools.ui import hpa_history
-from fastpath_tools.ui.hpa_history import HistoryPlace
-from tests.support.autoscaler_views import NOW, at
+from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
+from tests.support.autoscaler_views import NOW, at, view
 
 WEB = HistoryPlace("shop", "web", ("Deployment", "api"), (2, 10))
 GRID = Grid(NOW - 60, NOW, 15)
@@ -65,3 +65,19 @@ def test_what_limited_the_count(
     given = series(current=[current], desired=[desired], ratio=[ratio], min=[bounds[0]], max=[bounds[1]])
     [point, *_] = hpa_history.build(given, GRID, WEB, NOW).points
     assert point.limited_by == restraint.value
+
+
+def test_what_was_seen_is_kept_for_an_hour() -> None:
+    seen = SeenHistory()
+
+    def points(seconds: float, desired: int) -> list[str]:
+        shown = seen.add(view(time=at(seconds), status={"desiredReplicas": desired}))
+        assert shown.until == at(seconds)
+        return [point.at for point in shown.points]
+
+    assert points(0, 4) == [at(0)]
+    assert points(1, 4) == [at(0)], "it repeats the last one"
+    assert points(60, 5) == [at(0), at(60)]
+    assert points(3600, 6) == [at(0), at(60), at(3600)]
+    assert points(3700, 7) == [at(60), at(3600), at(3700)], "the last one before the hour holds at its begin"
+    assert points(3800, 7) == [at(60), at(3600), at(3700)]
