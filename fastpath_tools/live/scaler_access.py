@@ -90,10 +90,12 @@ class LeaderReader:
         leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
         return await self._read(*_pod(leader), path, dict[str, Any])
 
-    async def read_all(self, leaders: Leaders) -> list[FleetView | Unread]:
+    async def read_all(self, leaders: Leaders | Unread) -> list[FleetView | Unread]:
         """Return what each of the processes shows of all its autoscalers."""
         if self._server is not None:
             return [await self._read_server(self._server, "", FleetView)]
+        if isinstance(leaders, Unread):
+            return [leaders]
         pods = dict.fromkeys(_pod(leader) for leader in leaders.found if leader.holder)
         return await asyncio.gather(*(self._read(*pod, "", FleetView) for pod in pods))
 

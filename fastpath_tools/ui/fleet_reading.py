@@ -122,8 +122,6 @@ class FleetReader:
 
     async def _ask_scalers(self) -> _Decided:
         leaders = await self._access.cluster.leaders(self._namespace)
-        if isinstance(leaders, Unread):
-            return _Decided(leaders, {}, (leaders.why,))
         shown = await self._access.scalers.read_all(leaders)
         entries = {
             (entry.kind, entry.namespace, entry.name): entry

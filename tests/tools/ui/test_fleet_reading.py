@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.errors import RunError
+from adapter.errors import KubernetesError, RunError
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.view import VERSION, FleetEntry, FleetView
@@ -225,6 +225,31 @@ async def test_without_the_right_to_list_in_the_whole_cluster(
     reader = await open_reader(cluster, stack, tmp_path)
     with pytest.raises(RunError, match="listing HPAs cluster-wide is forbidden; pass a namespace"):
         await reader.read()
+
+
+async def test_an_api_server_that_fails(cluster: Cluster, stack: AsyncExitStack, tmp_path: Path) -> None:
+    cluster.forbid("list", "horizontalpodautoscalers", "shop")
+    reader = await open_reader(cluster, stack, tmp_path, "shop")
+    async with running(reader.examine()):
+        with pytest.raises(KubernetesError, match="forbidden"):
+            await reader.read()
+
+
+async def test_leases_that_may_not_be_listed(
+    cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
+    cluster.create(fpa("fast"))
+    cluster.forbid("list", "leases")
+    reader = await open_reader(cluster, stack, tmp_path)
+    fleet = await reader.read()
+    assert by_name(fleet)["fast"].fault == "", "whether a scaler runs for it is not known"
+    assert fleet.notes[0].startswith(
+        "what a scaler decides cannot be read: leases.coordination.k8s.io is forb"
+    )
+    reader = await open_reader(cluster, stack, tmp_path, f"--server=http://127.0.0.1:{scaler.port}")
+    fleet = await reader.read()
+    assert (by_name(fleet)["web"].desired, fleet.notes) == (7, [])
 
 
 async def test_fast_path_autoscalers_that_may_not_be_listed(
