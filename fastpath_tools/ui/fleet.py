@@ -192,18 +192,19 @@ def from_status(autoscaler: HPA | FastPathAutoscaler, fault: str = "") -> FleetR
     conditions = {condition.type: condition for condition in status.conditions or ()}
     limited = conditions.get("ScalingLimited", Condition())
     metrics = status.current_metrics or ()
+    fault = fault or _fault(conditions, decider)
     return FleetRow(
         kind,
         meta.namespace,
         meta.name,
         mode,
         status.current_replicas if autoscaler.status is not None else None,
-        status.desired_replicas if autoscaler.status is not None else None,
+        None if fault else status.desired_replicas,  # that of a decision before, or 0
         1 if spec.min_replicas is None else spec.min_replicas,
         spec.max_replicas,
         (limited.status, limited.reason) == ("True", "TooManyReplicas"),
         overdue=sum(not metric.type for metric in metrics),
-        fault=fault or _fault(conditions, decider),
+        fault=fault,
         last_scale=None if status.last_scale_time is None else status.last_scale_time / SECOND,
     )
 

@@ -50,7 +50,7 @@ def _sections(shown: Fleet, fields: FleetFilter, now: float, templates: Template
         "fleet.html",
         rows=rows,
         total=len(shown.rows),
-        since=lambda at: fleet.UNKNOWN if at is None else elapsed(now - at),
+        since=lambda at: fleet.UNKNOWN if at is None else f"{elapsed(now - at)} ago",
         age=lambda length: fleet.UNKNOWN if length is None else seconds(length),
         addresses=addresses,
     )

@@ -17,7 +17,11 @@ class UiOptions(ScalerAddressOptions, ExaminationOptions):
         group="Pages",
         check=lambda port: "" if 0 <= port <= 65535 else "expected 0 to 65535",
     )
-    no_browser: bool = switch("Print the address only, and open no browser.", group="Pages")
+    no_browser: bool = switch(
+        "Print the address only. A browser that is opened has it in its command line, which other users of "
+        "this machine can see.",
+        group="Pages",
+    )
 
 
 COMMAND = Command(

@@ -212,7 +212,8 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
     ],
 )
 def test_a_line_from_the_status_of_an_hpa(autoscaler: HPA, changes: dict[str, Any]) -> None:
-    expected = FleetRow(HPA_KIND, "shop", "web", "", 0, 0, 2, 8)
+    desired = None if "fault" in changes else 0
+    expected = FleetRow(HPA_KIND, "shop", "web", "", 0, desired, 2, 8)
     assert fleet.from_status(autoscaler) == expected._replace(**changes)
 
 

@@ -63,7 +63,7 @@ def test_a_line() -> None:
     page = Elements(render(PLAIN._replace(overdue=1, reaction=ReactionTime(57.0, gain=42.0))))
     assert page.open == []
     assert (
-        "shop/ web 1 metric has no value that counts 4 → 7 2\u201320 57 s 0.8 s 2 m would win 42 s"
+        "shop/ web 1 metric has no value that counts 4 → 7 2\u201320 57 s 0.8 s 2 m ago would win 42 s"
         in page.words
     )
     assert "1 autoscaler, 0 without a problem 1 stale values" in page.words
