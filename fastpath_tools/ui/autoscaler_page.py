@@ -130,12 +130,11 @@ class MetricRow(NamedTuple):
 
 
 def _metric_row(metric: MetricView) -> MetricRow:
-    ratio = sentence.ratio(metric)
     return MetricRow(
         metric.name,
         "" if metric.current == sentence.UNKNOWN else metric.current,
         metric.target,
-        "" if ratio is None else f"{ratio:.2f}",
+        "" if metric.ratio is None else f"{metric.ratio:.2f}",
         "" if metric.age is None else seconds(metric.age),
         metric.fault or metric.overdue,
     )

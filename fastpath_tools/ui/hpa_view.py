@@ -38,7 +38,6 @@ from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
-from fastpath_tools.ui import sentence
 from fastpath_tools.ui.sentence import UNKNOWN
 
 _LIMITED = {
@@ -119,13 +118,14 @@ def _condition(condition: Condition) -> dict[str, str]:
 def _metric(examination: Examination, place: int) -> MetricView:
     metric, chain = examination.facts.metrics[place], examination.chains[place]
     status = _status(examination.facts, metric)
-    current, target = describe_value(metric.spec, status)
+    current, target, ratio = describe_value(metric.spec, status)
     faults = [hop.text for hop in chain.hops if hop.state is State.FAULT]
     age = _age(metric)
     return MetricView(
         name=metric.label,
         current=UNKNOWN if faults else current,
         target=target,
+        ratio=None if faults else ratio,
         age=age,
         overdue="" if age is None else _overdue(metric, age),
         fault=faults[0] if faults else "",
@@ -179,7 +179,7 @@ def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Res
         return _LIMITED[limited.reason]
     if able.reason in _HELD:
         return Restraint.HELD
-    ratios = list(map(sentence.ratio, metrics))
+    ratios = [metric.ratio for metric in metrics]
     if ratios and all(ratio is not None and band.holds(ratio) for ratio in ratios):
         return Restraint.TOLERATED
     return Restraint.FOLLOWS
@@ -190,7 +190,7 @@ def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterat
     replicas = 0 if isinstance(facts.target, Unread) else facts.target.replicas
     proposals = []
     for metric in metrics:
-        ratio = sentence.ratio(metric)
+        ratio = metric.ratio
         if ratio is None:
             yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
             continue

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
-from adapter.model import quantity
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.visible import counted
@@ -77,17 +76,8 @@ def limiting(view: AutoscalerView) -> Restraint | None:
 
 def strongest(view: AutoscalerView) -> MetricView | None:
     """Return the metric that asks for the most replicas, None without a value."""
-    known = [metric for metric in view.metrics if ratio(metric) is not None]
-    return max(known, key=lambda metric: ratio(metric) or 0.0, default=None)
-
-
-def ratio(metric: MetricView) -> float | None:
-    """Return what the value is of the target, None without a value."""
-    try:
-        current, target = (quantity.read(text.removesuffix("%")) for text in (metric.current, metric.target))
-    except ValueError:
-        return None
-    return current.milli / target.milli if target.milli else None
+    known = [metric for metric in view.metrics if metric.ratio is not None]
+    return max(known, key=lambda metric: metric.ratio or 0.0, default=None)
 
 
 def short(metric: MetricView) -> str:
@@ -101,7 +91,7 @@ def demand(view: AutoscalerView) -> int | None:
     if points and points[-1].demand is not None:
         return points[-1].demand
     metric, replicas = strongest(view), view.target.replicas
-    share = None if metric is None else ratio(metric)
+    share = None if metric is None else metric.ratio
     return None if share is None or not replicas else math.ceil(round(share * replicas, 6))
 
 
@@ -185,7 +175,7 @@ def _bound(words: str) -> Callable[[AutoscalerView], _CountCause]:
 
 def _tolerated(view: AutoscalerView) -> _CountCause:
     metric = strongest(view)
-    share = None if metric is None else ratio(metric)
+    share = None if metric is None else metric.ratio
     if metric is None or share is None:
         return _CountCause(State.OK, "the metrics are within tolerance of their targets")
     value = f"{short(metric)} is {metric.current} at a target of {metric.target}"

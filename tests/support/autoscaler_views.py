@@ -21,7 +21,7 @@ from adapter.model.autoscaling.view import (
 from adapter.model.timestamps import SECOND
 
 NOW = 1_800_000_000
-REQUESTS = MetricView(name="http_requests", current="12", target="10", age=2.0)
+REQUESTS = MetricView(name="http_requests", current="12", target="10", ratio=1.2, age=2.0)
 
 
 def at(seconds: float) -> str:

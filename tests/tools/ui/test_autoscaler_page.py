@@ -124,7 +124,7 @@ def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> Non
     assert "http_requests usually >40 s" in sections["chain"].words.replace("> ", ">")
     assert "no pod has become Ready" in sections["chain"].words
     assert "the newest sample is older than 30 s" in sections["metrics"].words
-    assert "queue \u2013 5 \u2013 \u2013 no series" in sections["metrics"].words
+    assert "queue no series \u2013 5 \u2013 \u2013" in sections["metrics"].words
 
 
 def test_other_writers_are_named() -> None:

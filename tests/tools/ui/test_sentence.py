@@ -179,8 +179,8 @@ def test_pods_that_are_not_ready_are_named() -> None:
         ((point(-60, None),), (REQUESTS,), 6),
         ((), (REQUESTS,), 6),
         ((), (), None),
-        ((), (msgspec.structs.replace(REQUESTS, current="120%", target="60%"), REQUESTS), 10),
-        ((), (msgspec.structs.replace(REQUESTS, target="0"),), None),
+        ((), (msgspec.structs.replace(REQUESTS, current="120%", target="60%", ratio=2.0), REQUESTS), 10),
+        ((), (msgspec.structs.replace(REQUESTS, ratio=None),), None),
     ],
 )
 def test_what_the_metrics_ask_for(points: Any, metrics: Any, wanted: int | None) -> None:
