@@ -80,7 +80,7 @@ def _chains(view: AutoscalerView, examination: Examination | FastExamination) ->
     if isinstance(examination, FastExamination):
         for metric in view.metrics:
             hops = tuple(_fast_hops(view, metric))
-            yield _block(metric.name, hops, total(hops))
+            yield _block(sentence.short(metric), hops, total(hops))
         return
     for chain in examination.chains or (MetricChain("no metric", ()),):
         hops = (*examination.before, *chain.hops, *examination.after)

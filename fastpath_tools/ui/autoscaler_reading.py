@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from adapter.errors import KubernetesError, PrometheusError, RunError
+from adapter.errors import PrometheusError, RunError
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, HistoryView
@@ -26,6 +26,8 @@ from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
 _HISTORY = 10.0
 """How many seconds a history of Prometheus is used again."""
+
+_BEGINS = "the history begins with this page"
 
 
 class AutoscalerReading(NamedTuple):
@@ -81,10 +83,7 @@ class AutoscalerReader:
     async def _document(self) -> AutoscalerView | Unread:
         """Return the document of the scaler; an older one serves a document of another form."""
         namespace, name = self._key
-        try:
-            leaders = await self._access.cluster.leaders(namespace)
-        except KubernetesError as error:
-            return Unread(str(error))
+        leaders = await self._access.cluster.leaders(namespace)
         shown = await self._access.scalers.read(leaders, namespace, name)
         if isinstance(shown, Unread):
             return shown
@@ -97,7 +96,7 @@ class AutoscalerReader:
         """Return the history of Prometheus, None without one; `notes` grow."""
         prometheus, now = self._access.prometheus, self._access.clock.wall()
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
-            notes.append("the history begins with this page: give --prometheus-url for the last hour")
+            notes.append(f"{_BEGINS}: give --prometheus-url for the last hour")
             return None
         if now < self._history_until:
             return self._history
@@ -107,12 +106,15 @@ class AutoscalerReader:
         place = HistoryPlace(*self._key, target, (least, spec.max_replicas))
         ranges = RangeReader(prometheus.client.origin, self._access.options.prometheus_timeout)
         try:
-            self._history = await hpa_history.read(ranges, place, now)
+            history = await hpa_history.read(ranges, place, now)
         except PrometheusError as error:
-            notes.append(f"the last hour is not known: {error}")
+            notes.append(f"{_BEGINS}: {error}")
             return None
-        self._history_until = now + _HISTORY
-        return self._history
+        if not history.points:
+            notes.append(f"{_BEGINS}: Prometheus has no series of kube-state-metrics for the autoscaler")
+            return None
+        self._history, self._history_until = history, now + _HISTORY
+        return history
 
 
 def _autoscaler(examination: Examination | FastExamination) -> FastPathAutoscaler:

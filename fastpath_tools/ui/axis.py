@@ -24,9 +24,10 @@ _WIDTH = 1000
 _TOP, _HEIGHT, _RIBBON, _FOOT = 22, 220, 18, 40
 _WHOLE = _TOP + _HEIGHT + _RIBBON + _FOOT
 
-_AHEAD = 600.0
-"""How many seconds ahead the axis shows at least, and at most."""
+_SHORTEST = 300.0
+"""How many seconds the axis goes back at least; a sixth of that it goes ahead."""
 _FARTHEST = 3600.0
+"""How many seconds ahead it goes at most."""
 
 _LINES = {
     "demand": Look(AREA, charts.GRAY, "demand", "fill-opacity: 0.3"),
@@ -101,10 +102,10 @@ class _Span(NamedTuple):
 def draw(view: AutoscalerView) -> Axis:
     """Return the axis of a document; without a history it shows what is known ahead alone."""
     spans, now = _spans(view), _epoch(view.time) // _STEP * _STEP
-    begin = spans[0].start if spans else now - _AHEAD
+    begin = min([now - _SHORTEST, *(span.start for span in spans)])
     bounds = [ahead for ahead in view.ahead if _epoch(ahead.start) < now + _FARTHEST]
     known = [_epoch(ahead.end) for ahead in bounds] + ([_epoch(view.next.at) + 60] if view.next else [])
-    end = now + min(max([_AHEAD, *(at - now for at in known)]), _FARTHEST)
+    end = now + min(max([(now - begin) / 6, *(at - now for at in known)]), _FARTHEST)
     frame = Frame(_TOP, _HEIGHT, begin, end, charts.ceiling(_highest(view, spans, bounds)), 0, 0, _WIDTH)
     shapes = [*_history(frame, spans, now), *_ahead(frame, view, bounds, now)]
     causes = _totals(spans)

@@ -81,8 +81,9 @@ def strongest(view: AutoscalerView) -> MetricView | None:
 
 
 def short(metric: MetricView) -> str:
-    """Return the name of a metric without its selector."""
-    return metric.name.partition("(")[0].strip()
+    """Return the name of a metric without its selector, and without a type that each reader knows."""
+    name = metric.name.partition("(")[0].strip()
+    return name.removeprefix("pods metric ").removeprefix("external metric ")
 
 
 def demand(view: AutoscalerView) -> int | None:

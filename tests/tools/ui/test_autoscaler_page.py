@@ -234,9 +234,11 @@ async def test_what_cannot_be_read_is_said(shop: Incident) -> None:
     shop.create(REQUESTS_SPEC, current=measured("10"))
     [note] = (await shop.read()).notes
     assert note == "the history begins with this page: give --prometheus-url for the last hour"
+    [note] = (await shop.read(prometheus=True)).notes
+    assert note.endswith("Prometheus has no series of kube-state-metrics for the autoscaler")
     shop.prometheus.status = 500
     [note] = (await shop.read(prometheus=True)).notes
-    assert note.startswith("the last hour is not known: http://127.0.0.1:")
+    assert note.startswith("the history begins with this page: http://127.0.0.1:")
     assert note.endswith("HTTP status 500")
 
 

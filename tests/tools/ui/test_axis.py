@@ -122,6 +122,11 @@ def test_the_table_has_the_newest_points_first() -> None:
     assert (len(long.rows), long.left_out) == (60, 40)
 
 
+def test_a_short_history_has_room_for_five_minutes() -> None:
+    drawn = axis.draw(view(history=history(point(-60, 4))))
+    assert lines(drawn, "desired") == ["M685.7 95.3H857.1"], "300 of 350 seconds are past"
+
+
 def test_without_a_history_there_is_the_time_ahead() -> None:
     drawn = axis.draw(view(next=NextChange(replicas=7, at=at(60), released="")))
     assert [key.kind for key in drawn.lines] == ["next"]

@@ -114,7 +114,13 @@ PAUSED = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60)
             ),
         ),
         (
-            {"metrics": (MetricView(name="queue(a)", current="<unknown>", target="5", fault="no series"),)},
+            {
+                "metrics": (
+                    MetricView(
+                        name="external metric queue(a)", current="<unknown>", target="5", fault="no series"
+                    ),
+                )
+            },
             "5 replicas: queue has no value: no series.",
         ),
         (
