@@ -320,6 +320,13 @@ def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
     )
 
 
+@pytest.mark.parametrize(("age", "state"), [(120.0, State.OK), (300.0, State.WARNING)])
+def test_values_that_are_old_are_a_warning(age: float, state: State) -> None:
+    """A server that gives their time says so, also where Prometheus is not asked."""
+    api = hop(examine(facts(load(answer=GOOD._replace(age=age)))), "metrics API")
+    assert (api.state, "; the values are 5 m old" in api.text) == (state, state is State.WARNING)
+
+
 def test_versions_of_one_api_with_two_servers_are_a_warning() -> None:
     server = Serving("metrics.k8s.io", "metrics-server", warning="metrics.k8s.io has two servers")
     cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0))
