@@ -161,7 +161,7 @@ class PageServer:
         fields = {
             "page": path,
             "query": request.query_string,
-            "seen": ".".join(section.digest for section in shown.sections),
+            "seen": ".".join(section.digest for section in shown.sections),  # page.js wants it last
         }
         events = f"/{self._token.decode()}/{_EVENTS}?{urlencode(fields)}"
         body = self._templates.layout(shown, events, problem).encode()

@@ -4,6 +4,8 @@
 
 const live = document.getElementById("live");
 const problem = document.getElementById("problem");
+const RETRY = 5000; // milliseconds, where the server refused
+let address = document.body.dataset.events;
 let events = null;
 
 function morph(old, fresh) {
@@ -39,9 +41,15 @@ function report(text) {
 }
 
 function open() {
-  events = new EventSource(document.body.dataset.events);
+  events = new EventSource(address);
+  address = address.replace(/&seen=.*/, ""); // only for the page as it was loaded
   events.onopen = () => (live.textContent = "live");
-  events.onerror = () => (live.textContent = "not connected");
+  events.onerror = () => {
+    live.textContent = "not connected";
+    if (events.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
+    events = null;
+    setTimeout(follow, RETRY);
+  };
   events.addEventListener("sections", (event) => JSON.parse(event.data).forEach(show));
   events.addEventListener("problem", (event) => report(JSON.parse(event.data)));
 }

@@ -20,7 +20,7 @@ from adapter.model.autoscaling.hpa import Condition, MetricSpec, MetricStatus, d
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_tools.doctor import autoscaler_hops, report
-from fastpath_tools.doctor.diagnosis import Examination, examine, examine_fast
+from fastpath_tools.doctor.diagnosis import Examination, boost_gain, examine, examine_fast
 from fastpath_tools.doctor.hops import BoostFacts, Facts, Hop, State, seconds
 from fastpath_tools.doctor.options import COMMAND
 from fastpath_tools.live.api_objects import HPA
@@ -158,6 +158,15 @@ def test_what_boost_and_scrape_make_of_the_way() -> None:
     assert (times(fast, "scrape"), times(fast, "window")) == ((0.5, 1.0), (2.5, 5.0))
     assert plain.change.endswith("(saves 42 s)"), "7 of the period, 34.5 of scrape and window"
     assert fast.change == ""
+
+
+def test_what_boosting_takes_off_the_slowest_chain() -> None:
+    direct = load(source=SOURCE._replace(scraped=ScrapeConfig(Access("8080"), 5.0)))
+    assert boost_gain(examine(facts())) == pytest.approx(7.0), "the period"
+    assert boost_gain(examine(facts(direct))) == pytest.approx(41.5), "the period, scrape and window"
+    assert boost_gain(examine(facts(load(), direct))) == pytest.approx(7.0), "the other metric stays slow"
+    assert boost_gain(examine(facts(usage_of_pods()))) == 0, "its server is asked as often as before"
+    assert boost_gain(examine(boosted(direct))) == 0
 
 
 def test_a_rule_that_pods_could_answer_themselves() -> None:

@@ -187,3 +187,32 @@ def test_the_former_name_of_the_folder_is_deprecated() -> None:
         found, notices = certs.COMMAND.parse([old, "certs"])
         assert found.out_dir == "certs"
         assert notices == ("Flag --output has been deprecated, use --out-dir",)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "name"),
+    [
+        ("current-context: prod", [], "prod"),
+        ("current-context: prod", ["--context=test"], "test"),
+        ("current-context:", [], ""),
+        ("{}", [], ""),
+        ("- a list", [], ""),
+        ("{", [], ""),
+        (None, [], ""),
+    ],
+    ids=str,
+)
+def test_the_name_of_the_context(
+    content: str | None, arguments: list[str], name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config"
+    if content is not None:
+        file.write_text(content)
+    options, _ = COMMAND.parse([f"--kubeconfig={file}", *arguments])
+    assert cluster_options.read_context(options) == name
+
+
+def test_there_is_no_context_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert cluster_options.read_context(KubeconfigOptions()) == ""
