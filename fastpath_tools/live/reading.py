@@ -45,7 +45,10 @@ _P = ParamSpec("_P")
 def once(
     read: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
-    """Make a method read once for each set of arguments: further calls await the result of the first."""
+    """Make a method read once for each set of arguments: further calls await the result of the first.
+
+    A caller that is cancelled does not cancel the read, which others may await.
+    """
 
     @functools.wraps(read)
     async def shared(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -53,7 +56,7 @@ def once(
         key = (read.__name__, args)
         if key not in tasks:
             tasks[key] = asyncio.create_task(read(self, *args, **kwargs))
-        return await tasks[key]
+        return await asyncio.shield(tasks[key])
 
     return shared
 

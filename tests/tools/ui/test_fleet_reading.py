@@ -13,6 +13,7 @@ import yaml
 from aiohttp import web
 
 from adapter.autoscaler.decide.restraint import Restraint
+from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, RunError
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
@@ -22,8 +23,10 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.fleet import FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
 from fastpath_tools.ui.options import COMMAND
+from fastpath_tools.ui.pages import Templates
 from tests.support import crd, doctor
 from tests.support.waiting import running, until
 
@@ -327,3 +330,20 @@ async def test_what_a_scaler_measures_is_not_examined(
         await read_until(reader, lambda rows: rows["plain"].reaction)
     assert [name for _, _, name in reader._reactions] == ["plain"]
     assert by_name(await reader.read())["web"].reaction == ReactionTime(3.5)
+
+
+# -- the page ------------------------------------------------------------------------------------------------
+
+
+async def test_the_page_shows_what_was_read_and_its_form_selected(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    cluster.create(doctor.hpa("web", doctor.CPU))
+    cluster.create(fpa("fast"))
+    reader = await open_reader(cluster, stack, tmp_path)
+    page = FleetPage(reader, Templates("/token/"), SystemClock())
+    content = await page.read({"problem": "fault"})
+    assert [section.name for section in content.sections] == ["summary", "select", "fleet"]
+    lines = content.sections[-1].html
+    assert ">fast</a>" in lines
+    assert ">web</a>" not in lines

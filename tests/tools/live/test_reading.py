@@ -1,0 +1,52 @@
+"""A method that reads once, whatever becomes of those that call it."""
+
+import asyncio
+
+import pytest
+
+from fastpath_tools.live import reading
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[str | Exception] = asyncio.Queue()
+        self.reads: list[str] = []
+
+    @reading.once
+    async def read(self, name: str) -> str:
+        self.reads.append(name)
+        answer = await self.answers.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_calls_share_a_read_by_their_arguments() -> None:
+    reader = Reader()
+    for answer in ("one", "two"):
+        reader.answers.put_nowait(answer)
+    assert await asyncio.gather(reader.read("a"), reader.read("a"), reader.read("b")) == ["one", "one", "two"]
+    assert await reader.read("a") == "one"
+    assert reader.reads == ["a", "b"]
+
+
+async def test_an_error_is_that_of_every_call() -> None:
+    reader = Reader()
+    reader.answers.put_nowait(ValueError("no"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            await reader.read("a")
+    assert reader.reads == ["a"]
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_read() -> None:
+    reader = Reader()
+    first = asyncio.create_task(reader.read("a"))
+    while not reader.reads:
+        await asyncio.sleep(0)
+    second = asyncio.create_task(reader.read("a"))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    reader.answers.put_nowait("one")
+    assert await second == await reader.read("a") == "one"
