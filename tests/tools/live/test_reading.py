@@ -11,10 +11,12 @@ class Reader:
     def __init__(self) -> None:
         self.answers: asyncio.Queue[str | Exception] = asyncio.Queue()
         self.reads: list[str] = []
+        self.started = asyncio.Event()
 
     @reading.once
     async def read(self, name: str) -> str:
         self.reads.append(name)
+        self.started.set()
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
@@ -42,8 +44,7 @@ async def test_an_error_is_that_of_every_call() -> None:
 async def test_a_cancelled_caller_does_not_cancel_the_read() -> None:
     reader = Reader()
     first = asyncio.create_task(reader.read("a"))
-    while not reader.reads:
-        await asyncio.sleep(0)
+    await reader.started.wait()
     second = asyncio.create_task(reader.read("a"))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
