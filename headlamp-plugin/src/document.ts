@@ -32,6 +32,7 @@ export interface MetricView {
   name: string;
   current: string;
   target: string;
+  ratio: number | null;
   age: number | null;
   overdue: string;
   fault: string;
