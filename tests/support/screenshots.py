@@ -1,0 +1,56 @@
+"""Takes the pictures of the README: `python -m tests.support.screenshots [MINUTES]`.
+
+It runs the demo for some minutes, an hour by default, so that the axis has something to show, and takes a
+picture of the page of an autoscaler soon after the load has stepped up, in light and in dark. It needs
+Debian's packages chromium and prometheus.
+"""
+
+import asyncio
+import io
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from fastpath_sandbox.demo import run, world
+from tests.support import chromium, waiting
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+WIDTH, HEIGHT = 1280, 1000
+MOMENT = "6 replicas:"
+"""What the page says once the scaler has followed the load upwards."""
+
+
+async def take(minutes: float) -> dict[str, bytes]:
+    """Return the pictures by the names of their files."""
+    os.environ["BROWSER"] = "true"  # the demo opens no other browser
+    screen = io.StringIO()
+    demo = run.run("screenshots", seconds=None, port=0, console=Console(file=screen, width=80), ui=True)
+    with tempfile.TemporaryDirectory() as folder:
+        async with waiting.running(demo), chromium.running(Path(folder)) as browser:
+            await waiting.until(lambda: re.search(r"^pages .*\n", screen.getvalue(), re.MULTILINE), 60.0)
+            address = dict(re.findall(r"^(\w+) +(\S+)", screen.getvalue(), re.MULTILINE))["pages"]
+            page = f"{address}autoscalers/{world.NAMESPACE}/{world.FAST}"
+            await asyncio.sleep(60 * minutes)
+            tabs = {}
+            for scheme in ("light", "dark"):
+                tab = tabs[f"ui-{scheme}.png"] = await browser.tab(
+                    width=WIDTH, height=HEIGHT, dark=scheme == "dark"
+                )
+                await tab.open(page)
+            while not all([MOMENT in await tab.text() for tab in tabs.values()]):  # noqa: ASYNC110 - a page
+                await asyncio.sleep(0.2)
+            return {name: await tab.picture() for name, tab in tabs.items()}
+
+
+def main() -> None:
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    for name, picture in asyncio.run(take(minutes)).items():
+        (FOLDER / name).write_bytes(picture)
+
+
+if __name__ == "__main__":
+    main()
