@@ -31,14 +31,15 @@ def restrained(
     bounds: Bounds | None = None,
     memory: Memory | None = None,
     seen: dict[str, Any] | None = None,
+    legacy: bool = False,
     **spec: Any,
 ) -> tuple[Restraint, Restraint]:
     """Return what keeps the count of a decision, and which limit applies.
 
-    `before` is what the metrics asked for a second earlier.
+    `before` is what the metrics asked for a second earlier; a `legacy` spec has no `behavior`.
     """
     autoscaler = fpa(QUEUE, **spec)
-    prepared = prepare(fastpath_autoscaler.with_defaults(autoscaler), Settings())
+    prepared = prepare(autoscaler if legacy else fastpath_autoscaler.with_defaults(autoscaler), Settings())
     constraints = Constraints.of(autoscaler.spec, bounds=bounds)
     known = memory or Memory()
     for at, asked in ((NOW - SECOND, before), (NOW, wish)):
@@ -85,6 +86,10 @@ def restrained(
 )
 def test_each_restraint(arguments: dict[str, Any], expected: Restraint) -> None:
     assert restrained(**arguments)[0] is expected
+
+
+def test_without_behavior_a_past_recommendation_may_be_limited() -> None:
+    assert restrained(2, 1, before=5, legacy=True) == (Restraint.HELD, Restraint.HELD)
 
 
 def test_a_ratio_within_tolerance_is_no_limit() -> None:
