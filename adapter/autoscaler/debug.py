@@ -227,6 +227,7 @@ def _last(state: AutoscalerState) -> LastDecisionView | None:
     inputs = () if last.snapshot is None else last.snapshot.inputs
     return LastDecisionView(
         time=moment(last.at),
+        demand=last.decision.wanted,
         inputs=[_show_input(metric, last.at) for metric in inputs],
         trace=[step.text() for step in last.decision.trace],
         error=last.decision.error,

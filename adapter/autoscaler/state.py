@@ -423,13 +423,12 @@ class AutoscalerState:
 
 
 def _are_alike(before: Decision, decision: Decision) -> bool:
-    """Tell whether two decisions have the same restraint, as most in a row: the trace need not be read."""
+    """Tell whether two decisions have the same restraint, as most in a row: its steps need not be read."""
     return (
         before.status.conditions is decision.status.conditions
         and before.spec is decision.spec
-        and before.wanted == decision.wanted
         and before.desired == decision.desired
-        and before.replicas == decision.replicas
+        and [step.name for step in before.trace] == [step.name for step in decision.trace]
     )
 
 

@@ -88,9 +88,8 @@ def short(metric: MetricView) -> str:
 
 def demand(view: AutoscalerView) -> int | None:
     """Return how many replicas the metrics ask for before all limits, None if that is not known."""
-    points = () if view.history is None else view.history.points
-    if points and points[-1].demand is not None:
-        return points[-1].demand
+    if view.last is not None and view.last.demand is not None:
+        return view.last.demand
     metric, replicas = strongest(view), view.target.replicas
     share = None if metric is None else metric.ratio
     return None if share is None or not replicas else math.ceil(round(share * replicas, 6))

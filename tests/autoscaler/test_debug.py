@@ -62,6 +62,7 @@ async def test_the_history_has_the_peak_and_what_limited_it(bench: Bench) -> Non
     assert before.limited_by == Restraint.HIGHEST.value
     assert last.limited_by == Restraint.HELD.value
     assert shown.last is not None
+    assert shown.last.demand == 4
     assert shown.last.limited_by == shown.status["limitedBy"] == Restraint.HELD.value
 
 

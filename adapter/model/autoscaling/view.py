@@ -111,13 +111,17 @@ class BoundsAhead(_ViewPart, frozen=True):
 
 
 class LastDecisionView(_ViewPart, frozen=True):
-    """The last decision: its metrics as they were read, its steps as sentences, what limited the count."""
+    """The last decision: its metrics as they were read, its steps as sentences, what limited the count.
+
+    `demand` are the pods that the metrics ask for before all limits, null if one has no value.
+    """
 
     time: str
     inputs: Sequence[Plain]
     trace: Sequence[str]
     error: str
     limited_by: str
+    demand: int | None = None
 
 
 class WritersView(_ViewPart, frozen=True):

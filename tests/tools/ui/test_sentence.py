@@ -11,7 +11,7 @@ from adapter.model.autoscaling.view import LimitsView, MetricView, NextChange, T
 from fastpath_tools.doctor.diagnosis import FastExamination
 from fastpath_tools.doctor.hops import State
 from fastpath_tools.ui import sentence
-from tests.support.autoscaler_views import REQUESTS, at, history, point, view
+from tests.support.autoscaler_views import REQUESTS, at, view
 
 STAYS = "The count stays if the load stays."
 ASKS = "http_requests asks for 6"
@@ -179,15 +179,17 @@ def test_pods_that_are_not_ready_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "metrics", "wanted"),
+    ("decided", "metrics", "wanted"),
     [
-        ((point(-60, 9),), (REQUESTS,), 9),
-        ((point(-60, None),), (REQUESTS,), 6),
-        ((), (REQUESTS,), 6),
-        ((), (), None),
-        ((), (msgspec.structs.replace(REQUESTS, current="120%", target="60%", ratio=2.0), REQUESTS), 10),
-        ((), (msgspec.structs.replace(REQUESTS, ratio=None),), None),
+        (9, (REQUESTS,), 9),
+        (None, (REQUESTS,), 6),
+        (None, (), None),
+        (None, (msgspec.structs.replace(REQUESTS, current="120%", target="60%", ratio=2.0), REQUESTS), 10),
+        (None, (msgspec.structs.replace(REQUESTS, ratio=None),), None),
     ],
 )
-def test_what_the_metrics_ask_for(points: Any, metrics: Any, wanted: int | None) -> None:
-    assert sentence.demand(view(history=history(*points), metrics=metrics)) == wanted
+def test_what_the_metrics_ask_for(decided: int | None, metrics: Any, wanted: int | None) -> None:
+    shown = view(metrics=metrics)
+    assert shown.last is not None
+    last = msgspec.structs.replace(shown.last, demand=decided)
+    assert sentence.demand(msgspec.structs.replace(shown, last=last)) == wanted
