@@ -27,7 +27,8 @@ async def test_calls_share_a_read_by_their_arguments() -> None:
     reader = Reader()
     for answer in ("one", "two"):
         reader.answers.put_nowait(answer)
-    assert await asyncio.gather(reader.read("a"), reader.read("a"), reader.read("b")) == ["one", "one", "two"]
+    answers = await asyncio.gather(*map(reader.read, ("a", "a", "b")))
+    assert answers == ["one", "one", "two"]
     assert await reader.read("a") == "one"
     assert reader.reads == ["a", "b"]
 
