@@ -6,6 +6,7 @@ out.
 """
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -101,7 +102,8 @@ class _Span(NamedTuple):
 
 def draw(view: AutoscalerView) -> Axis:
     """Return the axis of a document; without a history it shows what is known ahead alone."""
-    spans, now = _spans(view), _epoch(view.time) // _STEP * _STEP
+    now = math.ceil(_epoch(view.time) / _STEP) * _STEP  # no point of the history is later
+    spans = _spans(view, now)
     begin = min([now - _SHORTEST, *(span.start for span in spans)])
     bounds = [ahead for ahead in view.ahead if _epoch(ahead.start) < now + _FARTHEST]
     known = [_epoch(ahead.end) for ahead in bounds] + ([_epoch(view.next.at) + 60] if view.next else [])
@@ -142,11 +144,12 @@ def _epoch(at: str) -> float:
     return read_nanoseconds(at) / SECOND
 
 
-def _spans(view: AutoscalerView) -> list[_Span]:
+def _spans(view: AutoscalerView, now: float) -> list[_Span]:
+    """Return the history; the last point holds until now."""
     if view.history is None or not view.history.points:
         return []
     starts = [_epoch(point.at) for point in view.history.points]
-    ends = [*starts[1:], max(_epoch(view.history.until), _epoch(view.time))]
+    ends = [*starts[1:], now]
     points = zip(starts, ends, view.history.points, strict=True)
     return [_Span(start, end, point) for start, end, point in points if end > start]
 

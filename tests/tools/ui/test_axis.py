@@ -55,6 +55,14 @@ def test_lines_step_where_counts_change() -> None:
     assert [key.kind for key in drawn.lines] == ["demand", "desired", "ready", "floor", "min", "max"]
 
 
+def test_the_past_ends_at_now_and_the_picture_stays_for_five_seconds() -> None:
+    drawn = [axis.draw(view(history=history(*HOUR), time=at(late))) for late in (1, 3, 6)]
+    for each in drawn:
+        (now,) = lines(each, "now")
+        assert lines(each, "desired")[0].endswith(f"H{now[1:].split()[0]}")
+    assert drawn[0].svg == drawn[1].svg != drawn[2].svg
+
+
 def test_the_ribbon_names_what_limited_the_count() -> None:
     drawn = axis.draw(past())
     boxes = re.findall(r'<rect class="(cause-\w+)" x="([\d.]+)%".*?<title>(.*?)</title>', drawn.svg)
