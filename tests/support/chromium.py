@@ -97,6 +97,10 @@ class Tab:
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return await self._tools.call(method, self._session, **parameters)
 
+    async def resize(self, width: int, height: int) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+
     async def open(self, url: str) -> None:
         """Load an address; returns when all that the page names is loaded."""
         self._loaded.clear()
@@ -160,14 +164,16 @@ class Browser:
     async def tab(
         self, *, width: int = 1280, height: int = 800, dark: bool = False, scripts: bool = True
     ) -> Tab:
-        """Return a new page of this size, which prefers dark colors and runs scripts or not."""
-        target = await self._tools.call("Target.createTarget", url="about:blank")
+        """Return a new page of this size, which prefers dark colors and runs scripts or not.
+
+        It has a window of its own, so that no other page hides it.
+        """
+        target = await self._tools.call("Target.createTarget", url="about:blank", newWindow=True)
         attached = await self._tools.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         tab = Tab(self._tools, attached["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime", "Accessibility"):
             await tab.call(f"{domain}.enable")
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        await tab.call("Emulation.setDeviceMetricsOverride", **size)
+        await tab.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await tab.call("Emulation.setEmulatedMedia", features=[scheme])
         await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)

@@ -19,7 +19,11 @@ from fastpath_sandbox.demo import run, world
 from tests.support import chromium, waiting
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
-WIDTH, HEIGHT = 1280, 1000
+WIDTH = 1280
+
+_BOTTOM = "Math.ceil(document.getElementById('chain').getBoundingClientRect().bottom) + 24"
+"""Where the pictures end: below the chain of hops."""
+
 MOMENT = "6 replicas:"
 """What the page says once the scaler has followed the load upwards."""
 
@@ -37,10 +41,9 @@ async def take(minutes: float) -> dict[str, bytes]:
             await asyncio.sleep(60 * minutes)
             tabs = {}
             for scheme in ("light", "dark"):
-                tab = tabs[f"ui-{scheme}.png"] = await browser.tab(
-                    width=WIDTH, height=HEIGHT, dark=scheme == "dark"
-                )
+                tab = tabs[f"ui-{scheme}.png"] = await browser.tab(width=WIDTH, dark=scheme == "dark")
                 await tab.open(page)
+                await tab.resize(WIDTH, await tab.evaluate(_BOTTOM))
             while not all([MOMENT in await tab.text() for tab in tabs.values()]):  # noqa: ASYNC110 - a page
                 await asyncio.sleep(0.2)
             return {name: await tab.picture() for name, tab in tabs.items()}
