@@ -60,7 +60,9 @@ class DebugResponse(NamedTuple):
     body: bytes
 
 
-def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
+def show(
+    controller: Controller | None, namespace: str, name: str, leader: str, *, with_journal: bool = True
+) -> DebugResponse:
     """Return the state of an autoscaler; `leader` is the Pod that decides it if this process does not."""
     if controller is None:
         message = "another scaler owns its slice" + (f"; query Pod {leader}" if leader else "")
@@ -69,7 +71,11 @@ def show(controller: Controller | None, namespace: str, name: str, leader: str) 
     if state is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
         return _failure(404, "NotFound", text, {"name": name})
-    return DebugResponse(200, encode(_show(controller, state)))
+    document = _show(controller, state)
+    if with_journal:
+        journal = [show_entry(entry) for entry in controller.journal.of(state.key)]
+        document = msgspec.structs.replace(document, journal=journal)
+    return DebugResponse(200, encode(document))
 
 
 def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> DebugResponse:
@@ -128,7 +134,6 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
         ),
         ready_times=_ready_times(state),
         last=_last(state),
-        journal=[show_entry(entry) for entry in controller.journal.of(state.key)],
         boost=msgspec.UNSET if state.boost is None else _boost(memory.boost, state.boost, now),
         forecast=msgspec.UNSET if forecast is None else forecast,
     )

@@ -211,17 +211,19 @@ class Scaler:
         """Return how many scalers share the autoscalers, as far as this one sees."""
         return 1 if self._leases is None else sum(1 for _ in self._leases.members())
 
-    async def show(self, key: Sequence[str]) -> tuple[int, bytes]:
+    async def show(self, key: Sequence[str], query: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON.
 
-        `key` are its namespace and name; without them it is a line for each that this process decides.
+        `key` are its namespace and name; without them it is a line for each that this process decides. The
+        `query` may have ``journal=false``: a journal has the values of all pods at each change.
         """
         if not key:
             return await run_steps(debug.show_fleet(self._registry.controllers(), self._runtime.clock.wall()))
         namespace, name = key
         owner = "" if self._keeper is None else self._keeper.find_owner(slices.slice_of(namespace))
         controller, leader = self._registry.find_controller(namespace), credentials.pod_of(owner)
-        return debug.show(controller, namespace, name, leader)
+        with_journal = "journal=false" not in query.split("&")
+        return debug.show(controller, namespace, name, leader, with_journal=with_journal)
 
     async def _run(self) -> None:
         """Decide and write for the slices that this process owns, without Leases for all."""

@@ -78,8 +78,8 @@ class LeaderReader:
         self._ports: dict[tuple[str, str], _Port] = {}
 
     async def read(self, leaders: Leaders | Unread, namespace: str, name: str) -> dict[str, Any] | Unread:
-        """Return what is shown of one autoscaler."""
-        path = f"/{namespace}/{name}"
+        """Return what is shown of one autoscaler, without its journal."""
+        path = f"/{namespace}/{name}?journal=false"
         if self._server is not None:
             return await self._read_server(self._server, path, dict[str, Any])
         if isinstance(leaders, Unread):

@@ -110,7 +110,7 @@ export interface AutoscalerView {
   writers: WritersView;
   readyTimes: Plain;
   last: LastDecisionView | null;
-  journal: Plain[];
+  journal?: Plain[];
   boost?: Plain;
   forecast?: Plain;
 }

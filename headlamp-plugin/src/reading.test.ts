@@ -37,7 +37,7 @@ test('the pod that holds the slice of the namespace is read', async () => {
   expect(calls).toEqual([
     '/apis/coordination.k8s.io/v1/namespaces/fastpath/leases/fastpath-scaler-slice-09',
     '/api/v1/namespaces/fastpath/pods/scaler-x/portforward?ports=10254',
-    '/debug/fastpath/autoscalers/shop/web',
+    '/debug/fastpath/autoscalers/shop/web?journal=false',
   ]);
 });
 

@@ -123,6 +123,15 @@ async def test_values_are_shown_with_their_targets_and_ages(bench: Bench) -> Non
     assert view(bench).metrics[0].overdue == "it is old"
 
 
+async def test_the_journal_is_left_out_where_it_is_not_asked_for(bench: Bench) -> None:
+    await bench.begin_with(6)
+
+    short = debug.show(bench.controller, "default", "web", "", with_journal=False)
+
+    assert msgspec.json.decode(short.body, type=AutoscalerView).journal is msgspec.UNSET
+    assert view(bench).journal
+
+
 async def test_an_invalid_spec_has_no_metrics(bench: Bench) -> None:
     bench.put(fpa(QUEUE, minReplicas=30), replicas=4)
     await bench.step()

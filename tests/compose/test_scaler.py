@@ -128,10 +128,10 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
         await until(lambda: bench.at_work() == COUNT)
 
         assert turns.count >= COUNT // STEP
-        assert (await bench.scaler.show(("default", "web-0")))[0] == 200
-        assert (await bench.scaler.show(()))[0] == 200
+        assert (await bench.scaler.show(("default", "web-0"), ""))[0] == 200
+        assert (await bench.scaler.show((), ""))[0] == 200
         assert not forecaster.is_closed
-    assert (bench.at_work(), (await bench.scaler.show(("default", "web-0")))[0]) == (0, 503)
+    assert (bench.at_work(), (await bench.scaler.show(("default", "web-0"), ""))[0]) == (0, 503)
     assert forecaster.is_closed
 
 

@@ -135,9 +135,10 @@ class WritersView(_ViewPart, frozen=True):
 class AutoscalerView(_ViewPart, frozen=True):
     """What one process knows of an autoscaler that it decides.
 
-    `decided_since` is when it was first decided, null before that. `status` is that of the object. `boost` is
-    left out for a FastPathAutoscaler, `forecast` for an autoscaler without one. `history` is null where the
-    scaler keeps none, `next` where the count does not change if the load stays.
+    `decided_since` is when it was first decided, null before that. `status` is that of the object. `history`
+    is null where the scaler keeps none, `next` where the count does not change if the load stays. `boost` is
+    left out for a FastPathAutoscaler, `forecast` for an autoscaler without one, and `journal` where the
+    request says ``journal=false``.
     """
 
     version: str
@@ -159,7 +160,7 @@ class AutoscalerView(_ViewPart, frozen=True):
     writers: WritersView
     ready_times: Plain
     last: LastDecisionView | None
-    journal: Sequence[Plain]
+    journal: Sequence[Plain] | msgspec.UnsetType = msgspec.UNSET
     boost: Plain | msgspec.UnsetType = msgspec.UNSET
     forecast: Plain | msgspec.UnsetType = msgspec.UNSET
 

@@ -36,7 +36,8 @@ from adapter.server.http.negotiation import Representation
 from adapter.server.http.responses import EncodedResponse
 from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
-ShowAutoscalers = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
+ShowAutoscalers = Callable[[Sequence[str], str], Awaitable[tuple[int, bytes]]]
+"""Returns status and JSON of a namespace and name, or of all for neither, with the query of the request."""
 """Returns status and JSON of what is known of an autoscaler, by namespace and name."""
 
 LONGEST_KEY = 4096
@@ -309,7 +310,7 @@ class LocalPages:
                 body = await encoding.join(self._monitoring.exposition_pieces())
                 return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", *key) if len(key) in {0, 2} and all(key):
-                status, body = await self._show_autoscalers(key)
+                status, body = await self._show_autoscalers(key, request.query_string)
                 return web.Response(status=status, body=body, content_type=negotiation.JSON)
         answer = self._health.answer(segments, request.query_string)
         if answer is None:

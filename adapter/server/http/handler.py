@@ -287,7 +287,7 @@ class Handler:
                 body = await encoding.join(self.own_metrics.exposition_pieces(), charge)
             return EncodedResponse(200, body, metrics.CONTENT_TYPE)
         if route.kind == "debug" and self._show_autoscalers is not None:
-            return EncodedResponse(*await self._show_autoscalers(route.segments[3:]))
+            return EncodedResponse(*await self._show_autoscalers(route.segments[3:], route.query))
         answer = self._health.answer(route.segments, route.query)
         if answer is None:
             return await self._list_paths()

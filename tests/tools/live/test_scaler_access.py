@@ -41,4 +41,4 @@ async def test_it_is_read_whatever_the_leases_say(reader: LeaderReader) -> None:
 async def test_what_it_refuses_is_unread(reader: LeaderReader) -> None:
     refused = await reader.read(Leaders(()), "shop", "other")
     assert isinstance(refused, Unread)
-    assert refused.why.endswith("/debug/fastpath/autoscalers/shop/other: not decided here")
+    assert refused.why.endswith("/debug/fastpath/autoscalers/shop/other?journal=false: not decided here")
