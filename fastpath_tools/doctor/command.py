@@ -181,6 +181,10 @@ class Doctor:
         async with self._free:
             meta, spec = hpa.metadata, hpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
+            if not isinstance(target, Unread) and hpa.status is not None:
+                scaled, reference = hpa.status.last_scale_time, spec.scale_target_ref
+                reversal = await self._cluster.reversal(meta.namespace, reference, meta.name, scaled)
+                target = target._replace(reversal=reversal)
             wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
             scale_down = None
             if wishes.options["removal_order"] is not None:

@@ -37,6 +37,11 @@ def target_hop(
             f"the selector {target.selector} of {name} also matches {others}: their values count as its own"
         )
         return _hop(State.FAULT, text, f"give the pods of {name} a label of their own, in its selector too")
+    if target.reversal is not None:
+        manager = target.reversal.manager or "another writer"
+        at, count = write_instant(target.reversal.at), target.reversal.replicas
+        text = f"{manager} lowered the replicas of {name} to {count} at {at}, below what the autoscaler wants"
+        return _hop(State.WARNING, text, f"remove replicas from what {manager} applies to {name}")
     writer = target.writer
     if writer is not None and scaled is not None and writer.at > scaled + _APART:
         text = (

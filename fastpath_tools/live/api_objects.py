@@ -124,6 +124,7 @@ class ManagedFields(Struct, frozen=True):
 
     manager: str = ""
     time: Instant | None = None
+    subresource: str = ""
     fields_v1: Any = None
 
     def owns(self, *path: str) -> bool:
@@ -166,9 +167,12 @@ class InvolvedObject(Struct, frozen=True):
     name: str = ""
 
 
-class PodEvent(Struct, frozen=True):
+class ObjectEvent(Struct, frozen=True):
+    """An event; `last_timestamp` is when it happened last."""
+
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
+    last_timestamp: Instant | None = None
 
 
 class WorkloadMetadata(Struct, frozen=True):
@@ -228,7 +232,7 @@ _PULLED = re.compile(
 """The kubelet's event Pulled. An image that is there already has another message."""
 
 
-def measure_pulls(events: Iterable[PodEvent], pods: Collection[str]) -> Pulls | None:
+def measure_pulls(events: Iterable[ObjectEvent], pods: Collection[str]) -> Pulls | None:
     """Return how long the images of pods took to be pulled; None without an event that says so."""
     sums: dict[str, float] = {}
     for event in events:

@@ -41,8 +41,8 @@ from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
     ItemList,
+    ObjectEvent,
     PodDocument,
-    PodEvent,
     ServerVersion,
     Service,
     WorkloadDocument,
@@ -54,6 +54,7 @@ from fastpath_tools.live.facts import (
     PatchRight,
     Period,
     Pulls,
+    Reversal,
     Serving,
     TargetFacts,
     Unread,
@@ -72,6 +73,9 @@ GROUPS = {
     "ContainerResource": "metrics.k8s.io",
 }
 """The API that answers each type of metric."""
+
+_LATELY = 600.0
+"""For how many seconds the count of an autoscaler that something else lowered matters."""
 
 _T = TypeVar("_T")
 
@@ -147,7 +151,7 @@ class LiveCluster:
             pods = await self._fetch_pods(namespace, target.selector)
         except KubernetesError:
             return target
-        events: tuple[PodEvent, ...] = ()
+        events: tuple[ObjectEvent, ...] = ()
         if len(pods) < target.replicas:
             events = await self._events(
                 namespace, f"involvedObject.name={reference.name},reason=FailedCreate"
@@ -165,6 +169,20 @@ class LiveCluster:
             strangers=targets.find_strangers(pods, reference),
         )
 
+    async def reversal(
+        self, namespace: str, reference: CrossVersionObjectReference, autoscaler: str, scaled: int | None
+    ) -> Reversal | None:
+        """Return the last count that something else lowered, of an autoscaler that `scaled` lately."""
+        since = round((self._clock.wall() - _LATELY) * SECOND)
+        if reference.kind != "Deployment" or scaled is None or scaled < since:
+            return None
+        changes = await self._events(
+            namespace, f"involvedObject.name={reference.name},reason=ScalingReplicaSet"
+        )
+        rescales = await self._events(namespace, f"involvedObject.name={autoscaler},reason=SuccessfulRescale")
+        place = f"/apis/apps/v1/namespaces/{namespace}/deployments/{reference.name}"
+        return targets.find_reversal(await self._workload(place), changes, rescales, since)
+
     async def _workload(self, path: str) -> WorkloadDocument:
         """Return a target; one that says nothing if the user may not read it."""
         try:
@@ -172,11 +190,11 @@ class LiveCluster:
         except KubernetesError:
             return WorkloadDocument()
 
-    async def _events(self, namespace: str, fields: str) -> tuple[PodEvent, ...]:
+    async def _events(self, namespace: str, fields: str) -> tuple[ObjectEvent, ...]:
         """Return the first events of a field selector, none if the user may not list them."""
         path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={quote(fields)}&limit={_EVENTS}"
         try:
-            return (await self._fetch(path, ItemList[PodEvent])).items
+            return (await self._fetch(path, ItemList[ObjectEvent])).items
         except KubernetesError:
             return ()
 

@@ -169,6 +169,14 @@ class CountWriter(NamedTuple):
     at: int
 
 
+class Reversal(NamedTuple):
+    """A count that another writer lowered: its field manager, "" if none is known, the count, and when."""
+
+    manager: str
+    replicas: int
+    at: int
+
+
 class TargetFacts(NamedTuple):
     """The Scale of the target, and its ready pods by name.
 
@@ -188,6 +196,7 @@ class TargetFacts(NamedTuple):
     writer: CountWriter | None = None
     refused: str = ""
     strangers: tuple[tuple[str, int], ...] = ()
+    reversal: Reversal | None = None
 
 
 class PatchRight(NamedTuple):

@@ -1,14 +1,23 @@
 """What a target and its pods say beside the Scale: the last writer of the count, and pods of others."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from fastpath_tools.live.api_objects import PodDocument, PodEvent, WorkloadDocument
-from fastpath_tools.live.facts import CountWriter
+from adapter.model.timestamps import SECOND
+from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
+from fastpath_tools.live.facts import CountWriter, Reversal
 
 _HASHES = {"pod-template-hash": "Deployment", "rollouts-pod-template-hash": "Rollout"}
 """The labels by which the names of ReplicaSets end, and the kind that makes these."""
+
+_STEPPED = re.compile(
+    r"Scaled (?P<way>up|down) replica set (?P<set>\S+) (?:from [0-9]+ )?to (?P<count>[0-9]+)\b"
+)
+_RESCALED = re.compile(r"New size: ([0-9]+);")
+_APART = 15 * SECOND
+"""How far apart two events about the same write are at most."""
 
 
 def find_writer(workload: WorkloadDocument) -> CountWriter | None:
@@ -21,7 +30,42 @@ def find_writer(workload: WorkloadDocument) -> CountWriter | None:
     return max(writers, key=lambda writer: writer.at, default=None)
 
 
-def find_refusal(workload: WorkloadDocument, events: Iterable[PodEvent]) -> str:
+def find_reversal(
+    workload: WorkloadDocument, changes: Iterable[ObjectEvent], rescales: Iterable[ObjectEvent], since: int
+) -> Reversal | None:
+    """Return the last count that was lowered by something else than the autoscaler, None if none was seen.
+
+    `changes` are events of the Deployment, `rescales` those of the autoscaler. A ReplicaSet went down after
+    `since` and up again, the autoscaler asked for the second and not for the first.
+    """
+    sizes: dict[int, int] = {}
+    for event in rescales:
+        if (size := _RESCALED.match(event.message)) is not None:
+            sizes[int(size[1])] = max(event.last_timestamp or 0, sizes.get(int(size[1]), 0))
+    steps = [
+        (event.last_timestamp or 0, step["way"], step["set"], int(step["count"]))
+        for event in changes
+        if (step := _STEPPED.match(event.message)) is not None
+    ]
+    raised = {
+        (name, at) for at, way, name, count in steps if way == "up" and sizes.get(count, 0) >= at - _APART
+    }
+    for at, way, name, count in sorted(steps, reverse=True):
+        is_raised = any(other == name and later >= at for other, later in raised)
+        if way == "down" and at >= since and is_raised and sizes.get(count, 0) < at - _APART:
+            return Reversal(_find_manager(workload, at), count, at)
+    return None
+
+
+def _find_manager(workload: WorkloadDocument, at: int) -> str:
+    """Return the field manager whose last write was at an instant, as far as one is known."""
+    for entry in workload.metadata.managed_fields or ():
+        if entry.time is not None and abs(entry.time - at) <= _APART and not entry.subresource:
+            return entry.manager
+    return ""
+
+
+def find_refusal(workload: WorkloadDocument, events: Iterable[ObjectEvent]) -> str:
     """Return why the API server refuses new pods, "" if it does not; of events the last counts."""
     for condition in workload.status.conditions or ():
         if (condition.type, condition.status) == ("ReplicaFailure", "True"):

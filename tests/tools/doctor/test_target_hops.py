@@ -11,13 +11,13 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     Metadata,
 )
 from adapter.model.autoscaling.hpa import Condition, CrossVersionObjectReference, decode_scalar
-from adapter.model.timestamps import SECOND, Instant, read_instant
+from adapter.model.timestamps import SECOND, Instant, read_instant, write_instant
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.hops import State
 from fastpath_tools.doctor.target_hops import target_hop
 from fastpath_tools.live import targets
-from fastpath_tools.live.api_objects import PodDocument, PodEvent, WorkloadDocument
-from fastpath_tools.live.facts import CountWriter, Leader, Leaders, TargetFacts, Unread
+from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
+from fastpath_tools.live.facts import CountWriter, Leader, Leaders, Reversal, TargetFacts, Unread
 
 WEB = CrossVersionObjectReference("Deployment", "web")
 SCALED = 1_000_000 * SECOND
@@ -57,8 +57,17 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
             ),
             "remove replicas from what argocd applies to Deployment web",
         ),
+        (
+            {"reversal": Reversal("argocd", 3, SCALED)},
+            State.WARNING,
+            (
+                "argocd lowered the replicas of Deployment web to 3 at 1970-01-12T13:46:40Z, "
+                "below what the autoscaler wants"
+            ),
+            "remove replicas from what argocd applies to Deployment web",
+        ),
     ],
-    ids=["quota", "webhook", "strangers", "writer"],
+    ids=["quota", "webhook", "strangers", "writer", "reversal"],
 )
 def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: State, text: str, change: str) -> None:
     hop = target_hop(TARGET._replace(**changes), WEB, SCALED)
@@ -122,8 +131,67 @@ def test_the_last_manager_of_the_count_is_its_writer() -> None:
     assert targets.find_writer(workload()) is None
 
 
+def event(second: int, message: str) -> ObjectEvent:
+    return ObjectEvent(message=message, last_timestamp=Instant(SCALED + second * SECOND))
+
+
+DOWN, UP = "Scaled down replica set web-7f to 3 from 8", "Scaled up replica set web-7f from 3 to 8"
+RAISED = "New size: 8; reason: cpu resource utilization (percentage of request) above target"
+LOWERED = "New size: 3; reason: All metrics below target"
+
+
+@pytest.mark.parametrize(
+    ("changes", "rescales", "is_reversed"),
+    [
+        ([event(100, DOWN), event(110, UP)], [event(110, RAISED)], True),
+        ([event(100, DOWN.removesuffix(" from 8")), event(110, UP)], [event(109, RAISED)], True),
+        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(100, LOWERED)], False),
+        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(500, LOWERED)], False),
+        ([event(100, DOWN), event(110, UP)], [event(110, RAISED), event(20, LOWERED)], True),
+        ([event(100, DOWN)], [event(110, RAISED)], False),
+        ([event(100, DOWN), event(90, UP)], [event(90, RAISED)], False),
+        ([event(100, DOWN), event(110, UP)], [], False),
+        ([event(100, DOWN), event(110, "Scaled up replica set web-9c to 8")], [event(110, RAISED)], False),
+        ([event(-1, DOWN), event(110, UP)], [event(110, RAISED)], False),
+        ([event(100, "Something else")], [event(110, "Something else")], False),
+    ],
+    ids=[
+        "reversed",
+        "an older text",
+        "by itself",
+        "by itself and again",
+        "long after its own",
+        "not raised again",
+        "raised before",
+        "raised by another writer",
+        "a rollout",
+        "long ago",
+        "other events",
+    ],
+)
+def test_a_count_that_another_writer_lowers(
+    changes: list[ObjectEvent],
+    rescales: list[ObjectEvent],
+    is_reversed: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    at = SCALED + 100 * SECOND
+    fields = [
+        entry("kube-controller-manager", write_instant(at)) | {"subresource": "scale"},
+        entry("argocd", write_instant(at + 2 * SECOND), "f:template"),
+    ]
+    reversal = targets.find_reversal(workload(metadata={"managedFields": fields}), changes, rescales, SCALED)
+    assert reversal == (Reversal("argocd", 3, at) if is_reversed else None)
+
+
+def test_a_writer_without_a_field_is_not_named() -> None:
+    changes, rescales = [event(100, DOWN), event(110, UP)], [event(110, RAISED)]
+    reversal = targets.find_reversal(workload(), changes, rescales, SCALED)
+    assert reversal is not None
+    assert reversal.manager == ""
+
+
 def test_a_condition_says_why_pods_are_refused_and_else_the_last_event() -> None:
-    events = [PodEvent(message="first"), PodEvent(message="last")]
+    events = [ObjectEvent(message="first"), ObjectEvent(message="last")]
     failure = {"type": "ReplicaFailure", "status": "True", "message": "quota"}
     assert targets.find_refusal(workload(status={"conditions": [failure]}), events) == "quota"
     ended = failure | {"status": "False"}

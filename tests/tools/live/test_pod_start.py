@@ -14,8 +14,8 @@ from fastpath_tools.doctor.diagnosis import examine_fast
 from fastpath_tools.doctor.hops import Improvement, State, Took
 from fastpath_tools.live.api_objects import (
     InvolvedObject,
+    ObjectEvent,
     PodDocument,
-    PodEvent,
     measure_pulls,
     measure_starts,
 )
@@ -163,7 +163,7 @@ def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float,
     ],
 )
 def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: Pulls | None) -> None:
-    events = [PodEvent(InvolvedObject(name), message) for name, message in messages]
+    events = [ObjectEvent(InvolvedObject(name), message) for name, message in messages]
 
     assert measure_pulls(events, {"a", "b", "c"}) == pulls
 

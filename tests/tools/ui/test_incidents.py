@@ -108,6 +108,33 @@ async def test_a_gitops_tool_reverts_the_count(shop: Incident) -> None:
     )
 
 
+async def test_a_revert_that_the_autoscaler_undid_is_seen_in_events(shop: Incident) -> None:
+    at = timestamp(incidents.now() - 60)
+    for number, (name, reason, message) in enumerate(
+        (
+            ("web-scaled", "ScalingReplicaSet", "Scaled down replica set web-cbf8c to 2 from 4"),
+            ("web-scaled", "ScalingReplicaSet", "Scaled up replica set web-cbf8c to 4 from 2"),
+            ("web", "SuccessfulRescale", "New size: 4; reason: pods metric above target"),
+        )
+    ):
+        shop.cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{name}-{number}", "namespace": "shop"},
+                "involvedObject": {"name": "web", "namespace": "shop"},
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": at,
+            }
+        )
+    shop.create(REQUESTS, current=measured("10"), status={"lastScaleTime": at})
+    assert await first_sentence(shop) == (
+        f"4 replicas: another writer lowered the replicas of Deployment web to 2 at {at}, "
+        "below what the autoscaler wants"
+    )
+
+
 async def test_within_tolerance(shop: Incident) -> None:
     shop.create(REQUESTS, current=measured("10500m"))
     assert await first_sentence(shop) == (
