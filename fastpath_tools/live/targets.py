@@ -58,11 +58,14 @@ def find_reversal(
 
 
 def _find_manager(workload: WorkloadDocument, at: int) -> str:
-    """Return the field manager whose last write was at an instant, as far as one is known."""
-    for entry in workload.metadata.managed_fields or ():
-        if entry.time is not None and abs(entry.time - at) <= _APART and not entry.subresource:
-            return entry.manager
-    return ""
+    """Return the field manager that wrote at an instant, "" if none is known; of several the nearest."""
+    written = [
+        (abs(entry.time - at), entry.manager)
+        for entry in workload.metadata.managed_fields or ()
+        if entry.time is not None and not entry.subresource
+    ]
+    apart, manager = min(written, default=(_APART + 1, ""))
+    return manager if apart <= _APART else ""
 
 
 def find_refusal(workload: WorkloadDocument, events: Iterable[ObjectEvent]) -> str:

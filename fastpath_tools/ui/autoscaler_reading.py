@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from adapter.errors import PrometheusError, RunError
+from adapter.errors import PrometheusError
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, HistoryView
@@ -62,10 +62,8 @@ class AutoscalerReader:
     async def read(self) -> AutoscalerReading:
         """Return what is known now. RunError for an autoscaler that does not exist, KubernetesError."""
         examined = await self._access.doctor.examine(*self._key)
-        examinations: list[Examination | FastExamination] = [*examined.fpas, *examined.hpas]
-        if not examinations:
-            raise RunError(f"there is no autoscaler {'/'.join(self._key)}")
-        examination = examinations[0]
+        # with both kinds of a name the scaler serves the document of the FastPathAutoscaler
+        examination = examined.fpas[0] if examined.fpas else examined.hpas[0]
         document: AutoscalerView | Unread | None = None
         if isinstance(examination, FastExamination) or examination.mode:
             document = await self._document()

@@ -4,6 +4,7 @@ Demand is what the metrics ask for before all limits: the current replicas times
 and target. Where there is no sample a number is null.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -114,7 +115,7 @@ def build(series: Mapping[str, Values], grid: Grid, place: HistoryPlace, now: fl
 
 def _point(values: Mapping[str, float | None], at: int, place: HistoryPlace) -> HistoryPoint:
     current, ratio = values.get("current"), values.get("ratio")
-    demand = None if current is None or ratio is None else -int(-round(current * ratio, 6) // 1)
+    demand = None if current is None or ratio is None else math.ceil(round(current * ratio, sentence.ROUNDED))
     least, most = (_whole(values.get(name)) for name in ("min", "max"))
     bounds = (place.bounds[0] if least is None else least, place.bounds[1] if most is None else most)
     desired = _whole(values.get("desired"))

@@ -38,7 +38,7 @@ from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
-from fastpath_tools.ui.sentence import UNKNOWN
+from fastpath_tools.ui.sentence import ROUNDED, UNKNOWN
 
 _LIMITED = {
     "TooManyReplicas": Restraint.HIGHEST,
@@ -201,7 +201,7 @@ def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterat
             within = {"low": band.low, "high": band.high, "exist": False, "replicas": replicas}
             yield Step("tolerated", {"ratio": ratio} | within).text()
         else:
-            proposals.append((math.ceil(round(product, 6)), metric.name))
+            proposals.append((math.ceil(round(product, ROUNDED)), metric.name))
             facts_ = {"base": replicas, "ratio": ratio, "product": product, "replicas": proposals[-1][0]}
             yield Step("proposal", facts_).text()
     if proposals:

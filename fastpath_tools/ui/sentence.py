@@ -17,6 +17,9 @@ from fastpath_tools.doctor import target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import State, seconds
 
+ROUNDED = 2
+"""To how many digits a product of replicas and ratio is rounded: values are in thousandths."""
+
 UNKNOWN = "<unknown>"
 """What a metric has as current without a value."""
 
@@ -92,7 +95,7 @@ def demand(view: AutoscalerView) -> int | None:
         return view.last.demand
     metric, replicas = strongest(view), view.target.replicas
     share = None if metric is None else metric.ratio
-    return None if share is None or not replicas else math.ceil(round(share * replicas, 6))
+    return None if share is None or not replicas else math.ceil(round(share * replicas, ROUNDED))
 
 
 def _asks(view: AutoscalerView) -> str:
@@ -232,7 +235,7 @@ def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
     restraint = limiting(view)
     if restraint is not None:
         return _LIMITS[restraint](view)
-    if examination is not None and examination.state is State.WARNING:
+    if isinstance(examination, FastExamination) and examination.state is State.WARNING:
         return _CountCause(State.WARNING, examination.diagnosis, examination.change)
     return _CountCause(State.UNKNOWN, "no decision was made yet")
 

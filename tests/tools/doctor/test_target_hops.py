@@ -177,6 +177,7 @@ def test_a_count_that_another_writer_lowers(
     at = SCALED + 100 * SECOND
     fields = [
         entry("kube-controller-manager", write_instant(at)) | {"subresource": "scale"},
+        entry("kubectl-create", write_instant(at - 9 * SECOND), "f:template"),
         entry("argocd", write_instant(at + 2 * SECOND), "f:template"),
     ]
     reversal = targets.find_reversal(workload(metadata={"managedFields": fields}), changes, rescales, SCALED)
@@ -185,9 +186,13 @@ def test_a_count_that_another_writer_lowers(
 
 def test_a_writer_without_a_field_is_not_named() -> None:
     changes, rescales = [event(100, DOWN), event(110, UP)], [event(110, RAISED)]
-    reversal = targets.find_reversal(workload(), changes, rescales, SCALED)
-    assert reversal is not None
-    assert reversal.manager == ""
+    long_ago = entry("kubectl-create", write_instant(SCALED), "f:template")
+    for fields in ([], [long_ago]):
+        reversal = targets.find_reversal(
+            workload(metadata={"managedFields": fields}), changes, rescales, SCALED
+        )
+        assert reversal is not None
+        assert reversal.manager == ""
 
 
 def test_a_condition_says_why_pods_are_refused_and_else_the_last_event() -> None:

@@ -1,0 +1,155 @@
+"""The document of an HPA that no scaler knows: what its conditions, values and history say."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide.restraint import Restraint
+from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
+from adapter.model.autoscaling.view import AutoscalerView, HistoryView
+from adapter.model.timestamps import SECOND
+from fastpath_tools.doctor.diagnosis import examine
+from fastpath_tools.doctor.hops import Facts
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.facts import AnswerFacts, MetricFacts, Unread
+from fastpath_tools.ui import hpa_view
+from tests.support.autoscaler_views import NOW, at, history, point
+from tests.tools.doctor.test_diagnosis import LOAD, facts, load
+
+QUEUE: dict[str, Any] = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}},
+}
+MEASURED = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "15"}}}]
+
+
+def facts_of(*conditions: tuple[str, str, str], **changes: Any) -> Facts:
+    """Return the facts of four replicas whose load asks for six; `changes` are of spec and status."""
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2,
+        "maxReplicas": 20,
+        "metrics": [LOAD],
+    }
+    status = {
+        "currentReplicas": 4,
+        "desiredReplicas": 4,
+        "currentMetrics": MEASURED,
+        "conditions": [dict(zip(("type", "status", "reason"), one, strict=True)) for one in conditions],
+    }
+    document = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": spec | changes.pop("spec", {}),
+        "status": status | changes.pop("status", {}),
+    }
+    hpa = msgspec.convert(document, HPA, dec_hook=decode_scalar)
+    return facts(hpa=hpa, now=NOW * SECOND, **changes)
+
+
+def build(given: Facts, past: HistoryView | None = None) -> AutoscalerView:
+    return hpa_view.build(examine(given), past)
+
+
+ABLE = ("AbleToScale", "True", "ReadyForNewScale")
+ACTIVE = ("ScalingActive", "True", "ValidMetricFound")
+HELD = ("AbleToScale", "True", "ScaleDownStabilized")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "restraint"),
+    [
+        ((), None),
+        ((ABLE, ACTIVE), Restraint.FOLLOWS),
+        ((ABLE, ("ScalingActive", "False", "ScalingDisabled")), Restraint.DISABLED),
+        ((ABLE, ("ScalingActive", "False", "FailedGetPodsMetric")), Restraint.ABSENT),
+        ((("AbleToScale", "False", "FailedGetScale"), ACTIVE), Restraint.FAILED),
+        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooManyReplicas")), Restraint.HIGHEST),
+        ((ABLE, ACTIVE, ("ScalingLimited", "True", "TooFewReplicas")), Restraint.LOWEST),
+        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleUpLimit")), Restraint.LIMITED),
+        ((ABLE, ACTIVE, ("ScalingLimited", "True", "ScaleDownLimit")), Restraint.LIMITED),
+        ((HELD, ACTIVE, ("ScalingLimited", "False", "DesiredWithinRange")), Restraint.HELD),
+        ((("AbleToScale", "True", "ScaleUpStabilized"), ACTIVE), Restraint.HELD),
+    ],
+    ids=str,
+)
+def test_what_the_conditions_say(
+    conditions: tuple[tuple[str, str, str], ...], restraint: Restraint | None
+) -> None:
+    last = build(facts_of(*conditions)).last
+    assert last is not None
+    assert last.limited_by == ("" if restraint is None else restraint.value)
+
+
+def test_tolerance_is_that_of_the_spec() -> None:
+    calm = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "10400m"}}}]
+    strict = {"behavior": {"scaleUp": {"tolerance": "30m"}}}
+    wide = build(facts_of(ABLE, ACTIVE, status={"currentMetrics": calm})).last
+    narrow = build(facts_of(ABLE, ACTIVE, status={"currentMetrics": calm}, spec=strict)).last
+    assert wide is not None
+    assert narrow is not None
+    assert (wide.limited_by, narrow.limited_by) == (Restraint.TOLERATED.value, Restraint.FOLLOWS.value)
+
+
+def test_the_ladder_has_the_steps_of_each_metric() -> None:
+    spec, unread = msgspec.convert(QUEUE, MetricSpec, dec_hook=decode_scalar), Unread("it is not read")
+    queue = MetricFacts("queue", spec, unread, unread)
+    given = facts_of(
+        ABLE,
+        spec={"metrics": [LOAD, QUEUE]},
+        status={"currentMetrics": [*MEASURED, {"type": ""}]},
+        metrics=(load(), queue),
+    )
+    view = build(given)
+    assert view.last is not None
+    assert view.last.trace == (
+        "load: 15, target 10",
+        "4 pods x 1.5 = 6",
+        "queue: no value: no value",
+        "highest proposal: 6, from load (1 of 2 metrics have no value)",
+        "AbleToScale True (ReadyForNewScale): ",
+    )
+    assert [(metric.current, metric.ratio) for metric in view.metrics] == [("15", 1.5), ("<unknown>", None)]
+
+
+def test_a_metric_that_fails_has_no_value() -> None:
+    [metric] = build(facts_of(ABLE, metrics=(load(answer=AnswerFacts(0, error="gone")),))).metrics
+    assert (metric.current, metric.ratio) == ("<unknown>", None)
+    assert metric.fault == "Fastpath has no value: gone"
+
+
+def test_a_target_that_cannot_be_read() -> None:
+    view = build(facts_of(ABLE, ACTIVE, target=Unread("forbidden")))
+    assert (view.target.error, view.target.replicas, view.next) == ("forbidden", None, None)
+
+
+@pytest.mark.parametrize(
+    ("points", "spec", "change"),
+    [
+        ((point(-600, 6), point(-240, 3)), {}, (3, at(60))),
+        ((point(-600, 6), point(-240, 1)), {}, (2, at(60))),
+        (
+            (point(-600, 6), point(-60, 3)),
+            {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 90}}},
+            (3, at(30)),
+        ),
+        ((point(-600, 3),), {}, None),
+        ((point(-600, 6),), {}, None),
+        ((point(-600, None),), {}, None),
+    ],
+    ids=["the end", "the minimum", "an own window", "never higher", "still as high", "no demand"],
+)
+def test_when_a_stabilization_window_ends(
+    points: Any, spec: dict[str, Any], change: tuple[int, str] | None
+) -> None:
+    change_seen = build(facts_of(HELD, ACTIVE, spec=spec), history(*points)).next
+    assert (change_seen and (change_seen.replicas, change_seen.at)) == change
+
+
+def test_a_count_that_is_not_written_yet_comes_with_the_next_decision() -> None:
+    change = build(facts_of(ABLE, ACTIVE, status={"desiredReplicas": 6})).next
+    assert change is not None
+    assert (change.replicas, change.at, change.released) == (6, at(15), "")
+    assert build(facts_of(ABLE, ACTIVE)).next is None
+    bare = facts_of(ABLE)
+    assert build(bare._replace(hpa=msgspec.structs.replace(bare.hpa, status=None))).next is None
