@@ -182,7 +182,14 @@ def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Res
     ratios = [metric.ratio for metric in metrics]
     if ratios and all(ratio is not None and band.holds(ratio) for ratio in ratios):
         return Restraint.TOLERATED
-    return Restraint.FOLLOWS
+    # a condition is as old as the last decision, the values may be newer
+    spec, target = facts.hpa.spec, facts.target
+    least = 1 if spec.min_replicas is None else spec.min_replicas
+    replicas = 0 if isinstance(target, Unread) else target.replicas
+    wanted = math.ceil(round(max((ratio or 0.0 for ratio in ratios), default=0.0) * replicas, ROUNDED))
+    if wanted > spec.max_replicas == replicas:
+        return Restraint.HIGHEST
+    return Restraint.LOWEST if 0 < wanted < least == replicas else Restraint.FOLLOWS
 
 
 def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterator[str]:

@@ -21,6 +21,7 @@ QUEUE: dict[str, Any] = {
     "type": "External",
     "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}},
 }
+TARGET_60 = {"type": "AverageValue", "averageValue": "60"}
 MEASURED = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "15"}}}]
 
 
@@ -45,6 +46,12 @@ def facts_of(*conditions: tuple[str, str, str], **changes: Any) -> Facts:
     }
     hpa = msgspec.convert(document, HPA, dec_hook=decode_scalar)
     return facts(hpa=hpa, now=NOW * SECOND, **changes)
+
+
+def with_own_metrics(given: Facts) -> Facts:
+    """Have the facts of each metric be of the spec."""
+    specs = given.hpa.spec.metrics or ()
+    return given._replace(metrics=tuple(load(spec=spec) for spec in specs))
 
 
 def build(given: Facts, past: HistoryView | None = None) -> AutoscalerView:
@@ -79,6 +86,27 @@ def test_what_the_conditions_say(
     last = build(facts_of(*conditions)).last
     assert last is not None
     assert last.limited_by == ("" if restraint is None else restraint.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "restraint"),
+    [
+        (
+            {"minReplicas": 4, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
+            Restraint.LOWEST,
+        ),
+        (
+            {"minReplicas": 3, "metrics": [LOAD | {"pods": LOAD["pods"] | {"target": TARGET_60}}]},
+            Restraint.FOLLOWS,
+        ),
+        ({"maxReplicas": 4}, Restraint.HIGHEST),
+        ({"maxReplicas": 5}, Restraint.FOLLOWS),
+    ],
+)
+def test_a_bound_that_no_condition_reports_yet(spec: dict[str, Any], restraint: Restraint) -> None:
+    last = build(with_own_metrics(facts_of(ABLE, ACTIVE, spec=spec))).last
+    assert last is not None
+    assert last.limited_by == restraint.value
 
 
 def test_tolerance_is_that_of_the_spec() -> None:
