@@ -13,7 +13,7 @@ from adapter.autoscaler.decide.trace import number
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.visible import counted
-from fastpath_tools.doctor import target_hops
+from fastpath_tools.doctor import autoscaler_hops, target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import State, seconds
 
@@ -116,7 +116,7 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
     if writers.paused_until:
         text = f"{writers.paused_by or 'another writer'} reverts the count, so scaling is suspended"
         return _CountCause(State.FAULT, f"{text} until {clock(writers.paused_until)}", _only_writer(view))
-    if examination is not None and examination.state is State.FAULT:
+    if examination is not None and _stops(examination):
         return _CountCause(State.FAULT, examination.diagnosis, examination.change)
     for metric in view.metrics:
         if metric.fault:
@@ -136,6 +136,14 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
         )
     hop = target_hop(examination)
     return None if hop is None else _CountCause(State.WARNING, *hop)
+
+
+def _stops(examination: Examination | FastExamination) -> bool:
+    """Tell whether doctor reports a fault of the count, and not only of what boost would add to it."""
+    if isinstance(examination, FastExamination):
+        return examination.state is State.FAULT
+    faults = [hop for hop in examination.hops() if hop.state is State.FAULT]
+    return any(hop.name != autoscaler_hops.BOOSTING for hop in faults)
 
 
 def _only_writer(view: AutoscalerView) -> str:

@@ -8,10 +8,13 @@ import pytest
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
 from adapter.model.autoscaling.view import LimitsView, MetricView, NextChange, TargetView, WritersView
+from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import FastExamination
 from fastpath_tools.doctor.hops import State
+from fastpath_tools.live.facts import AnswerFacts
 from fastpath_tools.ui import sentence
 from tests.support.autoscaler_views import REQUESTS, at, view
+from tests.tools.doctor.test_diagnosis import boosted, load
 
 STAYS = "The count stays if the load stays."
 ASKS = "http_requests asks for 6"
@@ -193,3 +196,12 @@ def test_what_the_metrics_ask_for(decided: int | None, metrics: Any, wanted: int
     assert shown.last is not None
     last = msgspec.structs.replace(shown.last, demand=decided)
     assert sentence.demand(msgspec.structs.replace(shown, last=last)) == wanted
+
+
+def test_what_only_boost_lacks_is_not_why_the_count_is_what_it_is() -> None:
+    unboosted = diagnosis.examine(boosted(owner="the ScaledObject web"))
+    assert unboosted.state is State.FAULT
+    assert sentence.describe(view(Restraint.HIGHEST), unboosted).cause.startswith("maxReplicas is reached")
+    down = load(answer=AnswerFacts(0, error="gone"))
+    both = diagnosis.examine(boosted(down, owner="the ScaledObject web"))
+    assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value: gone"
