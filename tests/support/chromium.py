@@ -194,6 +194,7 @@ async def running(directory: Path) -> AsyncIterator[Browser]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"BREAKPAD_DUMP_LOCATION": str(directory)},  # else below the home
         start_new_session=True,
     )
     assert process.stderr is not None
