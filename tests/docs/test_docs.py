@@ -26,6 +26,7 @@ PAGES = [
     *sorted(ROOT.glob(".github/*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("manifests/*.md")),
+    ROOT / "headlamp-plugin" / "README.md",
 ]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
 CONFIGURATION = (ROOT / "docs" / "reference" / "configuration.md").read_text()
@@ -52,6 +53,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.is_relative_to(ROOT), link
         if anchor:
             assert anchor in _anchors(target), link
+
+
+def test_the_picture_of_the_readme_is_there_in_light_and_dark_and_is_small() -> None:
+    readme = (ROOT / "README.md").read_text()
+    pictures = re.findall(r'(?:srcset|src)="(docs/images/[^"]+\.png)"', readme)
+    assert pictures == ["docs/images/ui-dark.png", "docs/images/ui-light.png"]
+    for picture in pictures:
+        assert 10_000 < (ROOT / picture).stat().st_size < 150_000, picture
 
 
 def test_the_map_leads_to_every_page() -> None:
@@ -100,7 +109,7 @@ all-namespaces annotate count message thorough certificate-authority build-arg c
 certificate-oidc-issuer clusterrole ignore-vuln containers force-conflicts disable-pip dry-run
 ignore-not-found patch-file provenance push repo require-hashes requirement sbom replicas server-side
 serviceaccount timeout token type user proxy-client-cert-file name fix format raw
-insecure-skip-tls-verify upgrade upgrade-package interleave pages
+insecure-skip-tls-verify upgrade upgrade-package interleave pages strip-components
 """
 OTHER_FLAGS = frozenset(_OTHER_FLAGS.split())
 
