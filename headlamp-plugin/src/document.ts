@@ -87,6 +87,7 @@ export interface LastDecisionView {
   trace: string[];
   error: string;
   limitedBy: string;
+  demand: number | null;
 }
 
 /** What one process knows of an autoscaler that it decides. */
