@@ -42,7 +42,10 @@ export async function read(
   const forward = `/api/v1/namespaces/${place.namespace}/pods/${pod}/portforward?ports=${PORT}`;
   let answer: Answer;
   try {
-    answer = await cluster.exchange(forward, `/debug/fastpath/autoscalers/${namespace}/${name}?journal=false`);
+    answer = await cluster.exchange(
+      forward,
+      `/debug/fastpath/autoscalers/${namespace}/${name}?journal=false`
+    );
   } catch (error) {
     const needed = 'this needs get and create of pods/portforward there';
     throw new Unread(
