@@ -22,7 +22,9 @@ function document(count: number) {
     mode: 'boost',
     target: { ready: count, replicas: count, error: '', manager: '' },
     limits: { min: 2, max: 8, windows: [], forecast: 0, floor: 0 },
-    metrics: [{ name: HOSTILE, current: '12', target: '10', age: 0.8, overdue: '', fault: '' }],
+    metrics: [
+      { name: HOSTILE, current: '12', target: '10', ratio: 1.2, age: 0.8, overdue: '', fault: '' },
+    ],
     next: null,
     status: {},
     writers: { pausedUntil: null, pausedBy: '', reversals: [] },
@@ -46,7 +48,7 @@ test('the document is shown, and names in it are text', async () => {
   const { container } = show(() => ok(3));
   await screen.findByText('Replicas: 3 ready of 3');
   screen.getByText('Limits: 2 to 8');
-  screen.getByText(`${HOSTILE} 12 10 0.8 s`, { exact: false });
+  screen.getByText(`${HOSTILE} 12 10 1.20 0.8 s`, { exact: false });
   screen.getByRole('listitem');
   expect(container.querySelector('img')).toBeNull();
 });

@@ -100,6 +100,7 @@ function Document({ view }: { view: AutoscalerView }) {
           { label: 'Metric', datum: 'name' },
           { label: 'Value', datum: 'current' },
           { label: 'Target', datum: 'target' },
+          { label: 'Ratio', datum: 'ratio' },
           { label: 'Age', datum: 'age' },
           { label: 'Remark', datum: 'remark' },
         ]}

@@ -88,7 +88,7 @@ test('metrics with age, and why a value is missing or too old', () => {
     name: 'rps',
     current: '12',
     target: '10',
-
+    ratio: 1.2,
     age: 0.84,
     overdue: '',
     fault: '',
@@ -96,11 +96,25 @@ test('metrics with age, and why a value is missing or too old', () => {
   expect(
     metricRows([
       metric,
-      { ...metric, current: '<unknown>', age: null, overdue: 'too old', fault: 'no series' },
+      {
+        ...metric,
+        current: '<unknown>',
+        ratio: null,
+        age: null,
+        overdue: 'too old',
+        fault: 'no series',
+      },
     ])
   ).toEqual([
-    { name: 'rps', current: '12', target: '10', age: '0.8 s', remark: '' },
-    { name: 'rps', current: '<unknown>', target: '10', age: '', remark: 'no series; too old' },
+    { name: 'rps', current: '12', target: '10', ratio: '1.20', age: '0.8 s', remark: '' },
+    {
+      name: 'rps',
+      current: '<unknown>',
+      target: '10',
+      ratio: '',
+      age: '',
+      remark: 'no series; too old',
+    },
   ]);
 });
 

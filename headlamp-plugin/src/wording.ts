@@ -43,6 +43,7 @@ export interface MetricRow {
   name: string;
   current: string;
   target: string;
+  ratio: string;
   age: string;
   remark: string;
 }
@@ -52,6 +53,7 @@ export function metricRows(metrics: MetricView[]): MetricRow[] {
     name: visible(metric.name),
     current: visible(metric.current),
     target: visible(metric.target),
+    ratio: metric.ratio === null ? '' : metric.ratio.toFixed(2),
     age: metric.age === null ? '' : `${metric.age.toFixed(1)} s`,
     remark: visible([metric.fault, metric.overdue].filter(Boolean).join('; ')),
   }));
