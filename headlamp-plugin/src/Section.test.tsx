@@ -28,7 +28,14 @@ function document(count: number) {
     next: null,
     status: {},
     writers: { pausedUntil: null, pausedBy: '', reversals: [] },
-    last: { time: '', inputs: [], trace: ['2 pods ask for 3'], error: '', limitedBy: '' },
+    last: {
+      time: '',
+      inputs: [],
+      trace: ['2 pods ask for 3'],
+      error: '',
+      limitedBy: '',
+      demand: 3,
+    },
   };
 }
 

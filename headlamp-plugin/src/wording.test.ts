@@ -65,6 +65,7 @@ test('each figure that the document has', () => {
         trace: [],
         error: 'no metric',
         limitedBy: 'limited by maxReplicas',
+        demand: 9,
       },
     })
   ).toEqual({
@@ -119,7 +120,14 @@ test('metrics with age, and why a value is missing or too old', () => {
 });
 
 test('the steps of the last decision are text', () => {
-  const last = { time: AT, inputs: [], trace: ['6 pods', 'a\u202eb'], error: '', limitedBy: '' };
+  const last = {
+    time: AT,
+    inputs: [],
+    trace: ['6 pods', 'a\u202eb'],
+    error: '',
+    limitedBy: '',
+    demand: 6,
+  };
   expect(ladder(view({ last }))).toEqual(['6 pods', 'a\\u202eb']);
   expect(ladder(view())).toEqual([]);
 });
