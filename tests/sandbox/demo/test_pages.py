@@ -37,6 +37,7 @@ async def test_a_browser_shows_both_workloads(opened: Callable[[], list[str]]) -
     async with waiting.running(demo), aiohttp.ClientSession() as session:
         await waiting.until(lambda: re.search(r"^pages .*\n", screen.getvalue(), re.MULTILINE), 30.0)
         shown = dict(re.findall(r"^(pages|cluster) +(\S+)", screen.getvalue(), re.MULTILINE))
+        await waiting.until(opened)
         assert opened() == [shown["pages"]]
         page = await _read(session, shown["pages"])
         assert "web-fast" in page
