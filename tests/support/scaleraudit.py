@@ -110,7 +110,8 @@ class ScalerAudit:
         time = dt.datetime.fromisoformat(event["stageTimestamp"]).timestamp()
         if reference["resource"] == "pods":
             pod = Place(reference["namespace"], reference["name"])
-            asked = (event.get("requestObject") or {}).get("metadata") or {}
+            request = event.get("requestObject")  # a list where a test patches a pod by JSON patch
+            asked = (request.get("metadata") if isinstance(request, dict) else None) or {}
             managers = parse_qs(urlsplit(event["requestURI"]).query).get("fieldManager", [""])
             self.patches.append(PodPatch(time, pod, status, managers[0], asked.get("annotations") or {}))
             return
