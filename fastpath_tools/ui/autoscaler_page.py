@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
 from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, MetricView
+from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import Hop, MetricChain, State, Took, Total, seconds, total
+from fastpath_tools.doctor.hops import Hop, MetricChain, State, Took, Total, evenly, seconds, total
 from fastpath_tools.ui import axis, sentence, what_if
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
@@ -18,9 +19,6 @@ from fastpath_tools.ui.pages import Content, Query, Templates
 
 _STEPS = 100
 """How many steps of the ladder are shown."""
-
-_TICK = Took(0.5, 1.0)
-"""How long a value waits for a decision of the scaler, which decides each second."""
 
 
 class AutoscalerPage:
@@ -78,8 +76,9 @@ class ChainBlock(NamedTuple):
 def _chains(view: AutoscalerView, examination: Examination | FastExamination) -> Iterator[ChainBlock]:
     """Yield the chain of each metric; of a FastPathAutoscaler they follow from its document."""
     if isinstance(examination, FastExamination):
+        period = examination.fpa.spec.sync_period / SECOND
         for metric in view.metrics:
-            hops = tuple(_fast_hops(view, metric))
+            hops = tuple(_fast_hops(view, metric, period))
             yield _block(sentence.short(metric), hops, total(hops))
         return
     for chain in examination.chains or (MetricChain("no metric", ()),):
@@ -87,11 +86,11 @@ def _chains(view: AutoscalerView, examination: Examination | FastExamination) ->
         yield _block(chain.metric, hops, examination.total(chain))
 
 
-def _fast_hops(view: AutoscalerView, metric: MetricView) -> Iterator[Hop]:
-    state = State.FAULT if metric.fault else State.WARNING if metric.overdue else State.OK
+def _fast_hops(view: AutoscalerView, metric: MetricView, period: float) -> Iterator[Hop]:
+    state = State.FAULT if metric.fault or metric.overdue else State.OK
     text = metric.fault or metric.overdue or "the age of its oldest sample"
     yield Hop("sample", state, text, None if metric.age is None else Took(metric.age, metric.age))
-    yield Hop("decision", State.OK, "the scaler decides each second", _TICK)
+    yield Hop("decision", State.OK, f"the scaler decides every {seconds(period)}", evenly(period))
     times = (view.ready_times.get("seconds") or {}).get("total")
     if times is None:
         yield Hop("pod start", State.UNKNOWN, "no pod has become Ready since the scaler began to look")

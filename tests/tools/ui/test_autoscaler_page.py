@@ -114,7 +114,7 @@ def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> Non
         attributes for tag, attributes in sections["chain"].elements if tag == "tr" and "class" in attributes
     ]
     assert [row["class"] for row in rows] == [
-        "hop-warning",
+        "hop-fault",
         "hop-ok",
         "hop-unknown",
         "hop-fault",
@@ -122,6 +122,7 @@ def test_the_chain_of_a_fast_autoscaler_is_red_where_values_are_too_old() -> Non
         "hop-unknown",
     ]
     assert "http_requests usually >40 s" in sections["chain"].words.replace("> ", ">")
+    assert "the scaler decides every 1 s" in sections["chain"].words
     assert "no pod has become Ready" in sections["chain"].words
     assert "the newest sample is older than 30 s" in sections["metrics"].words
     assert "queue no series \u2013 5 \u2013 \u2013" in sections["metrics"].words
