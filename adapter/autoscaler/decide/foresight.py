@@ -19,7 +19,7 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
 
 _MOST = 64
-"""The most instants that are looked at: an autoscaler may have many recent changes and many windows."""
+"""The most decisions that are made: an autoscaler may have many recent changes and many windows."""
 
 
 class BoundsFrom(NamedTuple):
@@ -49,9 +49,8 @@ def foresee(
     `memory` is that after the last decision, `ahead` are the bounds to come, soonest first. What a
     HorizontalPodAutoscaler lowers itself counts as a change too.
     """
-    current = observation.replicas
-    expiries = {at for at in _expiries(spec, memory, constraints, current) if at > now}
-    for at in sorted({now, *expiries, *(begin.at for begin in ahead)})[:_MOST]:
+    current, at = observation.replicas, now
+    for _ in range(_MOST):
         for begin in ahead:
             if begin.at <= at:
                 constraints = constraints._replace(bounds=begin.bounds)
@@ -62,6 +61,11 @@ def foresee(
         memory, _ = memories.commit(
             memory, decision, observation, at, constraints.boost, constraints.fallback
         )
+        expiries = *(begin.at for begin in ahead), *_expiries(spec, memory, constraints, decision)
+        following = min((expiry for expiry in expiries if expiry > at), default=None)
+        if following is None:
+            return None
+        at = following
     return None
 
 
@@ -74,9 +78,11 @@ def _count_after(decision: Decision, memory: Memory, constraints: Constraints, c
     return min(current, max(decision.desired, held))
 
 
-def _expiries(spec: PreparedSpec, memory: Memory, constraints: Constraints, current: int) -> Iterator[int]:
-    """Yield the instants at which something ends that may hold the count, in no order."""
-    history = memory.history
+def _expiries(
+    spec: PreparedSpec, memory: Memory, constraints: Constraints, decision: Decision
+) -> Iterator[int]:
+    """Yield the instants at which something ends that may hold the count of a decision, in no order."""
+    history, current = memory.history, decision.status.current_replicas
     # without `behavior` a recommendation of exactly the age of the window still counts
     down = spec.settings.downscale_stabilization + 1 if spec.down is None else spec.down.window
     highest = [entry.at for entry in history.recommendations.high if entry.replicas >= current]
@@ -84,8 +90,9 @@ def _expiries(spec: PreparedSpec, memory: Memory, constraints: Constraints, curr
     yield from (at + down for at in highest[-1:])
     if spec.up is not None and spec.down is not None:
         yield from (at + spec.up.window for at in lowest[-1:])
-        periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
-        yield from (event.at + period for event in (*history.ups, *history.downs) for period in periods)
+        if any(step.name == "limited" for step in decision.trace):
+            periods = {policy.period for rules in (spec.up, spec.down) for policy in rules.policies}
+            yield from (event.at + period for event in (*history.ups, *history.downs) for period in periods)
     yield memory.conflicts.paused_until
     if (floor := memory.boost.floor) is not None:
         yield floor.until

@@ -152,6 +152,15 @@ def test_a_window_of_a_schedule_begins() -> None:
     assert story.seconds_to(story.foresee(begins, ends)) == (15, 60)
 
 
+def test_no_more_than_64_decisions_are_made() -> None:
+    story = Story(replicas=10)
+    story.decide(10, 400)
+
+    without = [BoundsFrom(story.now + second * SECOND, Bounds(min=1)) for second in range(1, 64)]
+    assert story.foresee(*without, BoundsFrom(story.now + 64 * SECOND, Bounds(min=15))) is None
+    assert story.foresee(*without[1:], BoundsFrom(story.now + 64 * SECOND, Bounds(min=15))) is not None
+
+
 def test_a_pause_after_reversals_ends() -> None:
     story = Story(replicas=4)
     story.decide(4, 5)
