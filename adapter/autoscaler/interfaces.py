@@ -1,6 +1,6 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
@@ -60,6 +60,13 @@ class Schedules(Protocol):
 
         `lead` is that of minimums that begin early, if their schedule asks for that. NotSyncedError while
         the bounds are being computed; the autoscaler is touched when they are known.
+        """
+        ...
+
+    def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
+        """Return the next bounds of an autoscaler after `now`, and when they begin (ns); at most 32.
+
+        It ends with what is computed already, and computes nothing: looking ahead delays no decision.
         """
         ...
 

@@ -15,7 +15,6 @@ from adapter.autoscaler.decide import conflicts, foresight, prepared_spec
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide import pending as pending_capacity
-from adapter.autoscaler.decide import roster as rosters
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
@@ -26,9 +25,9 @@ from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.removal import count_idle
-from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.past_hour import Counts, PastHour
+from adapter.autoscaler.last_decision import LastDecision
+from adapter.autoscaler.past_hour import PastHour
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.bounds.forecast.verdict import UNJUDGED
 from adapter.bounds.lead import MOST_LEAD, NO_LEAD, Lead
@@ -41,7 +40,6 @@ from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerSpec,
-    FastPathAutoscalerStatus,
     PastChange,
 )
 from adapter.model.autoscaling.floor import Floor
@@ -54,19 +52,9 @@ _RAISE_SECONDS = 2
 """The longest time from a boundary to the pods that are created for it: a decision, a write, a controller."""
 
 AHEAD = 3600 * SECOND
-_MOST_AHEAD = 32
-"""For how long, and how many, bounds are looked up ahead."""
+"""For how long bounds are looked up ahead."""
 
 _NO_SPEC = FastPathAutoscalerSpec(metrics=())
-
-
-class LastDecision(msgspec.Struct, frozen=True):
-    """The last decision, when it was made and from what; `snapshot` is None if it looked at nothing."""
-
-    at: int
-    snapshot: Snapshot | None
-    decision: Decision
-    restraint: Restraint
 
 
 class AutoscalerState:
@@ -84,7 +72,7 @@ class AutoscalerState:
         self.key = Key.of(autoscaler)
         self.object = autoscaler
         self.violations: Sequence[Violation] = ()
-        self.memory: Memory = _remember(autoscaler.status, events, now)
+        self.memory: Memory = memories.recall(autoscaler.status, events, now)
         self.boost: Boost | None = None
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
@@ -356,20 +344,12 @@ class AutoscalerState:
         self._note(decision, None, now)
 
     def _note(self, decision: Decision, snapshot: Snapshot | None, now: int) -> None:
-        before = self.last
-        if before is not None and _are_alike(before.decision, decision):
-            restraint = before.restraint
-        else:
-            restraint = restraint_of(decision, self.prepared.limits)
-        self.last = LastDecision(now, snapshot, decision, restraint)
+        own = self.prepared.limits
+        self.last = LastDecision.after(self.last, decision, snapshot, own, now)
         self.since = self.since or now
-        if self.past is None:
-            return
-        limits = self.prepared.limits if decision.spec is None else decision.spec.limits
-        floor = self.memory.boost.floor
-        ready = None if snapshot is None else rosters.prepare(snapshot.observation.pods).ready
-        held = 0 if floor is None else floor.replicas
-        self.past.note(Counts(decision.wanted, decision.desired, ready, held, *limits, restraint), now)
+        if self.past is not None:
+            floor = self.memory.boost.floor
+            self.past.note(self.last.counts(own, 0 if floor is None else floor.replicas), now)
 
     def set_clock(self, by: int) -> None:
         """Keep all ages as they are when the clock of decisions is set forward by so many nanoseconds."""
@@ -382,18 +362,10 @@ class AutoscalerState:
 
     def bounds_ahead(self, now: int) -> tuple[BoundsFrom, ...]:
         """Return the bounds of the next hour, beginning with those that hold at `now` nanoseconds."""
-        bounds = [BoundsFrom(now, self.bounds)]
-        boundary, schedules = self.boundary, self._context.schedules
-        while schedules is not None and boundary is not None and boundary < now + AHEAD:
-            try:
-                following, after = schedules.bounds_of(self.key, boundary, self._led[0])
-            except NotSyncedError:
-                break
-            bounds.append(BoundsFrom(boundary, following.with_forecast(self.bounds.forecast)))
-            boundary = after if after is not None and after > boundary else None
-            if len(bounds) > _MOST_AHEAD:
-                break
-        return tuple(bounds)
+        known, bounds = self._context.schedules, self.bounds
+        following = () if known is None else known.bounds_ahead(self.key, now, now + AHEAD, self._led[0])
+        later = (BoundsFrom(at, one.with_forecast(bounds.forecast)) for at, one in following)
+        return BoundsFrom(now, bounds), *later
 
     def foresee(self, now: int) -> Foreseen | None:
         """Return the next change of the count if the load stays; None for none, or if it is not known."""
@@ -420,24 +392,3 @@ class AutoscalerState:
     def set_boosting(self, boosted: Boosting) -> None:
         if boosted is not self.memory.boost:
             self.memory = msgspec.structs.replace(self.memory, boost=boosted)
-
-
-def _are_alike(before: Decision, decision: Decision) -> bool:
-    """Tell whether two decisions have the same restraint, as most in a row: its steps need not be read."""
-    return (
-        before.status.conditions is decision.status.conditions
-        and before.spec is decision.spec
-        and before.desired == decision.desired
-        and [step.name for step in before.trace] == [step.name for step in decision.trace]
-    )
-
-
-def _remember(
-    status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int
-) -> Memory:
-    if status is None:
-        return memories.remember(NO_STATUS, *(events or ((), ())))
-    if events is None:
-        events = histories.inherited_events(status.recent_changes, now)
-    pending = pending_capacity.inherited_state(status.pending_capacity, now)
-    return memories.remember(fastpath_autoscaler.plain_status(status), *events, pending)

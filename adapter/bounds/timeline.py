@@ -195,6 +195,18 @@ class BoundsTimeline:
         self.at(instant, lead)
         return self._kept.until
 
+    def changes(self, instant: int, end: int, lead: Lead = NO_LEAD) -> Iterator[tuple[int, Bounds]]:
+        """Yield the next bounds after an instant, before `end` and as far as the spans are computed.
+
+        Nothing is computed for another day, and nothing is kept: looking ahead changes nothing.
+        """
+        at, before = instant, None
+        while at < end and all(part.covers(at) for part in self.parts):
+            following = self._evaluate(at, lead)
+            if before is not None and following.bounds != before:
+                yield at, following.bounds
+            at, before = following.until, following.bounds
+
     def _evaluate(self, instant: int, lead: Lead) -> _KeptSpans:
         change = instant + _AHEAD
         active: list[_WindowSpan] = []

@@ -10,7 +10,6 @@ import pytest
 from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.bounds.schedule.windows import Schedule
 from adapter.model import steps
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView
@@ -161,18 +160,6 @@ async def test_windows_that_are_being_computed_are_not_ahead() -> None:
     bench.schedules.computed = False
 
     assert list(view(bench).ahead) == []
-    bench.controller.close()
-
-
-async def test_at_most_32_changes_of_bounds_are_ahead() -> None:
-    bench = ScheduleBench()
-    windows: tuple[Schedule, ...] = tuple(
-        window(f"13:{minute:02}", f"13:{minute + 1:02}", 5 + minute) for minute in range(1, 50)
-    )
-    bench.schedules.by_key = {OWN: windows}
-    await bench.begin_with(4)
-
-    assert len(view(bench).ahead) == 32
     bench.controller.close()
 
 

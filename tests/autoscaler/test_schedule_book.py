@@ -16,6 +16,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
@@ -29,6 +30,7 @@ HPA, OWN = Key("shop", "web", is_native=True), Key("shop", "api")
 TARGETS = [{"kind": each.kind, "name": each.name} for each in (HPA, OWN)]
 QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 DAY = {"name": "day", "from": "08:00", "to": "18:00", "minReplicas": 5, "maxReplicas": 9}
+DAY_LONG = 24 * 3600 * SECOND
 CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
 
 
@@ -65,6 +67,11 @@ class Bench:
             found, _ = self.book.bounds_of(key, self.controller.time, lead)
             return None if found == NO_BOUNDS else found
         return None
+
+    def is_computed(self, key: Key = OWN) -> bool:
+        with contextlib.suppress(NotSyncedError):
+            return self.book.has(key) and bool(self.book.bounds_of(key, self.controller.time, NO_LEAD))
+        return False
 
     def active(self, key: Key = OWN) -> tuple[str, ...]:
         found = self.bounds(key)
@@ -182,6 +189,28 @@ async def test_an_answer_holds_until_the_next_boundary(bench: Bench) -> None:
     assert end is not None
     assert bench.book.bounds_of(OWN, end - 1, NO_LEAD)[0] == bench.bounds(OWN)
     assert bench.book.bounds_of(OWN, end, NO_LEAD)[0] == NO_BOUNDS
+
+
+async def test_a_look_ahead_computes_nothing_and_delays_no_decision(bench: Bench) -> None:
+    bench.create({"name": "noon", "from": "12:30", "to": "12:45", "minReplicas": 5, "maxReplicas": 9})
+    await until(bench.is_computed)
+    now = NOW + DAY_LONG - 75 * 60 * SECOND  # the spans of the day end after the window that is ahead
+
+    (begin, within), (end, after) = bench.book.bounds_ahead(OWN, now, now + 61 * 60 * SECOND, NO_LEAD)
+
+    assert [(begin - now) // SECOND, (end - now) // SECOND] == [45 * 60, 60 * 60]
+    assert ((within.min, within.max), after) == ((5, 9), NO_BOUNDS)
+    assert bench.book._renewals == {}
+    assert bench.bounds(OWN) is None
+    assert bench.book.bounds_ahead(HPA, now, begin + SECOND, NO_LEAD)[0][1].max is None
+    assert bench.book.bounds_ahead(OWN, now, NOW + 3 * DAY_LONG, NO_LEAD)[-1][0] <= NOW + DAY_LONG
+    assert bench.book.bounds_ahead(Key("shop", "none"), now, now + DAY_LONG, NO_LEAD) == ()
+
+
+async def test_at_most_32_changes_are_ahead(bench: Bench) -> None:
+    bench.create({"cron": "*/2 * * * *", "for": "1m", "minReplicas": 2})
+    await until(bench.is_computed)
+    assert len(bench.book.bounds_ahead(OWN, NOW, NOW + DAY_LONG, NO_LEAD)) == 32
 
 
 async def test_changes_wake_the_loop(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """Schedules in the loop: boundaries, changes of leader, schedules that are edited, clocks that are set."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -46,6 +46,14 @@ class HandSchedules:
             raise NotSyncedError("the bounds of its schedules are being computed")
         timeline, instant = BoundsTimeline(self.by_key.get(key, ()), excess=self.excess), now // SECOND
         return timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
+
+    def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
+        timeline = BoundsTimeline(self.by_key.get(key, ()))
+        if not self.computed:
+            return ()
+        timeline.at(now // SECOND, lead)
+        changes = timeline.changes(now // SECOND, until // SECOND, lead)
+        return [(at * SECOND, bounds) for at, bounds in changes]
 
 
 class HandForecasts(NoForecasts):

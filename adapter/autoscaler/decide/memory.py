@@ -20,8 +20,9 @@ from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.bounds.timeline import NO_BOUNDS
+from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.fastpath_autoscaler import Fallback
+from adapter.model.autoscaling.fastpath_autoscaler import Fallback, FastPathAutoscalerStatus
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE
@@ -71,6 +72,16 @@ def remember(
     own_zero = statuses.holds(status.conditions, SCALED_TO_ZERO)
     history = History(ups=ups, downs=downs, pending=pending)
     return Memory(status, history, ConflictState(own_zero=own_zero))
+
+
+def recall(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int) -> Memory:
+    """Return what the status of a new object tells; `events` are those of an object before it, if known."""
+    if status is None:
+        return remember(NO_STATUS, *(events or ((), ())))
+    if events is None:
+        events = histories.inherited_events(status.recent_changes, now)
+    pending = pending_capacity.inherited_state(status.pending_capacity, now)
+    return remember(fastpath_autoscaler.plain_status(status), *events, pending)
 
 
 def observe(

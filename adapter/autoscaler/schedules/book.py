@@ -12,6 +12,7 @@ of an autoscaler are known it is not decided, and others are. The work for one a
 
 import asyncio
 import bisect
+import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -96,6 +97,10 @@ class _Target:
         return self.timeline
 
 
+_MOST_AHEAD = 32
+"""How many changes of bounds are looked up ahead."""
+
+
 class ScheduleBook:
     """The schedules of `namespaces`, by the autoscalers that they are for, while the tasks of `cache` run."""
 
@@ -145,6 +150,14 @@ class ScheduleBook:
                 raise NotSyncedError("the bounds of its schedules are being computed")
         bounds, until = timeline.at(instant, lead), timeline.next_change(instant, lead) * SECOND
         return bounds.without_max() if key.is_native else bounds, until
+
+    def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
+        """Return the bounds that follow, as far as they are computed, and when they begin; at most 32."""
+        target = self._targets.get(key)
+        if target is None:
+            return ()
+        changes = itertools.islice(target.bounds().changes(now // SECOND, until // SECOND, lead), _MOST_AHEAD)
+        return [(at * SECOND, bounds.without_max() if key.is_native else bounds) for at, bounds in changes]
 
     def _renew(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
         is_known = part.covers(instant)
