@@ -73,7 +73,7 @@ export interface BoundsAhead {
   source: string;
 }
 
-/** Other writers of the count: until when scaling is suspended, by whom, and when writes were reverted. */
+/** Other writers of the count: `paused_by` suspends scaling; `reversals` is when they reverted a write. */
 export interface WritersView {
   pausedUntil: string | null;
   pausedBy: string;

@@ -125,7 +125,7 @@ class LastDecisionView(_ViewPart, frozen=True):
 
 
 class WritersView(_ViewPart, frozen=True):
-    """Other writers of the count: until when scaling is suspended, by whom, and when writes were reverted."""
+    """Other writers of the count: `paused_by` suspends scaling; `reversals` is when they reverted a write."""
 
     paused_until: str | None
     paused_by: str

@@ -1,4 +1,4 @@
-"""The server of the pages over real HTTP: whom it serves, and what it sends when a page changes."""
+"""The server of the pages over real HTTP: which requests it serves, and what it sends when a page changes."""
 
 import asyncio
 import gzip
@@ -74,7 +74,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         yield Served(port, page, http)
 
 
-# -- whom it serves ------------------------------------------------------------------------------------------
+# -- which requests it serves --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
