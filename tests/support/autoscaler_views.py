@@ -10,6 +10,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.view import (
     VERSION,
     AutoscalerView,
+    FleetEntry,
     HistoryPoint,
     HistoryView,
     LastDecisionView,
@@ -22,6 +23,25 @@ from adapter.model.timestamps import SECOND
 
 NOW = 1_800_000_000
 REQUESTS = MetricView(name="http_requests", current="12", target="10", ratio=1.2, age=2.0)
+ENTRY = FleetEntry(
+    kind=HPA_KIND,
+    namespace="shop",
+    name="web",
+    target="Deployment web",
+    mode="Boost",
+    replicas=4,
+    desired=7,
+    min=2,
+    max=7,
+    limited_by=Restraint.HIGHEST.value,
+    sample_age=0.8,
+    chain=3.5,
+    overdue=0,
+    reversals=2,
+    floor=7,
+    boosted=True,
+    fault="",
+)
 
 
 def at(seconds: float) -> str:

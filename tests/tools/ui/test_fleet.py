@@ -16,32 +16,13 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     Metadata,
 )
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
-from adapter.model.autoscaling.view import FleetEntry
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
 from fastpath_tools.ui.fleet import ANY, Directions, FleetFilter, FleetRow, Problem, ReactionTime
-from tests.support import doctor
+from tests.support import autoscaler_views, doctor
 
 PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 4, 2, 20)
-ENTRY = FleetEntry(
-    kind=HPA_KIND,
-    namespace="shop",
-    name="web",
-    target="Deployment web",
-    mode="Boost",
-    replicas=4,
-    desired=7,
-    min=2,
-    max=7,
-    limited_by="limited by maxReplicas",
-    sample_age=0.8,
-    chain=3.5,
-    overdue=1,
-    reversals=2,
-    floor=7,
-    boosted=True,
-    fault="",
-)
+ENTRY = msgspec.structs.replace(autoscaler_views.ENTRY, overdue=1)
 
 
 def hpa(conditions: Any = None, **status: Any) -> HPA:

@@ -12,12 +12,11 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter.autoscaler.decide.restraint import Restraint
 from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, RunError
 from adapter.model.autoscaling import slices
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
-from adapter.model.autoscaling.view import VERSION, FleetEntry, FleetView
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from adapter.model.autoscaling.view import VERSION, FleetView
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -28,29 +27,10 @@ from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
 from fastpath_tools.ui.options import COMMAND
 from fastpath_tools.ui.pages import Templates
 from tests.support import crd, doctor
+from tests.support.autoscaler_views import ENTRY
 from tests.support.waiting import running, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(30)]
-
-ENTRY = FleetEntry(
-    kind=HPA_KIND,
-    namespace="shop",
-    name="web",
-    target="Deployment web",
-    mode="Boost",
-    replicas=4,
-    desired=7,
-    min=2,
-    max=7,
-    limited_by=Restraint.HIGHEST.value,
-    sample_age=0.8,
-    chain=3.5,
-    overdue=0,
-    reversals=2,
-    floor=7,
-    boosted=True,
-    fault="",
-)
 
 
 class FleetScaler:
