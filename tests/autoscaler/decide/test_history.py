@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide.behavior import Policy, Rules, lower_limit, raise_limit
 from adapter.autoscaler.decide.history import (
     MOST,
+    Events,
     History,
     Recommendation,
     Recommendations,
@@ -17,7 +18,8 @@ from adapter.autoscaler.decide.history import (
     with_change,
     with_event,
 )
-from adapter.model.autoscaling.fastpath_autoscaler import PastChange
+from adapter.autoscaler.decide.memory import recall
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscalerStatus, PastChange
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.scaling import NOW
 
@@ -181,6 +183,29 @@ def test_neither_an_assumption_nor_nothing_is_reported() -> None:
     )
     assert inherited_events(None, NOW) == ((), ())
     assert inherited_events([PastChange(0, FineInstant(NOW))], NOW) == ((), ())
+
+
+KNOWN = ((ScaleEvent(2, NOW),), (ScaleEvent(1, NOW),))
+STATUS = FastPathAutoscalerStatus(recent_changes=(PastChange(3, FineInstant(NOW)),))
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "remembered"),
+    [
+        (STATUS, None, ((ScaleEvent(3, NOW, inherited=True),), ())),
+        (STATUS, KNOWN, KNOWN),
+        (STATUS, ((), ()), ((), ())),
+        (None, KNOWN, KNOWN),
+        (None, None, ((), ())),
+    ],
+)
+def test_the_known_events_of_an_object_before_it_count_instead_of_those_of_the_status(
+    status: FastPathAutoscalerStatus | None,
+    events: tuple[Events, Events] | None,
+    remembered: tuple[Events, Events],
+) -> None:
+    history = recall(status, events, NOW).history
+    assert (history.ups, history.downs) == remembered
 
 
 _EVENTS = st.lists(
