@@ -134,9 +134,10 @@ class Doctor:
                     f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
                 ) from error
             raise
-        read = await self._cluster.fpas(namespace)
-        unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
         chosen = [hpa for hpa in hpas if name in {"", hpa.metadata.name}]
+        list_fpas = self._cluster.known_fpas if chosen else self._cluster.fpas  # of an HPA they are rivals
+        read = await list_fpas(namespace)
+        unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
         fast_chosen = [fpa for fpa in fpas if name in {"", fpa.metadata.name}]
         if not chosen and not fast_chosen:
             if namespace:

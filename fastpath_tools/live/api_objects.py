@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
-from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Struct
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Scale, Struct
 from adapter.model.pods import ResourceRequirements
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
 from adapter.model.timestamps import Instant, parse_go_duration
@@ -33,6 +33,12 @@ class HPAMetadata(Metadata, frozen=True):
 
 class HPA(HorizontalPodAutoscaler, frozen=True):
     metadata: HPAMetadata = HPAMetadata()
+
+
+class TargetScale(Scale, frozen=True):
+    """The Scale of a target; its version is that of the target."""
+
+    metadata: Metadata = Metadata()
 
 
 class RunningState(Struct, frozen=True):

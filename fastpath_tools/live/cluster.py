@@ -1,7 +1,8 @@
 """What `fastpath doctor` reads from the API server.
 
-What several autoscalers share (servers, rules, leaders, periods) is read once. What the user may not read is
-`Unread` with the server's words.
+It may be asked each second, for a page that is looked at: the lists of HorizontalPodAutoscalers are read each
+time, all else less often. What several autoscalers share (servers, rules, leaders, periods) is kept for a
+minute. What the user may not read is `Unread` with the server's words.
 """
 
 import itertools
@@ -29,7 +30,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
 )
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec, Scale
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyTimes, decode_ledger
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -45,6 +46,7 @@ from fastpath_tools.live.api_objects import (
     PodDocument,
     ServerVersion,
     Service,
+    TargetScale,
     WorkloadDocument,
 )
 from fastpath_tools.live.facts import (
@@ -124,6 +126,10 @@ class LiveCluster:
         except KubernetesError as error:
             return () if error.status == 404 else Unread(reading.why(error))
 
+    @reading.kept(14.5)
+    async def known_fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
+        return await self.fpas(namespace)
+
     async def check_namespace(self, namespace: str) -> None:
         """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""
         try:
@@ -138,14 +144,25 @@ class LiveCluster:
             if resource is None:
                 return Unread(f"the cluster has no kind {reference.kind}")
             root = f"apis/{resource.group}" if resource.group else "api"
-            place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}"
-            scale = await self._fetch(f"{place}/{reference.name}/scale", Scale)
+            place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{reference.name}"
+            scale = await self._scale(f"{place}/scale")
         except KubernetesError as error:
             return Unread(reading.why(error))
+        return await self._scaled(namespace, reference, place, scale)
+
+    @reading.kept(4.5)
+    async def _scale(self, path: str) -> TargetScale:
+        return await self._fetch(path, TargetScale)
+
+    @reading.shared
+    async def _scaled(
+        self, namespace: str, reference: CrossVersionObjectReference, path: str, scale: TargetScale
+    ) -> TargetFacts:
+        """Return the target at a path; a Scale of another version has it read again."""
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
             return target
-        workload = await self._workload(f"{place}/{reference.name}")
+        workload = await self._workload(path)
         target = target._replace(writer=targets.find_writer(workload))
         try:
             pods = await self._fetch_pods(namespace, target.selector)
@@ -169,6 +186,7 @@ class LiveCluster:
             strangers=targets.find_strangers(pods, reference),
         )
 
+    @reading.kept(15.0)
     async def reversal(
         self, namespace: str, reference: CrossVersionObjectReference, autoscaler: str, scaled: int | None
     ) -> Reversal | None:
@@ -198,6 +216,7 @@ class LiveCluster:
         except KubernetesError:
             return ()
 
+    @reading.shared
     async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
         """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
         events = await self._events(namespace, "involvedObject.kind=Pod,reason=Pulled")
@@ -207,6 +226,7 @@ class LiveCluster:
         group = api_version.rpartition("/")[0]
         return BUILTIN.lookup(kind, group) or (await self.catalogue()).lookup(kind, group)
 
+    @reading.kept(1.5)
     async def answer(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> AnswerFacts | Unread:
@@ -253,7 +273,7 @@ class LiveCluster:
         ages = [age for value in values if (age := self._age(value.timestamp)) is not None]
         return AnswerFacts(len(values), total=total, age=max(ages, default=None))
 
-    @reading.once
+    @reading.kept(300.0)
     async def counter_port(
         self, namespace: str, pods: tuple[str, ...], ports: tuple[MetricsPort, ...]
     ) -> MetricsPort | Unread | None:
@@ -262,7 +282,7 @@ class LiveCluster:
 
     # -- what autoscalers share ------------------------------------------------------------------------------
 
-    @reading.once
+    @reading.shared
     async def catalogue(self) -> Catalogue:
         """Return the kinds of the cluster; the built-in ones if they cannot be read."""
         try:
@@ -270,7 +290,7 @@ class LiveCluster:
         except KubernetesError:
             return BUILTIN
 
-    @reading.once
+    @reading.shared
     async def serving(self, group: str) -> Serving | Unread:
         try:
             registration = await self._registration(group)
@@ -294,7 +314,7 @@ class LiveCluster:
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
         return Serving(group, owner, ours, fault, warning)
 
-    @reading.once
+    @reading.shared
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
         for version in apiservices.HPA_READS[group]:
@@ -303,7 +323,7 @@ class LiveCluster:
                 return registration
         return None
 
-    @reading.once
+    @reading.shared
     async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
         """Return name and text of the rules files of the server behind an API."""
         try:
@@ -333,11 +353,11 @@ class LiveCluster:
             return Unread(f"the rules cannot be read, give them with --config: {reading.why(error)}")
         return tuple(texts)
 
-    @reading.once
+    @reading.shared
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
         return await reading.find_endpoints(self._client, config)
 
-    @reading.once
+    @reading.shared
     async def patch_right(self, namespace: str) -> PatchRight | Unread:
         """Return whether the scaler may patch the pods of a namespace."""
         where = self._service.namespace
@@ -362,7 +382,7 @@ class LiveCluster:
         match = re.match(r"v(\d{1,3})\.(\d{1,3})", version.git_version)
         return None if match is None else (int(match[1]), int(match[2]))
 
-    @reading.once
+    @reading.shared
     async def period(self) -> Period:
         """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
         try:
@@ -386,7 +406,7 @@ class LiveCluster:
         entries = await self._entries()
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
-    @reading.once
+    @reading.shared
     async def _entries(self) -> dict[str, Floor] | Unread:
         entries: dict[str, Floor] = {}
         try:
@@ -404,7 +424,7 @@ class LiveCluster:
         except ValueError:
             return None
 
-    @reading.once
+    @reading.shared
     async def _ledgers(self) -> dict[str, str]:
         try:
             config_maps = await self._labelled(ready_store.KIND.label)

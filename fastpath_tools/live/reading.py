@@ -1,4 +1,4 @@
-"""How verbs read from the API server: once, and with the server's words for a refusal.
+"""How verbs read from the API server: once in a while, and with the server's words for a refusal.
 
 What several objects tell together is put together here: the Leases of the scaler, which may run in another
 namespace than the server, and the endpoints that an external rule is scraped from.
@@ -7,11 +7,13 @@ namespace than the server, and the endpoints that an external rule is scraped fr
 import asyncio
 import functools
 import itertools
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from cachetools import TLRUCache
 
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError
@@ -35,30 +37,45 @@ from fastpath_tools.live.api_objects import (
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _PODS = 200
-"""How many pods of a selector are looked at."""
+_READS = 4096
+"""How many pods of a selector are looked at, and how many results an object keeps."""
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
+_Method = Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]
+_Key = tuple[str, float, str]
 
 
-def once(
-    read: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
-    """Make a method read once for each set of arguments: further calls await the result of the first.
+def kept(seconds: float) -> Callable[[_Method[_Self, _P, _T]], _Method[_Self, _P, _T]]:
+    """Make a method read once in some seconds for each set of arguments: calls share the result or error.
 
     A caller that is cancelled does not cancel the read, which others may await.
     """
 
-    @functools.wraps(read)
-    async def shared(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        tasks: dict[object, asyncio.Task[_T]] = vars(self).setdefault("_reads", {})
-        key = (read.__name__, args)
-        if key not in tasks:
-            tasks[key] = asyncio.create_task(read(self, *args, **kwargs))
-        return await asyncio.shield(tasks[key])
+    def decorate(read: _Method[_Self, _P, _T]) -> _Method[_Self, _P, _T]:
+        @functools.wraps(read)
+        async def method(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            reads: TLRUCache[_Key, asyncio.Task[_T]] = vars(self).setdefault("_reads", _make_cache())
+            key = read.__name__, seconds, repr(args)  # the selector of a metric has no hash
+            task = reads.get(key)
+            if task is None:
+                task = reads[key] = asyncio.create_task(read(self, *args, **kwargs))
+            return await asyncio.shield(task)
 
-    return shared
+        return method
+
+    return decorate
+
+
+def _make_cache() -> TLRUCache[_Key, Any]:
+    now = asyncio.get_running_loop().time
+    return TLRUCache(_READS, ttu=lambda key, _, start: start + key[1], timer=now)
+
+
+once = kept(math.inf)
+shared = kept(60.0)
+"""Keeps what several autoscalers share, such as rules, leaders and kinds, for a minute."""
 
 
 async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
@@ -116,7 +133,7 @@ class LeaseReader:
             return whole
         return Leaders(tuple(itertools.chain.from_iterable(listed.values())), tuple(listed), whole.why)
 
-    @once
+    @shared
     async def _names(self) -> tuple[str, ...]:
         """Return the names of the first namespaces, none if they may not be listed."""
         try:
@@ -127,7 +144,7 @@ class LeaseReader:
             return ()
         return tuple(namespace.metadata.name for namespace in namespaces.items)
 
-    @once
+    @shared
     async def _list(self, namespace: str) -> tuple[Leader, ...] | Unread:
         """Return the Leases of Fastpath's scaler in a namespace, in all with "". Those of nodes are many."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""

@@ -107,7 +107,7 @@ class SourceReader:
 
     # -- rules -----------------------------------------------------------------------------------------------
 
-    @reading.once
+    @reading.shared
     async def _registry(self, group: str) -> Registry | Unread:
         ruleset = await self._ruleset(group)
         if isinstance(ruleset, Unread):
@@ -117,7 +117,7 @@ class SourceReader:
             lists = await self._prometheus.lists(ruleset.selectors())
         return registry.build(ruleset, remember_series(ruleset, lists), 1)
 
-    @reading.once
+    @reading.shared
     async def _ruleset(self, group: str) -> Ruleset | Unread:
         parsed = self._given
         if parsed is None:
@@ -131,7 +131,7 @@ class SourceReader:
 
     # -- Prometheus ------------------------------------------------------------------------------------------
 
-    @reading.once
+    @reading.shared
     async def delay(self) -> float | Unread:
         """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
         if self._prometheus is None:

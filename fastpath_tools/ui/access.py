@@ -1,9 +1,5 @@
-"""What the pages read from: the cluster, Prometheus and the scalers, connected while they are served.
+"""What the pages read from: the cluster, Prometheus and the scalers, connected while they are served."""
 
-The readers of the verbs keep what they read, since a verb ends soon. Here they are renewed from time to time.
-"""
-
-import math
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -26,12 +22,9 @@ from fastpath_tools.ui.options import UiOptions
 _REQUEST = 10.0
 """The timeout of a request to the API server."""
 
-_KEPT = 30.0
-"""How many seconds a reader keeps what several autoscalers share, such as rules, leaders and kinds."""
-
 
 class ClusterAccess:
-    """Connections, and readers that use them. `prometheus` is None without an address."""
+    """Connections, and readers that share them. `prometheus` is None without an address."""
 
     def __init__(
         self,
@@ -43,12 +36,14 @@ class ClusterAccess:
         rules: Parsed | None,
     ) -> None:
         self.options = options
-        self.client = client
         self.clock = clock
         self.prometheus = prometheus
         self.scalers = scalers
-        self._rules = rules
-        self._until = -math.inf
+        self.cluster = LiveCluster(client, clock, options.reference, options.lease_name)
+        sources = SourceReader(self.cluster, rules, prometheus, clock)
+        metrics = MetricReader(self.cluster, sources, scalers)
+        period = options.horizontal_pod_autoscaler_sync_period
+        self.doctor = Doctor(self.cluster, sources, metrics, clock, period)
 
     @classmethod
     async def open(cls, options: UiOptions, stack: AsyncExitStack) -> Self:
@@ -63,25 +58,3 @@ class ClusterAccess:
                 options, RulesOptions(), clock, monitoring, problems, stack
             )
         return cls(options, client, clock, prometheus, LeaderReader(options, stack, options), rules)
-
-    @property
-    def cluster(self) -> LiveCluster:
-        self._renew()
-        return self._cluster
-
-    @property
-    def doctor(self) -> Doctor:
-        """Return an examiner that shares the reads of `cluster`."""
-        self._renew()
-        return self._doctor
-
-    def _renew(self) -> None:
-        now, options = self.clock.monotonic(), self.options
-        if now < self._until:
-            return
-        self._until = now + _KEPT
-        cluster = LiveCluster(self.client, self.clock, options.reference, options.lease_name)
-        sources = SourceReader(cluster, self._rules, self.prometheus, self.clock)
-        period = options.horizontal_pod_autoscaler_sync_period
-        metrics = MetricReader(cluster, sources, self.scalers)
-        self._cluster, self._doctor = cluster, Doctor(cluster, sources, metrics, self.clock, period)

@@ -1,4 +1,4 @@
-"""A method that reads once, whatever becomes of those that call it."""
+"""A method that reads once in a while, whatever becomes of those that call it."""
 
 import asyncio
 
@@ -52,3 +52,33 @@ async def test_a_cancelled_caller_does_not_cancel_the_read() -> None:
         await first
     reader.answers.put_nowait("one")
     assert await second == await reader.read("a") == "one"
+
+
+@pytest.mark.looptime
+async def test_a_result_is_kept_for_some_seconds() -> None:
+    class Counter:
+        reads = 0
+
+        @reading.kept(2.0)
+        async def read(self, name: str) -> str:
+            self.reads += 1
+            return f"{name} {self.reads}"
+
+    counter, other = Counter(), Counter()
+    shown = []
+    for _ in range(4):
+        shown.append((await counter.read("a"), await other.read("a")))
+        await asyncio.sleep(1)
+    assert shown == [("a 1", "a 1")] * 2 + [("a 2", "a 2")] * 2
+
+
+async def test_arguments_without_a_hash_are_told_apart() -> None:
+    class Echo:
+        @reading.shared
+        async def read(self, names: dict[str, int]) -> dict[str, int]:
+            return names
+
+    echo = Echo()
+    first = {"a": 1}
+    assert await echo.read(first) is await echo.read({"a": 1}) is first
+    assert await echo.read({"a": 2}) == {"a": 2}

@@ -1,5 +1,7 @@
 """The page of one autoscaler as HTML: its sections in order, what each shows, and that names are text."""
 
+import asyncio
+import collections
 import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
@@ -36,7 +38,7 @@ from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from tests.support import crd, incidents
 from tests.support.autoscaler_views import REQUESTS, at, history, point, view
-from tests.support.doctor import HANDSHAKE
+from tests.support.doctor import CPU, HANDSHAKE
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.hostile_text import HOSTILE, acting
 from tests.support.incidents import Incident, incident, measured
@@ -229,6 +231,66 @@ async def test_an_hpa_without_a_scaler_has_its_history_from_prometheus(shop: Inc
     )
     assert "boost" in sections["try"].fields()
     assert "limited by a policy" in sections["axis"].words
+
+
+class Seconds:
+    """Has the loop's time move on by a second at each step, however long the step before took."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._real, self._ahead, self._next = loop.time, 0.0, loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self._real() + self._ahead)
+
+    def step(self) -> None:
+        self._next += 1
+        self._ahead = max(self._ahead, self._next - self._real())
+
+
+@pytest.mark.parametrize(
+    ("metric", "scaled", "a_second"),
+    [(REQUESTS_SPEC, None, 2.0), (CPU, None, 2.0), (REQUESTS_SPEC, 30, 2.2)],
+    ids=["a metric of pods", "a resource", "a count that changed lately"],
+)
+async def test_a_page_that_is_looked_at_costs_two_requests_a_second(
+    shop: Incident,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: dict[str, Any],
+    scaled: float | None,
+    a_second: float,
+) -> None:
+    """In a minute all is read again that several autoscalers share."""
+    seconds = Seconds(monkeypatch)
+    status = {} if scaled is None else {"lastScaleTime": timestamp(incidents.now() - scaled)}
+    shop.create(metric, status=status)
+    async with shop.reader() as reader:
+        await reader.read()
+        shop.cluster.requests.clear()
+        for _ in range(61):
+            seconds.step()
+            await reader.read()
+    paths = collections.Counter(request.path for request in shop.cluster.requests)
+    assert paths["/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"] == 61
+    assert paths["/api/v1/namespaces/kube-system/pods"] == 1
+    assert sum(paths.values()) <= a_second * 61, paths
+
+
+async def test_what_is_read_less_often_is_not_old(shop: Incident, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status is that of the object, a value at most two seconds old, the target at most five."""
+    seconds = Seconds(monkeypatch)
+    shop.create(REQUESTS_SPEC, current=measured("10"))
+    async with shop.reader() as reader:
+        await reader.read()
+        shop.cluster.patch("HorizontalPodAutoscaler", "web", {"status": {"desiredReplicas": 6}}, "shop")
+        shop.cluster.patch("Deployment", "web", {"spec": {"replicas": 6}}, "shop")
+        shop.start_pods()
+        shop.metrics.count = None
+        shown = []
+        for _ in range(5):
+            seconds.step()
+            view = (await reader.read()).view
+            shown.append((view.status["desiredReplicas"], view.metrics[0].fault != "", view.target.ready))
+    assert shown == [(6, False, 4), (6, True, 4), (6, True, 4), (6, True, 4), (6, True, 6)]
+    assert view.target.replicas == 6
 
 
 async def test_what_cannot_be_read_is_said(shop: Incident) -> None:
