@@ -5,7 +5,8 @@ one applied, not since when: the next change is known as far as the history show
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.hpa import (
     Condition,
     HorizontalPodAutoscalerStatus,
+    MetricSpec,
     MetricStatus,
     with_defaults,
 )
@@ -55,8 +57,8 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
     spec, now = with_defaults(facts.hpa.spec), facts.now
     status = facts.hpa.status or HorizontalPodAutoscalerStatus()
     metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
-    band = _band(facts)
-    restraint = _restraint(facts, metrics, band)
+    proposals = _proposals(facts, metrics, _band(facts))
+    restraint = _restraint(facts, proposals)
     limits = LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
     view = AutoscalerView(
         version=VERSION,
@@ -84,9 +86,10 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
         last=LastDecisionView(
             time=moment(now),
             inputs=(),
-            trace=tuple(_ladder(facts, metrics, band)),
+            trace=tuple(_ladder(facts, metrics, proposals)),
             error="",
             limited_by="" if restraint is None else restraint.value,
+            demand=_demand(status, proposals, restraint),
         ),
         journal=(),
     )
@@ -158,12 +161,53 @@ def _overdue(metric: MetricFacts, age: float) -> str:
 # -- the decision --------------------------------------------------------------------------------------------
 
 
+class _Proposal(NamedTuple):
+    """How many replicas a metric asks for: the replicas at the last decision if it is `tolerated`."""
+
+    replicas: int
+    name: str
+    ratio: float
+    base: int
+    tolerated: bool
+
+
 def _band(facts: Facts) -> Band:
     hpa = msgspec.structs.replace(facts.hpa, spec=with_defaults(facts.hpa.spec))
     return prepared_spec.prepare(hpa, Settings()).band
 
 
-def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Restraint | None:
+def _proposals(facts: Facts, metrics: Sequence[MetricView], band: Band) -> list[_Proposal]:
+    """Return what the metrics with a value ask for."""
+    replicas, proposals = _decided_on(facts), []
+    for metric, read in zip(metrics, facts.metrics, strict=True):
+        if metric.ratio is None:
+            continue
+        base = _base(facts, read.spec)
+        tolerated = band.holds(metric.ratio)
+        product = math.ceil(round(metric.ratio * base, ROUNDED))
+        wanted = replicas if tolerated else product
+        proposals.append(_Proposal(wanted, metric.name, metric.ratio, base, tolerated))
+    return proposals
+
+
+def _decided_on(facts: Facts) -> int:
+    """Return the replicas at the last decision: the status is of then, and the target may have more since."""
+    return (facts.hpa.status or HorizontalPodAutoscalerStatus()).current_replicas or 0
+
+
+def _base(facts: Facts, spec: MetricSpec) -> int:
+    """Return the pods that a ratio is multiplied with: those of the last decision, of which Ready ones count.
+
+    The controller divides a total by all of them, and then they all count.
+    """
+    source, target = spec.object or spec.external, facts.target
+    if source is not None and source.target.type == "AverageValue":
+        return _decided_on(facts)
+    ready = 0 if isinstance(target, Unread) else len(target.ready)
+    return min(ready, _decided_on(facts)) or _decided_on(facts)
+
+
+def _restraint(facts: Facts, proposals: Sequence[_Proposal]) -> Restraint | None:
     """Return what keeps the count by the conditions, None without conditions."""
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
@@ -179,43 +223,50 @@ def _restraint(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Res
         return _LIMITED[limited.reason]
     if able.reason in _HELD:
         return Restraint.HELD
-    ratios = [metric.ratio for metric in metrics]
-    if ratios and all(ratio is not None and band.holds(ratio) for ratio in ratios):
+    highest = max(proposals, default=None)
+    if highest is None:
+        return Restraint.FOLLOWS
+    if highest.tolerated:
         return Restraint.TOLERATED
-    # a condition is as old as the last decision, the values may be newer
+    # a condition is as old as the last decision, the spec may be newer
     spec, target = facts.hpa.spec, facts.target
     least = 1 if spec.min_replicas is None else spec.min_replicas
     replicas = 0 if isinstance(target, Unread) else target.replicas
-    wanted = math.ceil(round(max((ratio or 0.0 for ratio in ratios), default=0.0) * replicas, ROUNDED))
-    if wanted > spec.max_replicas == replicas:
+    if highest.replicas > spec.max_replicas == replicas:
         return Restraint.HIGHEST
-    return Restraint.LOWEST if 0 < wanted < least == replicas else Restraint.FOLLOWS
+    return Restraint.LOWEST if 0 < highest.replicas < least == replicas else Restraint.FOLLOWS
 
 
-def _ladder(facts: Facts, metrics: tuple[MetricView, ...], band: Band) -> Iterator[str]:
+def _demand(
+    status: HorizontalPodAutoscalerStatus, proposals: Sequence[_Proposal], restraint: Restraint | None
+) -> int | None:
+    """Return what the metrics ask for: what was decided where nothing limited it, else what their ratios say.
+
+    A ratio alone says too much while new pods are not Ready.
+    """
+    if restraint is Restraint.FOLLOWS:
+        return status.desired_replicas
+    return max((proposal.replicas for proposal in proposals), default=None)
+
+
+def _ladder(facts: Facts, metrics: Sequence[MetricView], proposals: Sequence[_Proposal]) -> Iterator[str]:
     """Yield the steps that the status shows, in the words of the scaler."""
-    replicas = 0 if isinstance(facts.target, Unread) else facts.target.replicas
-    proposals = []
+    band, rest = _band(facts), iter(proposals)
     for metric in metrics:
-        ratio = metric.ratio
-        if ratio is None:
+        if metric.ratio is None:
             yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
             continue
         yield f"{metric.name}: {metric.current}, target {metric.target}"
-        product = ratio * replicas
-        if band.holds(ratio):
-            proposals.append((replicas, metric.name))
-            within = {"low": band.low, "high": band.high, "exist": False, "replicas": replicas}
-            yield Step("tolerated", {"ratio": ratio} | within).text()
+        proposal = next(rest)
+        steps = {"ratio": proposal.ratio, "base": proposal.base, "replicas": proposal.replicas}
+        if proposal.tolerated:
+            yield Step("tolerated", steps | {"low": band.low, "high": band.high, "exist": False}).text()
         else:
-            proposals.append((math.ceil(round(product, ROUNDED)), metric.name))
-            facts_ = {"base": replicas, "ratio": ratio, "product": product, "replicas": proposals[-1][0]}
-            yield Step("proposal", facts_).text()
+            yield Step("proposal", steps | {"product": proposal.ratio * proposal.base}).text()
     if proposals:
-        highest, name = max(proposals)
-        failed = len(metrics) - len(proposals)
-        chosen = {"replicas": highest, "metric": name, "failed": failed, "metrics": len(metrics)}
-        yield Step("choice", chosen).text()
+        highest, failed = max(proposals), len(metrics) - len(proposals)
+        chosen = {"replicas": highest.replicas, "metric": highest.name}
+        yield Step("choice", chosen | {"failed": failed, "metrics": len(metrics)}).text()
     for condition in facts.conditions:
         yield f"{condition.type} {condition.status} ({condition.reason}): {condition.message}"
 

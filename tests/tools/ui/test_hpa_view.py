@@ -21,6 +21,7 @@ QUEUE: dict[str, Any] = {
     "type": "External",
     "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}},
 }
+REST = LOAD | {"pods": LOAD["pods"] | {"metric": {"name": "rest"}}}
 TARGET_60 = {"type": "AverageValue", "averageValue": "60"}
 MEASURED = [{"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": "15"}}}]
 
@@ -181,3 +182,68 @@ def test_a_count_that_is_not_written_yet_comes_with_the_next_decision() -> None:
     assert build(facts_of(ABLE, ACTIVE)).next is None
     bare = facts_of(ABLE)
     assert build(bare._replace(hpa=msgspec.structs.replace(bare.hpa, status=None))).next is None
+
+
+def pods(count: int, ready: int) -> dict[str, Any]:
+    """Return a target of which so many pods are Ready."""
+    target = facts().target
+    assert not isinstance(target, Unread)
+    return {
+        "target": target._replace(replicas=count, ready=tuple(f"web-{number}" for number in range(ready)))
+    }
+
+
+def shown(view: AutoscalerView) -> tuple[str, int | None]:
+    """Return what keeps the count, and what the metrics ask for."""
+    assert view.last is not None
+    return view.last.limited_by, view.last.demand
+
+
+def test_the_status_is_of_the_count_before_it_was_raised() -> None:
+    """Its values are of 4 pods, and asked for the 6 that there are now."""
+    view = build(facts_of(ABLE, ACTIVE, status={"desiredReplicas": 6}, **pods(6, 4)))
+    assert shown(view) == (Restraint.FOLLOWS.value, 6)
+    assert view.last is not None
+    assert view.last.trace[1:3] == ("4 pods x 1.5 = 6", "highest proposal: 6, from load")
+    assert view.next is None
+
+
+def test_pods_that_are_not_ready_have_no_values_that_count() -> None:
+    counts = {"currentReplicas": 6, "desiredReplicas": 6}
+    assert shown(build(facts_of(ABLE, ACTIVE, status=counts, **pods(6, 4)))) == (Restraint.FOLLOWS.value, 6)
+    limited = ("ScalingLimited", "True", "TooManyReplicas")
+    assert shown(build(facts_of(ABLE, ACTIVE, limited, status=counts, **pods(6, 4))))[1] == 6
+    assert shown(build(facts_of(ABLE, ACTIVE, limited, status=counts, **pods(6, 0))))[1] == 9, "not known"
+    assert shown(build(facts_of(ABLE, ACTIVE, limited, status=counts, target=Unread("no"))))[1] == 9
+
+
+def test_a_total_is_divided_by_all_pods() -> None:
+    average = {"type": "AverageValue", "averageValue": "10"}
+    queue = {"type": "External", "external": {"metric": {"name": "queue"}, "target": average}}
+    status = {
+        "currentReplicas": 6,
+        "desiredReplicas": 6,
+        "currentMetrics": [
+            {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "15"}}}
+        ],
+    }
+    limited = ("ScalingLimited", "True", "TooManyReplicas")
+    given = facts_of(ABLE, ACTIVE, limited, spec={"metrics": [queue]}, status=status, **pods(6, 4))
+    assert shown(build(with_own_metrics(given))) == (Restraint.HIGHEST.value, 9)
+
+
+def test_the_highest_of_several_metrics_may_be_within_tolerance() -> None:
+    measured = [
+        {"type": "Pods", "pods": {"metric": {"name": "load"}, "current": {"averageValue": value}}}
+        for value in ("10300m", "2")
+    ]
+    given = facts_of(ABLE, ACTIVE, spec={"metrics": [LOAD, REST]}, status={"currentMetrics": measured})
+    assert shown(build(with_own_metrics(given))) == (Restraint.TOLERATED.value, 4)
+
+
+def test_without_a_value_nothing_is_asked_for() -> None:
+    given = facts_of(
+        ABLE, ACTIVE, ("ScalingLimited", "True", "TooFewReplicas"), status={"currentMetrics": []}
+    )
+    assert shown(build(given)) == (Restraint.LOWEST.value, None)
+    assert shown(build(facts_of(ABLE, ACTIVE, status={"currentMetrics": []}))) == (Restraint.FOLLOWS.value, 4)
