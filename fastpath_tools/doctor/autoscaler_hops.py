@@ -18,8 +18,10 @@ from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
 from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Probe, Starts, Unread
 
-BOOSTING, FLOOR = "boost", "floor"
-"""The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
+BOOSTING, FLOOR, BEHAVIOR = "boost", "floor", "behavior"
+"""The names of hops; a floor that cannot be read concerns the HPA itself."""
+
+UNCONDITIONED = "the HPA controller has not set conditions yet"
 
 _LATE = 60.0
 """A Lease has no holder if its renewal is overdue by so many seconds; clocks differ by less."""
@@ -183,7 +185,7 @@ def autoscaler_hop(facts: Facts) -> Hop:
         text = f"{target} is also scaled by {', '.join(facts.rivals)}"
         return _own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
     if not facts.conditions:
-        return _own_hop(State.WARNING, "the HPA controller has not set conditions yet")
+        return _own_hop(State.WARNING, UNCONDITIONED)
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
         conditions.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
@@ -217,28 +219,28 @@ def behavior_hop(facts: Facts) -> Hop:
     spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
     rules = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
     if rules is None:
-        return Hop("behavior", State.OK, "may double at once", NOTHING)
+        return Hop(BEHAVIOR, State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":
         text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
         change = Improvement("remove selectPolicy: Disabled from scaleUp")
-        return Hop("behavior", State.FAULT, text, change=change)
+        return Hop(BEHAVIOR, State.FAULT, text, change=change)
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
     window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
     if growth is None:
         text = f"from {current} to {goal} replicas takes more than an hour"
         policies = Improvement("allow more in spec.behavior.scaleUp.policies", float(_LONGEST_GROWTH))
-        return Hop("behavior", State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
+        return Hop(BEHAVIOR, State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
     took = Took(window + growth, window + growth)
     if window >= growth and window:
         change = Improvement("remove scaleUp.stabilizationWindowSeconds from spec.behavior", window)
         text = f"scale-up waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
-        return Hop("behavior", State.WARNING, text, took, change)
+        return Hop(BEHAVIOR, State.WARNING, text, took, change)
     if growth:
         advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
         text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
-        return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
-    return Hop("behavior", State.OK, "may double at once", took)
+        return Hop(BEHAVIOR, State.WARNING, text, took, Improvement(advice, growth))
+    return Hop(BEHAVIOR, State.OK, "may double at once", took)
 
 
 def growth_seconds(rules: Rules, current: int, goal: int) -> int | None:

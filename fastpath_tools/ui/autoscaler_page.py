@@ -131,7 +131,7 @@ class MetricRow(NamedTuple):
 def _metric_row(metric: MetricView) -> MetricRow:
     return MetricRow(
         metric.name,
-        "" if metric.current == sentence.UNKNOWN else metric.current,
+        "" if metric.current == sentence.UNKNOWN else sentence.in_unit_of_target(metric),
         metric.target,
         "" if metric.ratio is None else f"{metric.ratio:.2f}",
         "" if metric.age is None else seconds(metric.age),

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
+from adapter.model.autoscaling.hpa import with_defaults
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
+from adapter.model.quantity import parse_quantity
 from adapter.model.visible import counted
 from fastpath_tools.doctor import autoscaler_hops, target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
@@ -60,7 +62,8 @@ def explain(view: AutoscalerView, examination: Examined) -> str:
 def describe(view: AutoscalerView, examination: Examined) -> Sentence:
     """Return the sentence in its parts."""
     cause = _fault(view, examination) or _limit(view, examination)
-    return Sentence(cause.state, _count(view), cause.text, cause.advice, _then(view, cause.state))
+    then = _then(view, cause.state, may_step=_forbidden(view, examination) is None)
+    return Sentence(cause.state, _count(view), cause.text, cause.advice, then)
 
 
 def _count(view: AutoscalerView) -> str:
@@ -87,6 +90,15 @@ def short(metric: MetricView) -> str:
     """Return the name of a metric without its selector, and without a type that each reader knows."""
     name = metric.name.partition("(")[0].strip()
     return name.removeprefix("pods metric ").removeprefix("external metric ")
+
+
+def in_unit_of_target(metric: MetricView) -> str:
+    """Return the current value in the unit of the target: 10.5 for 10500m at 10, and Mi at a target in Mi."""
+    unit = metric.target.lstrip("0123456789.")
+    if metric.current in {"", UNKNOWN} or unit == "%":
+        return metric.current
+    share = parse_quantity(metric.current).approximate() / parse_quantity(f"1{unit}").approximate()
+    return f"{number(round(share, 3))}{unit}"
 
 
 def demand(view: AutoscalerView) -> int | None:
@@ -139,11 +151,14 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
 
 
 def _stops(examination: Examination | FastExamination) -> bool:
-    """Tell whether doctor reports a fault of the count, and not only of what boost would add to it."""
+    """Tell whether doctor reports a fault of the count, and not only of what boost would add to it.
+
+    A behavior that never scales up counts only where the count waits for it.
+    """
     if isinstance(examination, FastExamination):
         return examination.state is State.FAULT
     faults = [hop for hop in examination.hops() if hop.state is State.FAULT]
-    return any(hop.name != autoscaler_hops.BOOSTING for hop in faults)
+    return any(hop.name not in {autoscaler_hops.BOOSTING, autoscaler_hops.BEHAVIOR} for hop in faults)
 
 
 def _only_writer(view: AutoscalerView) -> str:
@@ -189,7 +204,7 @@ def _tolerated(view: AutoscalerView) -> _CountCause:
     share = None if metric is None else metric.ratio
     if metric is None or share is None:
         return _CountCause(State.OK, "the metrics are within tolerance of their targets")
-    value = f"{short(metric)} is {metric.current} at a target of {metric.target}"
+    value = f"{short(metric)} is {in_unit_of_target(metric)} at a target of {metric.target}"
     return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(share, 2))}")
 
 
@@ -241,18 +256,46 @@ _LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
 
 def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
     restraint = limiting(view)
+    if restraint is Restraint.LIMITED and (forbidden := _forbidden(view, examination)):
+        return forbidden
     if restraint is not None:
         return _LIMITS[restraint](view)
+    if isinstance(examination, Examination):
+        return _CountCause(State.WARNING, autoscaler_hops.UNCONDITIONED)
     if isinstance(examination, FastExamination) and examination.state is State.WARNING:
         return _CountCause(State.WARNING, examination.diagnosis, examination.change)
     return _CountCause(State.UNKNOWN, "no decision was made yet")
 
 
+def _forbidden(view: AutoscalerView, examination: Examined) -> _CountCause | None:
+    """Return that an HPA never scales in the direction that its metrics ask for, None if it may."""
+    if not isinstance(examination, Examination):
+        return None
+    behavior, way = with_defaults(examination.facts.hpa.spec).behavior, _way(view)
+    rules = None if behavior is None or not way else getattr(behavior, f"scale_{way}")
+    if rules is None or rules.select_policy != "Disabled":
+        return None
+    field = f"spec.behavior.scale{way.title()}.selectPolicy"
+    text = f"{field} is Disabled: it never scales {way}; {_asks(view)}"
+    return _CountCause(State.WARNING, text, f"remove {field}")
+
+
+def _way(view: AutoscalerView) -> str:
+    """Return the direction that the metrics ask for, "" for none."""
+    wanted, replicas = demand(view), view.target.replicas
+    if wanted is None or replicas is None or wanted == replicas:
+        return ""
+    return "up" if wanted > replicas else "down"
+
+
 # -- what comes next -----------------------------------------------------------------------------------------
 
 
-def _then(view: AutoscalerView, state: State) -> str:
-    """Return the next change of the count; without one that it stays, "" where a fault keeps it."""
+def _then(view: AutoscalerView, state: State, *, may_step: bool) -> str:
+    """Return the next change of the count; without one that it stays, "" where a fault keeps it.
+
+    Of an HPA that no scaler decides the next step of a policy is not known, only that there is one.
+    """
     change = view.next
     if change is not None:
         return f"{counted(change.replicas, 'replica', 'replicas')} at {clock(change.at)} if the load stays"
@@ -260,6 +303,9 @@ def _then(view: AutoscalerView, state: State) -> str:
         return ""
     if limiting(view) is Restraint.HELD:
         return "fewer replicas when the window ends, if the load stays"
+    if limiting(view) is Restraint.LIMITED and view.decided_since is None and may_step and _way(view):
+        more = "more" if _way(view) == "up" else "fewer"
+        return f"{more} replicas as soon as the policy allows, if the load stays"
     return "the count stays if the load stays"
 
 

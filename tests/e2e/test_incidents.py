@@ -102,7 +102,7 @@ async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) ->
         shown = await first("maximum", r"^12 replicas.*: maxReplicas is reached; backlog asks for 20$")
         assert "Raise maxReplicas, now 12." in shown
         await first(
-            "tolerance", r"^2 replicas: within tolerance: backlog is 10500m at a target of 10, ratio 1.05$"
+            "tolerance", r"^2 replicas: within tolerance: backlog is 10.5 at a target of 10, ratio 1.05$"
         )
         await first("mislabelled", r"^2 replicas: Fastpath .*backlog.*")
         await first("bare", r"^2 replicas.*missing request for cpu in container bare of Pod bare-")

@@ -92,7 +92,8 @@ async def test_the_maximum_is_reached(shop: Incident) -> None:
     shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
     shop.start_pods()
     limited = ("True", "TooManyReplicas", "the desired replica count is more than the maximum replica count")
-    shop.create(REQUESTS, current=measured("17"), ScalingLimited=limited, status={"desiredReplicas": 8})
+    counts = {"currentReplicas": 8, "desiredReplicas": 8}
+    shop.create(REQUESTS, current=measured("17"), ScalingLimited=limited, status=counts)
     reading = await shop.read()
     assert sentence.explain(reading.view, reading.examination) == (
         "8 replicas: maxReplicas is reached; http_requests_per_second asks for 14. "
@@ -138,7 +139,7 @@ async def test_a_revert_that_the_autoscaler_undid_is_seen_in_events(shop: Incide
 async def test_within_tolerance(shop: Incident) -> None:
     shop.create(REQUESTS, current=measured("10500m"))
     assert await first_sentence(shop) == (
-        "4 replicas: within tolerance: http_requests_per_second is 10500m at a target of 10, ratio 1.05"
+        "4 replicas: within tolerance: http_requests_per_second is 10.5 at a target of 10, ratio 1.05"
     )
 
 

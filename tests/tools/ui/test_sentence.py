@@ -7,14 +7,21 @@ import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
-from adapter.model.autoscaling.view import LimitsView, MetricView, NextChange, TargetView, WritersView
+from adapter.model.autoscaling.view import (
+    AutoscalerView,
+    LimitsView,
+    MetricView,
+    NextChange,
+    TargetView,
+    WritersView,
+)
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import FastExamination
 from fastpath_tools.doctor.hops import State
 from fastpath_tools.live.facts import AnswerFacts
 from fastpath_tools.ui import sentence
 from tests.support.autoscaler_views import REQUESTS, at, view
-from tests.tools.doctor.test_diagnosis import boosted, load
+from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
 
 STAYS = "The count stays if the load stays."
 ASKS = "http_requests asks for 6"
@@ -205,3 +212,63 @@ def test_what_only_boost_lacks_is_not_why_the_count_is_what_it_is() -> None:
     down = load(answer=AnswerFacts(0, error="gone"))
     both = diagnosis.examine(boosted(down, owner="the ScaledObject web"))
     assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value: gone"
+
+
+@pytest.mark.parametrize(
+    ("current", "target", "text"),
+    [
+        ("10500m", "10", "10.5"),
+        ("250m", "500m", "250m"),
+        ("1", "500m", "1000m"),
+        ("523714560", "512Mi", "499.453Mi"),
+        ("63%", "60%", "63%"),
+        ("12", "10", "12"),
+        ("0", "100", "0"),
+        ("<unknown>", "10", "<unknown>"),
+        ("", "10", ""),
+    ],
+)
+def test_a_value_has_the_unit_of_its_target(current: str, target: str, text: str) -> None:
+    assert sentence.in_unit_of_target(MetricView(name="load", current=current, target=target)) == text
+
+
+def undecided(restraint: Restraint | None, wanted: int | None, **changes: Any) -> AutoscalerView:
+    """Return the document of an HPA that no scaler decides."""
+    shown = view(restraint, decided_since=None, **changes)
+    if shown.last is None:
+        return shown
+    return msgspec.structs.replace(shown, last=msgspec.structs.replace(shown.last, demand=wanted))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "then"),
+    [
+        (9, "More replicas as soon as the policy allows, if the load stays."),
+        (3, "Fewer replicas as soon as the policy allows, if the load stays."),
+        (5, STAYS),
+    ],
+)
+def test_a_policy_that_limits_a_step_allows_the_next_one(wanted: int, then: str) -> None:
+    assert sentence.explain(undecided(Restraint.LIMITED, wanted), None).endswith(then)
+
+
+@pytest.mark.parametrize(("way", "wanted"), [("Up", 9), ("Down", 3)])
+def test_a_direction_that_is_disabled_is_named(way: str, wanted: int) -> None:
+    behavior = {f"scale{way}": {"selectPolicy": "Disabled"}}
+    field = f"spec.behavior.scale{way}.selectPolicy"
+    examination = diagnosis.examine(facts(hpa=hpa(behavior=behavior)))
+    assert sentence.explain(undecided(Restraint.LIMITED, wanted), examination) == (
+        f"5 replicas: {field} is Disabled: it never scales {way.lower()}; http_requests asks for {wanted}. "
+        f"Remove {field}. {STAYS}"
+    )
+    other = sentence.explain(undecided(Restraint.LIMITED, 12 - wanted), examination)
+    assert other.startswith("5 replicas: a scaling policy limits the step")
+    calm = sentence.describe(undecided(Restraint.TOLERATED, 5), examination)
+    assert calm.cause.startswith("within tolerance"), "it is not why the count is what it is"
+
+
+def test_an_hpa_without_conditions_was_not_decided() -> None:
+    examination = diagnosis.examine(facts(hpa=hpa(conditions=[])))
+    assert sentence.explain(undecided(None, None), examination) == (
+        "5 replicas: the HPA controller has not set conditions yet."
+    )
