@@ -276,6 +276,8 @@ _GOOD_PERIOD = 1.0
 def pods_hop(facts: Facts) -> Hop:
     if isinstance(facts.target, Unread):
         return Hop(_START, State.UNKNOWN, f"the pods are not known: {facts.target.why}")
+    if facts.target.unread:
+        return Hop(_START, State.UNKNOWN, f"the pods are not known: {facts.target.unread}")
     starts = facts.target.starts
     if starts is None:
         return Hop(_START, State.UNKNOWN, "no ready pod without a restart to measure")

@@ -135,6 +135,7 @@ class FastExamination(NamedTuple):
     state: State
     diagnosis: str
     change: str = ""
+    at_target: Hop | None = None
 
     @property
     def key(self) -> str:
@@ -211,7 +212,7 @@ def _impaired(fpa: FastPathAutoscaler, hop: Hop | None) -> FastExamination | Non
 
 def _at_target(fpa: FastPathAutoscaler, hop: Hop) -> FastExamination:
     assert hop.change is not None
-    return FastExamination(fpa, hop.state, hop.text, hop.change.text)
+    return FastExamination(fpa, hop.state, hop.text, hop.change.text, hop)
 
 
 def _healthy(

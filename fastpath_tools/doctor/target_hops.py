@@ -1,4 +1,4 @@
-"""Whether the written count becomes pods: what else writes it, pods that are refused, and pods of others.
+"""Whether the written count becomes pods: what else writes it, pods without a node, and pods of others.
 
 Pure: facts in, a hop out. All autoscalers share it: none of them sees the cause itself.
 """
@@ -37,6 +37,11 @@ def target_hop(
             f"the selector {target.selector} of {name} also matches {others}: their values count as its own"
         )
         return _hop(State.FAULT, text, f"give the pods of {name} a label of their own, in its selector too")
+    if target.unplaced[0]:
+        count, message = target.unplaced
+        wait = counted(count, f"pod of {name} waits", f"pods of {name} wait")
+        text = f"{wait} for a node: {message.rstrip('.')}"
+        return _hop(State.WARNING, text, "add nodes, or lower the requests of its pods")
     if target.reversal is not None:
         manager = target.reversal.manager or "another writer"
         at, count = write_instant(target.reversal.at), target.reversal.replicas

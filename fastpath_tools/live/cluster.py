@@ -161,13 +161,13 @@ class LiveCluster:
         """Return the target at a path; a Scale of another version has it read again."""
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
-            return target
+            return target._replace(unread="its Scale has no selector")
         workload = await self._workload(path)
         target = target._replace(writer=targets.find_writer(workload))
         try:
             pods = await self._fetch_pods(namespace, target.selector)
-        except KubernetesError:
-            return target
+        except KubernetesError as error:
+            return target._replace(unread=reading.why(error))
         events: tuple[ObjectEvent, ...] = ()
         if len(pods) < target.replicas:
             events = await self._events(
@@ -184,6 +184,7 @@ class LiveCluster:
             cost_writers=cost_writers.find(pods),
             refused=targets.find_refusal(workload, events) if len(pods) < target.replicas else "",
             strangers=targets.find_strangers(pods, reference),
+            unplaced=targets.find_unplaced(pods),
         )
 
     @reading.kept(15.0)

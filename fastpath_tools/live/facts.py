@@ -182,7 +182,8 @@ class TargetFacts(NamedTuple):
 
     `ports` are those where the pods may expose metrics, `resizes` those that are not actuated. `labels` are
     the names of the labels of its pods. `cost_writers` are the other field managers that write deletion
-    costs, each with a pod.
+    costs, each with a pod. `unread` is why its pods are not known, "" if they are. `unplaced` are how many
+    pods no node has room for, and what the scheduler says of the first.
     """
 
     replicas: int
@@ -197,6 +198,8 @@ class TargetFacts(NamedTuple):
     refused: str = ""
     strangers: tuple[tuple[str, int], ...] = ()
     reversal: Reversal | None = None
+    unread: str = ""
+    unplaced: tuple[int, str] = (0, "")
 
 
 class PatchRight(NamedTuple):

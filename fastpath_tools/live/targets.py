@@ -76,6 +76,18 @@ def find_refusal(workload: WorkloadDocument, events: Iterable[ObjectEvent]) -> s
     return next(iter(reversed([event.message for event in events])), "")
 
 
+def find_unplaced(pods: Iterable[PodDocument]) -> tuple[int, str]:
+    """Return how many pods no node has room for, and what the scheduler says of the first."""
+    messages = [
+        condition.message
+        for pod in pods
+        if pod.metadata.deletion_timestamp is None
+        for condition in pod.status.conditions or ()
+        if (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
+    ]
+    return len(messages), next(iter(messages), "")
+
+
 def find_strangers(
     pods: Sequence[PodDocument], reference: CrossVersionObjectReference
 ) -> tuple[tuple[str, int], ...]:

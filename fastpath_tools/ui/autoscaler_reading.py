@@ -73,6 +73,7 @@ class AutoscalerReader:
         if isinstance(examination, FastExamination):
             view = _plain(examination, round(self._access.clock.wall() * SECOND))
         else:
+            notes += _unread(examination)
             view = hpa_view.build(examination, await self._past(examination, notes))
             if view.history is None:
                 view = replace(view, history=self._seen.add(view))
@@ -115,6 +116,15 @@ class AutoscalerReader:
         return history
 
 
+def _unread(examination: Examination) -> list[str]:
+    """Return what of the target could not be read."""
+    target, reference = examination.facts.target, examination.facts.hpa.spec.scale_target_ref
+    name = f"{reference.kind} {reference.name}"
+    if isinstance(target, Unread):
+        return [f"{name} cannot be read: {target.why}"]
+    return [f"the pods of {name} cannot be read: {target.unread}"] if target.unread else []
+
+
 def _autoscaler(examination: Examination | FastExamination) -> FastPathAutoscaler:
     if isinstance(examination, FastExamination):
         return examination.fpa
@@ -130,8 +140,7 @@ def _plain(examination: FastExamination, now: int) -> AutoscalerView:
     metrics = tuple(
         MetricFacts(metric_facts.label(spec), spec, unread, unread) for spec in hpa.spec.metrics or ()
     )
-    target = TargetFacts(status.current_replicas, "")
+    target = TargetFacts(status.current_replicas, "", unread=unread.why)
     facts = Facts(hpa, target, metrics, Period(1.0, "Fastpath"), unread, now)
     view = hpa_view.build(diagnosis.examine(facts))
-    target_view = replace(view.target, ready=None)  # its pods are not read
-    return replace(view, kind=fastpath_autoscaler.KIND, mode=examination.mode, target=target_view)
+    return replace(view, kind=fastpath_autoscaler.KIND, mode=examination.mode)

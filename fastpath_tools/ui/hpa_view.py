@@ -99,13 +99,18 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
 def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> TargetView:
     reference, target = facts.hpa.spec.scale_target_ref, facts.target
     if isinstance(target, Unread):
-        return TargetView(kind=reference.kind, name=reference.name, error=target.why)
+        view = TargetView(kind=reference.kind, name=reference.name)
+        if not any((one.type, one.status) == ("AbleToScale", "True") for one in facts.conditions):
+            return msgspec.structs.replace(view, error=target.why)
+        # the controller reads it, and says how many there are
+        count = status.current_replicas
+        return msgspec.structs.replace(view, replicas=count, status_replicas=count)
     return TargetView(
         kind=reference.kind,
         name=reference.name,
         replicas=target.replicas,
         status_replicas=status.current_replicas,
-        ready=len(target.ready),
+        ready=None if target.unread else len(target.ready),
         selector=target.selector,
         manager="" if target.writer is None else target.writer.manager,
     )
@@ -231,7 +236,7 @@ def _restraint(facts: Facts, proposals: Sequence[_Proposal]) -> Restraint | None
     # a condition is as old as the last decision, the spec may be newer
     spec, target = facts.hpa.spec, facts.target
     least = 1 if spec.min_replicas is None else spec.min_replicas
-    replicas = 0 if isinstance(target, Unread) else target.replicas
+    replicas = _decided_on(facts) if isinstance(target, Unread) else target.replicas
     if highest.replicas > spec.max_replicas == replicas:
         return Restraint.HIGHEST
     return Restraint.LOWEST if 0 < highest.replicas < least == replicas else Restraint.FOLLOWS

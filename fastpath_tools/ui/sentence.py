@@ -43,9 +43,10 @@ class Sentence(NamedTuple):
 
     @staticmethod
     def written(part: str) -> str:
-        """Return a part with a capital, but not where it begins with a name such as http_requests."""
+        """Return a part with a capital, but not where it begins with a name or a command."""
         first = part.split(" ", 1)[0].rstrip(",:")
-        return f"{part[:1].upper() if first.isalpha() else part[:1]}{part[1:]}."
+        is_word = first.isalpha() and first not in {"fastpath", "kubectl"}
+        return f"{part[:1].upper() if is_word else part[:1]}{part[1:]}."
 
 
 class _CountCause(NamedTuple):
@@ -70,7 +71,9 @@ def _count(view: AutoscalerView) -> str:
     replicas, ready = view.target.replicas, view.target.ready
     if replicas is None:
         return "The count is not known"
-    some = f", {ready} of them ready" if ready is not None and ready != replicas else ""
+    some = ""
+    if ready is not None and ready != replicas:
+        some = f", {ready} of them ready" if ready < replicas else f", {counted(ready, 'pod', 'pods')} ready"
     return f"{counted(replicas, 'replica', 'replicas')}{some}"
 
 
@@ -166,10 +169,11 @@ def _only_writer(view: AutoscalerView) -> str:
 
 
 def target_hop(examination: Examined) -> tuple[str, str] | None:
-    """Return what doctor reports of the target of an HPA, and its advice."""
-    if not isinstance(examination, Examination):
-        return None
-    hops = [hop for hop in examination.before if hop.name == target_hops.TARGET]
+    """Return what doctor reports of the target, and its advice."""
+    if isinstance(examination, Examination):
+        hops = [hop for hop in examination.before if hop.name == target_hops.TARGET]
+    else:
+        hops = [hop for hop in (examination and examination.at_target,) if hop is not None]
     return (hops[0].text, hops[0].change.text if hops[0].change else "") if hops else None
 
 

@@ -311,6 +311,12 @@ def test_a_resize_that_is_not_actuated_is_a_warning() -> None:
     )
 
 
+def test_pods_that_may_not_be_read_are_not_known() -> None:
+    target = TargetFacts(4, "app=web", unread="pods is forbidden")
+    start = hop(examine(facts(target=target)), "pod start")
+    assert (start.state, start.text) == (State.UNKNOWN, "the pods are not known: pods is forbidden")
+
+
 def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
     cpu = usage_of_pods(port=PORT)
     found = examine_fast(READY, (), LEADERS, metrics=[cpu._replace(resize="requests")])
@@ -322,7 +328,7 @@ def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
     assert found.state is State.WARNING
     counted = usage_of_pods(**RULE, verdict=UsageVerdict(True))
     well = examine_fast(READY, (), LEADERS, metrics=[counted])
-    assert well[1:] == (
+    assert well[1:4] == (
         State.OK,
         "its conditions report no problem; cpu: the pods' own usage counts (resourceRules.cpu.scrape)",
         "",

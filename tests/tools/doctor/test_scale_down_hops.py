@@ -114,7 +114,7 @@ def test_a_fast_autoscaler_tells_of_it() -> None:
     leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
     well = examine_fast(fpa, (), leaders, scale_down=facts())
     text = "its conditions report no problem; a scale-down removes the idlest pods first"
-    assert well[1:] == (State.OK, text, "")
+    assert well[1:4] == (State.OK, text, "")
     ill = examine_fast(fpa, (), leaders, scale_down=facts(right=NO_RIGHT))
     text = f"its conditions report no problem; idle scale-down has no effect: {MAY_NOT}"
-    assert ill[1:] == (State.WARNING, text, INSTALL)
+    assert ill[1:4] == (State.WARNING, text, INSTALL)

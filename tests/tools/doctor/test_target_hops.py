@@ -49,6 +49,12 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
             "give the pods of Deployment web a label of their own, in its selector too",
         ),
         (
+            {"unplaced": (2, "0/3 nodes are available: 3 Insufficient cpu."), "ready": ("a", "b")},
+            State.WARNING,
+            "2 pods of Deployment web wait for a node: 0/3 nodes are available: 3 Insufficient cpu",
+            "add nodes, or lower the requests of its pods",
+        ),
+        (
             {"writer": CountWriter("argocd", SCALED + 6 * SECOND)},
             State.WARNING,
             (
@@ -67,7 +73,7 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
             "remove replicas from what argocd applies to Deployment web",
         ),
     ],
-    ids=["quota", "webhook", "strangers", "writer", "reversal"],
+    ids=["quota", "webhook", "strangers", "unplaced", "writer", "reversal"],
 )
 def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: State, text: str, change: str) -> None:
     hop = target_hop(TARGET._replace(**changes), WEB, SCALED)
@@ -241,3 +247,18 @@ def test_pods_of_other_workloads(
     kind: str, name: str, pods: list[PodDocument], strangers: tuple[tuple[str, int], ...]
 ) -> None:
     assert targets.find_strangers(pods, CrossVersionObjectReference(kind, name)) == strangers
+
+
+def scheduled(reason: str, message: str = "", **metadata: Any) -> PodDocument:
+    conditions = [{"type": "Ready", "reason": "Unschedulable"}, {"type": "PodScheduled", "reason": reason}]
+    conditions[1]["message"] = message
+    document = {"metadata": metadata, "status": {"conditions": conditions}}
+    return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
+
+
+def test_pods_that_no_node_has_room_for() -> None:
+    ending = scheduled("Unschedulable", "gone", deletionTimestamp="2026-01-01T00:00:00Z")
+    waiting = [scheduled("Unschedulable", text) for text in ("no", "so")]
+    pods = [PodDocument(), scheduled(""), ending, *waiting]
+    assert targets.find_unplaced(pods) == (2, "no")
+    assert targets.find_unplaced(pods[:3]) == (0, "")

@@ -12,7 +12,7 @@ from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor.diagnosis import examine
 from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live.api_objects import HPA
-from fastpath_tools.live.facts import AnswerFacts, MetricFacts, Unread
+from fastpath_tools.live.facts import AnswerFacts, MetricFacts, TargetFacts, Unread
 from fastpath_tools.ui import hpa_view
 from tests.support.autoscaler_views import NOW, at, history, point
 from tests.tools.doctor.test_diagnosis import LOAD, facts, load
@@ -148,8 +148,18 @@ def test_a_metric_that_fails_has_no_value() -> None:
 
 
 def test_a_target_that_cannot_be_read() -> None:
+    gone = ("AbleToScale", "False", "FailedGetScale")
+    view = build(facts_of(gone, target=Unread("not found")))
+    assert (view.target.error, view.target.replicas, view.next) == ("not found", None, None)
+
+
+def test_a_target_that_only_the_controller_may_read_has_the_count_of_the_status() -> None:
     view = build(facts_of(ABLE, ACTIVE, target=Unread("forbidden")))
-    assert (view.target.error, view.target.replicas, view.next) == ("forbidden", None, None)
+    assert (view.target.error, view.target.replicas, view.target.ready) == ("", 4, None)
+    limited = build(facts_of(ABLE, ACTIVE, spec={"maxReplicas": 4}, target=Unread("forbidden")))
+    assert shown(limited) == (Restraint.HIGHEST.value, 6)
+    unread = TargetFacts(4, "app=web", unread="forbidden")
+    assert build(facts_of(ABLE, ACTIVE, target=unread)).target.ready is None
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ async def test_a_gitops_tool_reverts_the_count(shop: Incident) -> None:
     shop.cluster.scale("Deployment", "web", 3, "shop", manager="argocd-controller")
     shop.create(REQUESTS, current=measured("14"), status={"lastScaleTime": timestamp(EPOCH - 60)})
     assert (await first_sentence(shop)).startswith(
-        "3 replicas, 4 of them ready: argocd-controller set the replicas of Deployment web to 3 at "
+        "3 replicas, 4 pods ready: argocd-controller set the replicas of Deployment web to 3 at "
     )
 
 
@@ -229,7 +229,7 @@ async def test_a_canary_has_the_labels_of_the_stable_pods(shop: Incident) -> Non
     add_canary(shop)
     shop.create(REQUESTS, current=measured("10"))
     assert await first_sentence(shop) == (
-        "4 replicas, 5 of them ready: the selector app=web of Deployment web also matches "
+        "4 replicas, 5 pods ready: the selector app=web of Deployment web also matches "
         "1 pod of Deployment web-canary: their values count as its own"
     )
 
@@ -242,3 +242,36 @@ async def test_a_canary_with_an_autoscaler_of_its_own(shop: Incident) -> None:
     other["spec"]["scaleTargetRef"]["name"] = "web-canary"
     shop.cluster.create(other)
     assert "matches 1 pod of Deployment web-canary" in await first_sentence(shop)
+
+
+async def test_pods_that_no_node_has_room_for(shop: Incident) -> None:
+    """They come before the maximum: a greater one would add pods that wait as well."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "conditions": [condition]}}
+    shop.cluster.create(pod | {"metadata": {"name": "wide", "namespace": "shop", "labels": {"app": "web"}}})
+    limited = ("True", "TooManyReplicas", "the desired replica count is more than the maximum replica count")
+    shop.create(REQUESTS, current=measured("30"), ScalingLimited=limited)
+    assert await first_sentence(shop) == (
+        "4 replicas: 1 pod of Deployment web waits for a node: 0/3 nodes are available: 3 Insufficient cpu"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "note"),
+    [
+        ("list", "pods", "the pods of Deployment web cannot be read: pods is forbidden"),
+        ("get", "deployments/scale", 'Deployment web cannot be read: deployments.apps "web" is forbidden'),
+    ],
+)
+async def test_what_may_not_be_read_is_a_note(shop: Incident, verb: str, resource: str, note: str) -> None:
+    shop.cluster.forbid(verb, resource)
+    shop.create(REQUESTS, current=measured("10"))
+    reading = await shop.read()
+    assert reading.view.target.ready is None
+    assert reading.notes[0].startswith(note)
+    assert sentence.describe(reading.view, reading.examination).replicas == "4 replicas"

@@ -17,7 +17,7 @@ from adapter.model.autoscaling.view import (
 )
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import FastExamination
-from fastpath_tools.doctor.hops import State
+from fastpath_tools.doctor.hops import Hop, Improvement, State
 from fastpath_tools.live.facts import AnswerFacts
 from fastpath_tools.ui import sentence
 from tests.support.autoscaler_views import REQUESTS, at, view
@@ -186,6 +186,20 @@ def test_what_comes_next_has_its_time() -> None:
 def test_pods_that_are_not_ready_are_named() -> None:
     starting = TargetView(kind="Deployment", name="web", replicas=5, ready=3)
     assert sentence.describe(view(target=starting), None).replicas == "5 replicas, 3 of them ready"
+    ending = TargetView(kind="Deployment", name="web", replicas=0, ready=1)
+    assert sentence.describe(view(target=ending), None).replicas == "0 replicas, 1 pod ready"
+
+
+def test_a_command_has_no_capital() -> None:
+    assert sentence.Sentence.written("fastpath check shows it") == "fastpath check shows it."
+    assert sentence.Sentence.written("raise it") == "Raise it."
+
+
+def test_what_is_wrong_at_the_target_of_a_fast_autoscaler_comes_before_its_limits() -> None:
+    hop = Hop("target", State.WARNING, "2 pods wait for a node", change=Improvement("add nodes"))
+    warned = FastExamination(FastPathAutoscaler(), State.WARNING, hop.text, "add nodes", hop)
+    why = sentence.describe(view(Restraint.HIGHEST), warned)
+    assert (why.cause, why.advice) == ("2 pods wait for a node", "add nodes")
 
 
 @pytest.mark.parametrize(
