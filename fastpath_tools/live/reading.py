@@ -69,8 +69,7 @@ def kept(seconds: float) -> Callable[[_Method[_Self, _P, _T]], _Method[_Self, _P
 
 
 def _make_cache() -> TLRUCache[_Key, Any]:
-    now = asyncio.get_running_loop().time
-    return TLRUCache(_READS, ttu=lambda key, _, start: start + key[1], timer=now)
+    return TLRUCache(_READS, lambda key, _, now: now + key[1], lambda: asyncio.get_running_loop().time())
 
 
 once = kept(math.inf)
