@@ -126,7 +126,7 @@ class LiveCluster:
         except KubernetesError as error:
             return () if error.status == 404 else Unread(reading.why(error))
 
-    @reading.kept(14.5)
+    @reading.shared
     async def known_fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         return await self.fpas(namespace)
 
@@ -154,7 +154,7 @@ class LiveCluster:
     async def _scale(self, path: str) -> TargetScale:
         return await self._fetch(path, TargetScale)
 
-    @reading.shared
+    @reading.kept(29.5)
     async def _scaled(
         self, namespace: str, reference: CrossVersionObjectReference, path: str, scale: TargetScale
     ) -> TargetFacts:

@@ -31,6 +31,7 @@ from adapter.model.autoscaling.view import (
     WritersView,
 )
 from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_tools.doctor.diagnosis import FastExamination
 from fastpath_tools.doctor.hops import State
 from fastpath_tools.ui import autoscaler_page, sentence
@@ -280,15 +281,18 @@ async def test_what_is_read_less_often_is_not_old(shop: Incident, monkeypatch: p
         await reader.read()
         shop.cluster.patch("HorizontalPodAutoscaler", "web", {"status": {"desiredReplicas": 6}}, "shop")
         shop.cluster.patch("Deployment", "web", {"spec": {"replicas": 6}}, "shop")
-        shop.start_pods()
+        shop.workloads.step(EPOCH + 20)  # creates the pods
         shop.metrics.count = 0
         shown = []
-        for _ in range(5):
+        for _ in range(10):
             seconds.step()
             view = (await reader.read()).view
-            shown.append((view.status["desiredReplicas"], view.metrics[0].fault != "", view.target.ready))
-    assert shown == [(6, False, 4), (6, True, 4), (6, True, 4), (6, True, 4), (6, True, 6)]
-    assert view.target.replicas == 6
+            shown.append((view.status["desiredReplicas"], view.metrics[0].fault != "", view.target.replicas))
+            if len(shown) == 5:
+                assert view.target.ready == 4
+                shop.start_pods()
+    assert shown == [(6, False, 4), *[(6, True, 4)] * 3, *[(6, True, 6)] * 6]
+    assert view.target.ready == 6
 
 
 async def test_what_cannot_be_read_is_said(shop: Incident) -> None:
