@@ -10,23 +10,22 @@ Where watching is forbidden (403) or not served (405), the reflector polls: it l
 and tries to watch again every `watch_again` seconds. A kind that is read only on request (`on_demand`) is
 polled only while it is read.
 
-One object that cannot be read fails neither list nor watch: the store decides what counts in its place. A
-failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
+A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
 first list is told "not synced", never "not found".
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal
 
 from adapter import errors
+from adapter.kubernetes.cache.filling import ObjectStore, StoreFiller, T
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
 from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
-from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -42,7 +41,6 @@ _USELESS_VERSION = frozenset({410, 504})
 _WATCH_DENIED = frozenset({403, 405})
 
 _MAX_DOUBLINGS = 20  # far beyond any limit, and 2.0**n stays finite after days of failures
-_SWEEP_STEP = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,47 +100,6 @@ class ReflectorContext:
     """The slices whose objects are kept, None for all objects."""
 
 
-class NamedObject(Protocol):
-    """An object of any kind. `namespace` is "" for cluster-scoped objects."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-
-T = TypeVar("T", bound=NamedObject)
-T_contra = TypeVar("T_contra", contravariant=True)
-
-
-class ObjectStore(Protocol[T_contra]):
-    """The objects of one kind in memory. Several reflectors may fill it, each the objects of a namespace.
-
-    Where an argument `namespace` is "", all are meant.
-    """
-
-    def put(self, obj: T_contra) -> None:
-        """Add an object or replace it."""
-
-    def lose(self, lost: Unreadable) -> None:
-        """Note that an object cannot be read. It is never removed for that."""
-
-    def remove(self, namespace: str, name: str) -> None:
-        """Remove an object; an unknown one is ignored."""
-
-    def count(self, namespace: str) -> int: ...
-
-    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it. The store may change meanwhile."""
-
-    def end_batch(self) -> None:
-        """End a batch of events: changes may be reported now."""
-
-    def listed(self, namespace: str) -> Iterator[None]:
-        """End a list: report the changes, and yield wherever other work may run."""
-
-
 class Reflector(Generic[T]):
     """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics.
 
@@ -183,6 +140,7 @@ class Reflector(Generic[T]):
         self._read = asyncio.Event()
         self._listed = asyncio.Event()
         self._coverage = Coverage(context.scope or SliceScope.of_everything())
+        self._filler = StoreFiller(store, self._coverage, self._reports)
 
     def status(self) -> ReflectorStatus:
         age = None if self._heard is None else self._context.clock.monotonic() - self._heard
@@ -218,18 +176,18 @@ class Reflector(Generic[T]):
                 await self._listed.wait()
 
     async def _wait_for_first_list(self) -> None:
-        what = self.source.resource.group_resource
-        try:
+        what = f"{self.source.resource.group_resource}: the first list has not arrived yet"
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._periods.first_list):
                 await self.attempted.wait()
-        except TimeoutError:
-            raise errors.NotSyncedError(f"{what}: the first list has not arrived yet") from None
         if self.synced:
             return
         error = self.error
-        if error is not None and self.refused:
+        if error is None:
+            raise errors.NotSyncedError(what)
+        if self.refused:
             raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        raise errors.NotSyncedError(f"{what}: the first list has not arrived yet: {error}") from error
+        raise errors.NotSyncedError(f"{what}: {error}") from error
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
@@ -272,13 +230,18 @@ class Reflector(Generic[T]):
             if error.status != 404 or not self.source.optional:
                 raise
             self._mode, self._version = "list", ""
-            await self._sweep(self.source.namespace, {})
+            await self._filler.clear(self.source.namespace)
         self._coverage.end()
 
     async def _end_list(self) -> None:
         self._reports.relists.inc()
         self._record_contact()
-        self._mark_synced()
+        self._coverage.join()
+        if not self.synced:
+            self.synced = True
+            self._reports.synced.set(1)
+            count = self.store.count(self.source.namespace)
+            _log.info("first list received", extra=facts(resource=self.name, objects=count))
         for _ in self.store.listed(self.source.namespace):
             await asyncio.sleep(0)
         self.attempted.set()
@@ -304,7 +267,7 @@ class Reflector(Generic[T]):
 
         return await self._coverage.follow(
             self._stored,
-            lambda namespace: self._sweep(namespace, {}),
+            self._filler.clear,
             read if self._mode == "watch" else None,
         )
 
@@ -313,45 +276,16 @@ class Reflector(Generic[T]):
         return [namespace for namespace, _ in self.store.listing(self.source.namespace)]
 
     async def _list_in(self, source: ListWatch[T]) -> str:
-        """Make the store equal to a list, in the namespace of that; return the version of the list.
+        """Make the store equal to a list, in the namespace of that; return the version of the list."""
+        async with self._filler.replacing(source.namespace) as put:
 
-        Objects that are missing from the list are removed last.
-        """
-        namespace = source.namespace
-        listed: dict[str, set[str]] | None = {} if self.store.count(namespace) else None
+            def deliver(objects: list[T]) -> None:
+                for obj in objects:
+                    put(obj)
 
-        def add(obj: T | Unreadable) -> None:
-            self._put(obj)
-            if listed is not None:
-                listed.setdefault(obj.namespace, set()).add(obj.name)
-
-        def deliver(objects: list[T]) -> None:
-            for obj in objects:
-                add(obj)
-
-        version = await self._context.client.list_objects(
-            source, deliver, resource_version=self._version, lose=add
-        )
-        if listed is not None:
-            await self._sweep(namespace, listed)
-        return version
-
-    def _mark_synced(self) -> None:
-        if not self.synced:
-            self.synced = True
-            self._coverage.is_synced = True
-            self._reports.synced.set(1)
-            count = self.store.count(self.source.namespace)
-            _log.info("first list received", extra=facts(resource=self.name, objects=count))
-
-    async def _sweep(self, within: str, listed: dict[str, set[str]]) -> None:
-        for namespace, names in self.store.listing(within):
-            current = listed.get(namespace, set())
-            for count, name in enumerate(names, 1):
-                if name not in current:
-                    self._remove(namespace, name)
-                if count % _SWEEP_STEP == 0:
-                    await asyncio.sleep(0)
+            return await self._context.client.list_objects(
+                source, deliver, resource_version=self._version, lose=put
+            )
 
     async def _watch(self) -> None:
         """Follow one watch. Return if the next one can resume where it ended, else raise."""
@@ -372,7 +306,8 @@ class Reflector(Generic[T]):
                 async for events in watch:
                     heard = True
                     for event in events:
-                        self._apply(event)
+                        self._version = event.version or self._version
+                        self._filler.apply(event)
                     self._reports.events.inc(len(events))
                     self._record_contact()
                     self.store.end_batch()
@@ -394,45 +329,6 @@ class Reflector(Generic[T]):
             raise errors.KubernetesError(
                 0, "ShortWatch", f"cannot watch {self.name}: the watch ended at once without an event"
             )
-
-    def _apply(self, event: WatchEvent[T]) -> None:
-        changed, version = event.object, event.version
-        self._version = version or self._version
-        if changed is None or self._coverage.is_listed(changed.namespace, version):
-            return
-        if event.type == "DELETED":
-            self._remove(changed.namespace, changed.name)
-        else:
-            self._put(changed)
-
-    def _put(self, obj: T | Unreadable) -> None:
-        """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
-        if not (self._coverage.is_whole or self._coverage.keeps(obj.namespace)):
-            return  # its namespace could not be read without decoding it
-        try:
-            if isinstance(obj, Unreadable):
-                self.store.lose(obj)
-            else:
-                self.store.put(obj)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._report_defect(obj.namespace, obj.name, error)
-            return
-        if isinstance(obj, Unreadable):
-            self._reports.report_unreadable(obj.namespace, obj.name, obj.reason)
-        else:
-            self._reports.resolve_unreadable(obj.namespace, obj.name)
-
-    def _remove(self, namespace: str, name: str) -> None:
-        try:
-            self.store.remove(namespace, name)
-        except Exception as error:  # noqa: BLE001 - as in _put
-            self._report_defect(namespace, name, error)
-            return
-        self._reports.resolve_unreadable(namespace, name)
-
-    def _report_defect(self, namespace: str, name: str, error: Exception) -> None:
-        if self._reports.report_unreadable(namespace, name, describe(error)):
-            _log.error("unexpected error about one object", extra=facts(resource=self.name), exc_info=error)
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"

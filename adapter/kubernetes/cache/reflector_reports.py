@@ -42,7 +42,7 @@ class ReflectorReports:
     """The reports of one reflector; `name` is its label in metrics."""
 
     def __init__(self, monitoring: Monitoring, problems: ProblemLog, name: str) -> None:
-        self._name = name
+        self.name = name
         self._problems = problems
         self._errors = monitoring.informer_errors
         self._reasons: set[str] = set()
@@ -59,7 +59,7 @@ class ReflectorReports:
             if len(self._reasons) >= MAX_REASONS:
                 reason = "Other"
             self._reasons.add(reason)
-        self._errors.labels(self._name, reason).inc()
+        self._errors.labels(self.name, reason).inc()
 
     def report_unreadable(self, namespace: str, name: str, reason: str) -> bool:
         """Report an object; tell whether it is reported by name for the first time."""
@@ -72,7 +72,7 @@ class ReflectorReports:
             return is_new
         self._has_more = True
         more = f"more than {MOST_NAMED} objects cannot be read"
-        self._problems.report(_PROBLEM, _UNREADABLE, more, subject=self._name)
+        self._problems.report(_PROBLEM, _UNREADABLE, more, subject=self.name)
         return False
 
     def resolve_unreadable(self, namespace: str, name: str) -> None:
@@ -83,14 +83,14 @@ class ReflectorReports:
             self._problems.resolve(_PROBLEM, subject=self._subject(key))
             if self._has_more and not self._unreadable:
                 self._has_more = False
-                self._problems.resolve(_PROBLEM, subject=self._name)
+                self._problems.resolve(_PROBLEM, subject=self.name)
 
     def close(self) -> None:
         """Resolve what was reported, because the kind is no longer watched."""
         for problem in ("informer", "watch"):
-            self._problems.resolve(problem, subject=self._name)
+            self._problems.resolve(problem, subject=self.name)
         for key in tuple(self._unreadable):
             self.resolve_unreadable(*key)
 
     def _subject(self, key: tuple[str, str]) -> str:
-        return f"{self._name} {'/'.join(filter(None, key))}"
+        return f"{self.name} {'/'.join(filter(None, key))}"

@@ -43,6 +43,7 @@ class SliceScope:
         self._known = asyncio.Event()
         self._completed = asyncio.Event()
         self._coverages: set[Coverage] = set()
+        """Those of the reflectors whose first list is in."""
         self._expected: asyncio.Event | None = None
         self._names: defaultdict[int, set[str]] = defaultdict(set)
         self._knows_names = False
@@ -108,13 +109,13 @@ class SliceScope:
 
     async def wait_for(self, number: int) -> None:
         """Wait until all reflectors whose first list is in have the objects of a slice."""
-        while not all(coverage.has(number) for coverage in self._coverages):
+        while not all(number in coverage.complete for coverage in self._coverages):
             self._completed.clear()
             await self._completed.wait()
 
     async def wait_complete(self) -> None:
         """Wait until all reflectors whose first list is in have the objects of the slices, and no others."""
-        while any(coverage.is_synced and coverage.differs for coverage in self._coverages):
+        while any(coverage.differs for coverage in self._coverages):
             self._completed.clear()
             await self._completed.wait()
 
@@ -133,12 +134,10 @@ class SliceScope:
 class Coverage:
     """The slices of which one reflector has the objects.
 
-    `kept` are the slices whose objects are not dropped, and `complete` those of them that were listed. The
-    reflector sets `is_synced` with its first list.
+    `kept` are the slices whose objects are not dropped, and `complete` those of them that were listed.
     """
 
     def __init__(self, scope: SliceScope) -> None:
-        self.is_synced = False
         self.kept, self.complete = scope.slices, _NONE
         self._scope = scope
         self._names: frozenset[str] | None = None
@@ -157,12 +156,15 @@ class Coverage:
     @asynccontextmanager
     async def applied(self) -> AsyncIterator[None]:
         """Follow the scope within; begin when the slices are known."""
-        self._scope.add(self)
+        await self._scope.wait_for_plan()
         try:
-            await self._scope.wait_for_plan()
             yield
         finally:
             self._scope.discard(self)
+
+    def join(self) -> None:
+        """Have the scope wait for this reflector: its first list is in, and it has answers."""
+        self._scope.add(self)
 
     @property
     def is_whole(self) -> bool:
@@ -191,10 +193,6 @@ class Coverage:
             return True
         self._dropped[number].add(sys.intern(namespace))  # each kind has it
         return False
-
-    def has(self, number: int) -> bool:
-        """Tell whether the objects of a slice are there. Before the first list a reflector has no answers."""
-        return not self.is_synced or number in self.complete
 
     # -- lists of everything ---------------------------------------------------------------------------------
 

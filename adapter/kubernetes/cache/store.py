@@ -5,7 +5,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, T
+from adapter.kubernetes.cache.filling import T
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable

@@ -4,19 +4,17 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from adapter import errors
-from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.lister import MetadataCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import ObjectCache, in_steps
+from adapter.kubernetes.cache.store import in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
-from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog
@@ -26,7 +24,6 @@ from tests.support.waiting import running
 _found = BUILTIN.lookup("pods")
 assert _found is not None
 PODS: APIResource = _found
-WEB = parse_selector("app=web")
 
 Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | float | str
 """What a list or a watch comes to: an error, the events of a watch that then ends, the silent seconds of a
@@ -103,16 +100,6 @@ class Script:
         await asyncio.sleep(0)
 
 
-def build(
-    script: Script, monitoring: Monitoring, faults: ProblemLog, random: Callable[[], float] = lambda: 0.0
-) -> tuple[Reflector[PartialMetadata], LabelIndex]:
-    """Return a reflector of the names of pods, and the index that it fills."""
-    sleep: Callable[[float], Awaitable[None]] = script.sleep
-    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)  # type: ignore[arg-type]
-    cache = MetadataCache(ListWatch(PARTIAL_METADATA, PODS), context)
-    return cache.reflectors[0], cache.index
-
-
 async def play(
     *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
 ) -> tuple[Script, Reflector[PartialMetadata], ProblemLog]:
@@ -121,7 +108,8 @@ async def play(
     script.watched = watched
     monitoring = Monitoring()
     faults = ProblemLog(monitoring, clock)
-    reflector, _ = build(script, monitoring, faults, random)
+    context = ReflectorContext(script, clock, monitoring, faults, random, script.sleep)  # type: ignore[arg-type]
+    (reflector,) = MetadataCache(ListWatch(PARTIAL_METADATA, PODS), context).reflectors
     async with running(reflector.run()):
         await script.done.wait()
     return script, reflector, faults
@@ -241,58 +229,10 @@ async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it()
         await reflector.wait_synced()
 
 
-async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
-    class Breaking(Script):
-        async def list_objects(self, _source: Any, deliver: Any, **_options: Any) -> str:  # type: ignore[override]
-            deliver([PartialMetadata("b", "default", {"app": "web"})])
-            raise failure(0)
-
-    clock = FakeClock()
-    script = Breaking(clock)
-    monitoring = Monitoring()
-    reflector, index = build(script, monitoring, ProblemLog(monitoring, clock))
-    index.put("default", "a", {"app": "web"})
-    with pytest.raises(errors.KubernetesError):
-        await reflector._list()
-    assert index.names("default", WEB) == ("a", "b")
-
-
-async def test_a_new_list_removes_absent_objects() -> None:
-    clock = FakeClock()
-    script = Script(clock, "9")
-    monitoring = Monitoring()
-    reflector, index = build(script, monitoring, ProblemLog(monitoring, clock))
-    for number in range(5000):
-        index.put("other", f"gone-{number}", {})
-    index.put("default", "gone", {})
-    await reflector._list()
-    assert index.names(None, EVERYTHING) == ("a",)
-
-
 async def test_days_of_failures_are_no_end() -> None:
     script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
     assert reflector.synced
     assert script.pauses[-1] == 45.0
-
-
-async def test_a_failure_of_one_object_keeps_no_other_from_the_store() -> None:
-    clock = FakeClock()
-    monitoring = Monitoring()
-    problems = ProblemLog(monitoring, clock)
-    seen: list[str] = []
-
-    def changed(_: str, name: str) -> None:
-        if name == "bad":
-            raise ZeroDivisionError
-        seen.append(name)
-
-    context = ReflectorContext(Script(clock), clock, monitoring, problems, lambda: 0.0)  # type: ignore[arg-type]
-    cache: ObjectCache[PartialMetadata] = ObjectCache(context, changed, listed=lambda: iter(()))
-    reflector = Reflector(ListWatch(PARTIAL_METADATA, PODS), cache, context, "pods")
-    for kind, name in [("ADDED", "bad"), ("ADDED", "good"), ("DELETED", "bad"), ("DELETED", "good")]:
-        reflector._apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
-    assert seen == ["good", "good"]
-    assert problems.active() == {("object", "pods default/bad"): "ZeroDivisionError"}
 
 
 def test_a_step_that_raises_keeps_no_other_item_from_its_turn() -> None:

@@ -171,7 +171,7 @@ class World:
 
     def is_complete(self, number: int) -> bool:
         coverages = self.scope._coverages
-        return bool(coverages) and all(one.is_synced and number in one.complete for one in coverages)
+        return bool(coverages) and all(number in one.complete for one in coverages)
 
     def is_ready(self, number: int) -> bool:
         """Tell whether a slice is complete, and all known namespaces with it."""

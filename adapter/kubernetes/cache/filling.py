@@ -1,0 +1,132 @@
+"""How a reflector fills a store: a list names all objects that there are, and an event changes one.
+
+Objects that a list does not name are removed after it, so a list that breaks off removes nothing. One object
+that cannot be read, or whose change the store fails on, fails neither list nor watch: that is reported, and
+the store decides what counts in its place. Objects of slices that the scaler does not keep are dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Generic, Protocol, TypeVar
+
+from adapter.kubernetes.cache.reflector_reports import ReflectorReports
+from adapter.kubernetes.cache.scope import Coverage
+from adapter.kubernetes.codec import Unreadable, WatchEvent, describe
+from adapter.telemetry.logs import facts
+
+_log = logging.getLogger(__name__)
+
+_SWEEP_STEP = 2_000
+
+
+class NamedObject(Protocol):
+    """An object of any kind. `namespace` is "" for cluster-scoped objects."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=NamedObject)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class ObjectStore(Protocol[T_contra]):
+    """The objects of one kind in memory. Several reflectors may fill it, each the objects of a namespace.
+
+    Where an argument `namespace` is "", all are meant.
+    """
+
+    def put(self, obj: T_contra) -> None:
+        """Add an object or replace it."""
+
+    def lose(self, lost: Unreadable) -> None:
+        """Note that an object cannot be read. It is never removed for that."""
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Remove an object; an unknown one is ignored."""
+
+    def count(self, namespace: str) -> int: ...
+
+    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each namespace with the names in it. The store may change meanwhile."""
+
+    def end_batch(self) -> None:
+        """End a batch of events: changes may be reported now."""
+
+    def listed(self, namespace: str) -> Iterator[None]:
+        """End a list: report the changes, and yield wherever other work may run."""
+
+
+class StoreFiller(Generic[T]):
+    """Changes `store` as lists and events of one reflector say, for the slices that `coverage` keeps."""
+
+    def __init__(self, store: ObjectStore[T], coverage: Coverage, reports: ReflectorReports) -> None:
+        self._store = store
+        self._coverage = coverage
+        self._reports = reports
+
+    @asynccontextmanager
+    async def replacing(self, namespace: str) -> AsyncIterator[Callable[[T | Unreadable], None]]:
+        """Put objects of a namespace within, by the yielded function; remove the others at the end."""
+        listed: dict[str, set[str]] | None = {} if self._store.count(namespace) else None
+
+        def put(obj: T | Unreadable) -> None:
+            self._put(obj)
+            if listed is not None:
+                listed.setdefault(obj.namespace, set()).add(obj.name)
+
+        yield put
+        if listed is not None:
+            await self._sweep(namespace, listed)
+
+    async def clear(self, namespace: str) -> None:
+        await self._sweep(namespace, {})
+
+    async def _sweep(self, within: str, listed: dict[str, set[str]]) -> None:
+        for namespace, names in self._store.listing(within):
+            current = listed.get(namespace, set())
+            for count, name in enumerate(names, 1):
+                if name not in current:
+                    self._remove(namespace, name)
+                if count % _SWEEP_STEP == 0:
+                    await asyncio.sleep(0)
+
+    def apply(self, event: WatchEvent[T]) -> None:
+        changed = event.object
+        if changed is None or self._coverage.is_listed(changed.namespace, event.version):
+            return
+        if event.type == "DELETED":
+            self._remove(changed.namespace, changed.name)
+        else:
+            self._put(changed)
+
+    def _put(self, obj: T | Unreadable) -> None:
+        """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
+        if not (self._coverage.is_whole or self._coverage.keeps(obj.namespace)):
+            return  # its namespace could not be read without decoding it
+        try:
+            if isinstance(obj, Unreadable):
+                self._store.lose(obj)
+                self._reports.report_unreadable(obj.namespace, obj.name, obj.reason)
+            else:
+                self._store.put(obj)
+                self._reports.resolve_unreadable(obj.namespace, obj.name)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._report_defect(obj.namespace, obj.name, error)
+
+    def _remove(self, namespace: str, name: str) -> None:
+        try:
+            self._store.remove(namespace, name)
+            self._reports.resolve_unreadable(namespace, name)
+        except Exception as error:  # noqa: BLE001 - as in _put
+            self._report_defect(namespace, name, error)
+
+    def _report_defect(self, namespace: str, name: str, error: Exception) -> None:
+        if self._reports.report_unreadable(namespace, name, describe(error)):
+            details = facts(resource=self._reports.name)
+            _log.error("unexpected error about one object", extra=details, exc_info=error)

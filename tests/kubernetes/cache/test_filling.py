@@ -1,0 +1,96 @@
+"""A store that is filled from lists and events: what is removed, and what one bad object does to others."""
+
+import pytest
+
+from adapter import errors
+from adapter.kubernetes.cache.filling import StoreFiller
+from adapter.kubernetes.cache.reflector_reports import ReflectorReports
+from adapter.kubernetes.cache.scope import Coverage, SliceScope
+from adapter.kubernetes.cache.store import ObjectCache
+from adapter.kubernetes.codec import PartialMetadata, Unreadable, WatchEvent
+from adapter.model.autoscaling import slices
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.apiclient import unconnected
+from tests.support.clock import FakeClock
+
+
+class Filled:
+    """A store that fails on changes of objects with the name ``bad``, and what fills it."""
+
+    def __init__(self, scope: SliceScope | None = None) -> None:
+        self.changes: list[str] = []
+        self.store: ObjectCache[PartialMetadata] = ObjectCache(
+            unconnected(), self.change, listed=lambda: iter(())
+        )
+        monitoring = Monitoring()
+        self.problems = ProblemLog(monitoring, FakeClock())
+        coverage = Coverage(scope or SliceScope.of_everything())
+        self.filler = StoreFiller(self.store, coverage, ReflectorReports(monitoring, self.problems, "pods"))
+
+    def change(self, _: str, name: str) -> None:
+        if name == "bad":
+            raise ZeroDivisionError
+        self.changes.append(name)
+
+    async def list_in(self, namespace: str, *names: str, error: errors.KubernetesError | None = None) -> None:
+        """Fill the store from a list of these objects, which all are in ``other``."""
+        async with self.filler.replacing(namespace) as put:
+            for name in names:
+                put(PartialMetadata(name, "other"))
+            if error is not None:
+                raise error
+
+    def names(self) -> list[str]:
+        return [obj.name for obj in self.store]
+
+
+async def test_a_list_that_breaks_off_removes_nothing() -> None:
+    filled = Filled()
+    filled.store.put(PartialMetadata("a", "other"))
+    with pytest.raises(errors.KubernetesError):
+        await filled.list_in("", "b", error=errors.KubernetesError(0, "reset", "cannot"))
+    assert filled.names() == ["a", "b"]
+
+
+async def test_a_list_removes_absent_objects_of_its_namespaces() -> None:
+    filled = Filled()
+    for number in range(5000):
+        filled.store.put(PartialMetadata(f"gone-{number}", "other"))
+    filled.store.put(PartialMetadata("gone", "default"))
+    await filled.list_in("other", "a")
+    assert filled.names() == ["a", "gone"]
+    await filled.list_in("", "a")
+    assert filled.names() == ["a"]
+    await filled.filler.clear("other")
+    assert filled.names() == []
+
+
+def test_a_failure_of_one_object_keeps_no_other_from_the_store() -> None:
+    filled = Filled()
+    for kind, name in [("ADDED", "bad"), ("ADDED", "good"), ("DELETED", "bad"), ("DELETED", "good")]:
+        filled.filler.apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
+    assert filled.changes == ["good", "good"]
+    assert filled.problems.active() == {("object", "pods default/bad"): "ZeroDivisionError"}
+
+
+def test_an_object_that_cannot_be_read_is_reported_until_it_can_or_is_gone() -> None:
+    filled = Filled()
+    known, lost = PartialMetadata("a", "default"), Unreadable("default", "a", "2", b"", "ValueError: no")
+    for end in [WatchEvent("MODIFIED", known, "3"), WatchEvent("DELETED", lost, "3")]:
+        filled.filler.apply(WatchEvent("ADDED", known, "1"))
+        filled.filler.apply(WatchEvent("MODIFIED", lost, "2"))
+        assert filled.names() == ["a"]
+        assert filled.problems.active() == {("object", "pods default/a"): "ValueError: no"}
+        filled.filler.apply(end)
+        assert not filled.problems.active()
+
+
+def test_objects_of_other_slices_are_dropped() -> None:
+    scope = SliceScope()
+    scope.set({slices.slice_of("default")})
+    filled = Filled(scope)
+    for namespace in ("default", "kube-system"):
+        filled.filler.apply(WatchEvent("ADDED", PartialMetadata(f"in {namespace}", namespace), "1"))
+    filled.filler.apply(WatchEvent("BOOKMARK", None, "2"))
+    assert filled.names() == ["in default"]
