@@ -21,6 +21,7 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
+from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -207,11 +208,7 @@ class DecisionLoop:
         if wait <= 0:
             await asyncio.sleep(0)
             return
-        try:
-            async with asyncio.timeout(min(wait, _CLOCK_PERIOD)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await wait_for(self._wake, min(wait, _CLOCK_PERIOD))
 
     async def tick(self) -> None:
         if by := self._decision_clock.jump():

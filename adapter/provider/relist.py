@@ -27,6 +27,7 @@ from adapter.steps import run_steps
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -133,10 +134,8 @@ class Relister:
             retry = min(pause, _EMPTY_AGAIN) if self._failing else math.inf
             empty_in = self._empty_due - loop.time() if self._empty() else math.inf
             again = min(left, retry, empty_in)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(again):
-                    await self._wake.wait()
-                    return
+            if await wait_for(self._wake, again):
+                return
             wanted = self._failing | self._empty() if empty_in <= again else self._failing
             if wanted and again < left:
                 await self._relist(sorted(wanted), self._max_age, whole=True)

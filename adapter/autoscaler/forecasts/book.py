@@ -21,7 +21,6 @@ count, and the last one ends with its hour.
 """
 
 import asyncio
-import contextlib
 import functools
 from typing import Any, Final, Protocol
 
@@ -41,6 +40,7 @@ from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
+from adapter.waits import wait_for
 
 _UNEXPECTED = "unexpected error while making a forecast"
 
@@ -180,9 +180,7 @@ class ForecastBook:
             due = controller.loop.now() // SECOND + STEP
             with self._defects.contain(_UNEXPECTED):
                 due = await self.look(controller)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(controller.loop.seconds_until(due * SECOND)):
-                    await self._sooner.wait()
+            await wait_for(self._sooner, controller.loop.seconds_until(due * SECOND))
 
     async def _save_when_due(self, store: VerdictStore) -> None:
         while True:

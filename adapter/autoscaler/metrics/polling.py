@@ -48,6 +48,7 @@ from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog
+from adapter.waits import wait_for
 
 PATIENCE = 10.0
 """The time limit of a poll; sources have shorter limits of their own."""
@@ -258,7 +259,7 @@ class Poller:
                 self._defects.note("unexpected error while polling metrics", error)
                 self._replan()
                 pause = _REPORT_PERIOD
-            await _wait(self._wake, pause)
+            await wait_for(self._wake, None if pause is None else max(_LEAST_WAIT, pause))
 
     def _replan(self) -> None:
         """Plan all feeds that are not being polled, whatever state a defect has left them in."""
@@ -401,11 +402,3 @@ class Poller:
         except Exception as error:  # noqa: BLE001 - a defect in one feed must not stop the others
             feed.error, feed.pause = "unexpected error", DEFECT_PAUSE
             self._defects.note("unexpected error while polling a metric", error, feed.key)
-
-
-async def _wait(wake: asyncio.Event, seconds: float | None) -> None:
-    try:
-        async with asyncio.timeout(None if seconds is None else max(_LEAST_WAIT, seconds)):
-            await wake.wait()
-    except TimeoutError:
-        pass

@@ -7,7 +7,6 @@ come from the scaler's cache where it covers their namespace; otherwise they hav
 """
 
 import asyncio
-import contextlib
 import functools
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
@@ -30,6 +29,7 @@ from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import FoundEndpoints
 from adapter.scrape.targets import OwnUsage, ScrapedMetric
 from adapter.telemetry.problems import Defects
+from adapter.waits import wait_for
 
 PERIOD = 1.0
 """How often, in seconds, pods are looked at while endpoints are read: a subscription to them would name an
@@ -66,9 +66,7 @@ class EndpointSubscriptions:
                 self.wake.clear()
                 self._endpoints.follow()
                 self.settle()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PERIOD if self._endpoints.groups else None):
-                        await self.wake.wait()
+                await wait_for(self.wake, PERIOD if self._endpoints.groups else None)
 
     def settle(self) -> None:
         """Watch what the groups need and nothing else, and find the endpoints of each group."""

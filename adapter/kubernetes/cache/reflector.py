@@ -15,7 +15,6 @@ first list is told "not synced", never "not found".
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -171,15 +171,11 @@ class Reflector(Generic[T]):
         age = self._context.clock.monotonic() - self._heard
         if self.error is not None or age <= 2 * self._periods.relist:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._periods.first_list):
-                await self._listed.wait()
+        await wait_for(self._listed, self._periods.first_list)
 
     async def _wait_for_first_list(self) -> None:
         what = f"{self.source.resource.group_resource}: the first list has not arrived yet"
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._periods.first_list):
-                await self.attempted.wait()
+        await wait_for(self.attempted, self._periods.first_list)
         if self.synced:
             return
         error = self.error
