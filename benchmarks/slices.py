@@ -221,7 +221,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     watching = ReflectorContext(client, clock, monitoring, problems, random.random, scope=scope)
     pods, targets, rivals = (
         PodCache(watching),
-        ScaleTargets(client, watching, unused),
+        ScaleTargets(watching, unused),
         ScaleConflicts(watching),
     )
     scrapes: Any = _Scrapes()

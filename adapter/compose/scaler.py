@@ -41,14 +41,13 @@ from adapter.errors import InputError
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
-from adapter.kubernetes.cache.leases import LeaseView
 from adapter.kubernetes.cache.namespaces import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.lease import Fence, Unfenced
-from adapter.kubernetes.membership import MemberSettings
 from adapter.kubernetes.metrics_api import MetricsAPI
-from adapter.kubernetes.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.lease import Fence, Unfenced
+from adapter.kubernetes.ownership.membership import MemberSettings
+from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.status import StatusWriter
@@ -111,7 +110,7 @@ class Scaler:
         watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
         self.pods = PodCache(watching, namespaces) if pods is None else pods
         self._usages = build_usages(self.pods)
-        self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
+        self.targets = ScaleTargets(watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
         self._followers = TargetFollowers(self.targets, self.pods)
@@ -141,12 +140,12 @@ class Scaler:
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
-        self._leases, self._keeper = self._open_slices()
+        self._keeper = self._open_slices()
 
-    def _open_slices(self) -> tuple[LeaseView | None, SliceKeeper | None]:
+    def _open_slices(self) -> SliceKeeper | None:
         options, runtime = self._options, self._runtime
         if not options.leader_elect:
-            return None, None
+            return None
         namespace = options.leader_elect_resource_namespace or self._namespace
         settings = MemberSettings(
             credentials.new_identity(),
@@ -155,19 +154,8 @@ class Scaler:
             options.leader_elect_renew_deadline,
             options.leader_elect_retry_period,
         )
-        view = LeaseView(runtime.watching, namespace, settings.lease_name)
-        keeper = SliceKeeper(
-            runtime.client,
-            namespace,
-            settings,
-            view,
-            runtime.clock,
-            runtime.monitoring,
-            runtime.problems,
-            runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None,
-            self._wait_ready,
-        )
-        return view, keeper
+        wants = runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None
+        return SliceKeeper(runtime.watching, namespace, settings, wants, self._wait_ready)
 
     def tasks(self) -> tuple[dict[str, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]:
         """Return the tasks of the caches by name, and the scaling, which may be cancelled at any time."""
@@ -184,8 +172,8 @@ class Scaler:
             caches["scaler: floors"] = self.floors.run()
         if self._schedules is not None:
             caches["scaler: schedules"] = self._schedules.cache.run()
-        if self._leases is not None:
-            caches["scaler: leases"] = self._leases.cache.run()
+        if self._keeper is not None:
+            caches["scaler: leases"] = self._keeper.view.cache.run()
         if (scope := self._runtime.watching.scope) is not None:
             caches["scaler: namespaces"] = NamespaceNames(self._runtime.watching, scope).run()
         return caches, self._run()
@@ -209,7 +197,7 @@ class Scaler:
 
     def count_scalers(self) -> int:
         """Return how many scalers share the autoscalers, as far as this one sees."""
-        return 1 if self._leases is None else sum(1 for _ in self._leases.members())
+        return 1 if self._keeper is None else sum(1 for _ in self._keeper.view.members())
 
     async def show(self, key: Sequence[str], query: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON.

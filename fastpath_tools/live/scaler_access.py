@@ -20,7 +20,7 @@ from aiohttp import http_exceptions
 from adapter import net
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import credentials
-from adapter.kubernetes.lease import KubernetesLeases
+from adapter.kubernetes.ownership.lease import KubernetesLeases
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.view import FleetView
 from fastpath_tools.live import cluster_options, reading

@@ -21,7 +21,7 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.kubernetes.discovery import CatalogueSource
-from adapter.kubernetes.lease import LeaseRecord
+from adapter.kubernetes.ownership.lease import LeaseRecord
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister
@@ -167,8 +167,8 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
 
 def test_scalers_are_counted_by_their_leases(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "default", elects=True)
-    view = bench.scaler._leases
-    assert view is not None
+    assert bench.scaler._keeper is not None
+    view = bench.scaler._keeper.view
     for name in ("a", "b"):
         view.learn(name, LeaseRecord(name, 15))
     assert bench.scaler.count_scalers() == 2

@@ -13,7 +13,7 @@ from cryptography import x509
 from adapter.compose.clock import SystemClock
 from adapter.compose.scaler import LISTED_SECONDS
 from adapter.errors import InputError
-from adapter.kubernetes.lease import micro_time
+from adapter.kubernetes.ownership.lease import micro_time
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_scale import SCRAPED, ScaledCluster, autoscaler, happens, world

@@ -17,12 +17,11 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.leases import LeaseView
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.lease import Fence
-from adapter.kubernetes.membership import MemberSettings
-from adapter.kubernetes.slice_keeper import SliceKeeper
+from adapter.kubernetes.ownership.lease import Fence
+from adapter.kubernetes.ownership.membership import MemberSettings
+from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
@@ -65,13 +64,10 @@ class Scaler:
         async with await kubernetes.connect(configuration, random=random.random) as client:
             self._client = client
             context = ReflectorContext(client, self._clock, self._monitoring, self._problems, random.random)
-            view = LeaseView(context, self.namespace, NAME)
             settings = MemberSettings(self.identity, NAME, DURATION, DEADLINE, RETRY)
-            keeper = SliceKeeper(
-                client, self.namespace, settings, view, self._clock, self._monitoring, self._problems
-            )
+            keeper = SliceKeeper(context, self.namespace, settings)
             async with asyncio.TaskGroup() as group:
-                cache = group.create_task(view.cache.run())
+                cache = group.create_task(keeper.view.cache.run())
                 try:
                     await keeper.run(self._work)
                 finally:

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
 import msgspec
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.cache.leases import LABEL, LeaseView
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.client import KubernetesClient, ListWatch, ResponseBody
 from adapter.kubernetes.codec import WatchEvent
-from adapter.kubernetes.lease import Fence
-from adapter.kubernetes.membership import MemberSettings
-from adapter.kubernetes.slice_keeper import SliceKeeper, Work
+from adapter.kubernetes.ownership.held_slice import Work
+from adapter.kubernetes.ownership.lease import Fence
+from adapter.kubernetes.ownership.lease_view import LABEL
+from adapter.kubernetes.ownership.membership import MemberSettings
+from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
 from adapter.model.autoscaling import slices
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -384,18 +385,10 @@ class Process:
         self.monitoring = world.monitoring or Monitoring()
         self.problems = ProblemLog(self.monitoring, self)
         client = cast("KubernetesClient", _Client(self))
-        context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
+        self.context = ReflectorContext(client, self, self.monitoring, self.problems, world.dice.random)
         settings = dataclasses.replace(settings, identity=self.identity)
-        self.view = LeaseView(context, "default", NAME)
-        self.keeper = SliceKeeper(
-            client,
-            "default",
-            settings,
-            self.view,
-            self,
-            self.monitoring,
-            self.problems,
-        )
+        self.keeper = SliceKeeper(self.context, "default", settings)
+        self.view = self.keeper.view
         self.work: Work = self._work
         self.task = self.loop.create_task(self._main())
 

@@ -20,7 +20,7 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
-from adapter.kubernetes.client import KubernetesClient, path_of
+from adapter.kubernetes.client import path_of
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -242,12 +242,10 @@ class ScaleTargets:
 
     def __init__(
         self,
-        client: KubernetesClient,
         context: ReflectorContext,
         catalogue: CatalogueSource,
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        self._client = client
         relist = min(context.periods.relist, POLL_SECONDS)
         self._context = replace(context, periods=replace(context.periods, relist=relist))
         self._catalogue = catalogue
@@ -373,7 +371,7 @@ class ScaleTargets:
         while True:
             codec, pause = None, DEFINITION_SECONDS
             try:
-                body = await self._client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
+                body = await self._context.client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
                 codec = scale_codec.read_codec(body.content, kind.resource.version)
             except errors.KubernetesError as error:
                 pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
@@ -419,7 +417,7 @@ class ScaleTargets:
 
     async def _fetch(self, path: str, place: tuple[str, str]) -> ObservedScale | errors.KubernetesError:
         try:
-            return scale_codec.read_scale((await self._client.get(path)).content, *place)
+            return scale_codec.read_scale((await self._context.client.get(path)).content, *place)
         except errors.KubernetesError as error:
             return error
         except UNREADABLE as error:

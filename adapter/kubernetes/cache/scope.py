@@ -42,7 +42,7 @@ class SliceScope:
         self.slices = _NONE
         self._known = asyncio.Event()
         self._completed = asyncio.Event()
-        self._coverages: set[Coverage] = set()
+        self.coverages: set[Coverage] = set()
         """Those of the reflectors whose first list is in."""
         self._expected: asyncio.Event | None = None
         self._names: defaultdict[int, set[str]] = defaultdict(set)
@@ -64,7 +64,7 @@ class SliceScope:
 
     def _notify(self) -> None:
         self._own_names = None
-        for coverage in self._coverages:
+        for coverage in self.coverages:
             coverage.end_wait()
 
     async def wait_for_plan(self) -> None:
@@ -109,21 +109,18 @@ class SliceScope:
 
     async def wait_for(self, number: int) -> None:
         """Wait until all reflectors whose first list is in have the objects of a slice."""
-        while not all(number in coverage.complete for coverage in self._coverages):
+        while not all(number in coverage.complete for coverage in self.coverages):
             self._completed.clear()
             await self._completed.wait()
 
     async def wait_complete(self) -> None:
         """Wait until all reflectors whose first list is in have the objects of the slices, and no others."""
-        while any(coverage.differs for coverage in self._coverages):
+        while any(coverage.differs for coverage in self.coverages):
             self._completed.clear()
             await self._completed.wait()
 
-    def add(self, coverage: "Coverage") -> None:
-        self._coverages.add(coverage)
-
     def discard(self, coverage: "Coverage") -> None:
-        self._coverages.discard(coverage)
+        self.coverages.discard(coverage)
         self._completed.set()
 
     def completed(self) -> None:
@@ -164,7 +161,7 @@ class Coverage:
 
     def join(self) -> None:
         """Have the scope wait for this reflector: its first list is in, and it has answers."""
-        self._scope.add(self)
+        self._scope.coverages.add(self)
 
     @property
     def is_whole(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns

@@ -2,7 +2,7 @@
 
 A namespace belongs to one of `COUNT` slices, by a hash that is the same in every process and version. So an
 autoscaler, its target and its pods are in one slice. A slice has one owner at a time, which holds its Lease
-(`kubernetes.slice_keeper`), and each scaler owns a fair share of the slices.
+(`kubernetes.ownership.slice_keeper`), and each scaler owns a fair share of the slices.
 
 The hash is FNV-1a, of which the lowest bits count. Its highest bits hardly depend on the last characters:
 ``tenant-00`` to ``tenant-99`` have the same six highest bits, and would all belong to one slice.

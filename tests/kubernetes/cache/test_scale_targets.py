@@ -63,7 +63,7 @@ class Watched:
             client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK
         )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
-        self.targets = ScaleTargets(client, around, self.catalogue, namespaces)
+        self.targets = ScaleTargets(around, self.catalogue, namespaces)
         self._followed: dict[CrossVersionObjectReference, TargetSubscription] = {}
 
     def follow(
@@ -660,7 +660,7 @@ async def test_answers_that_are_none(cluster: Cluster, watched: Watched) -> None
 
     put_widgets(cluster)
     await watched.catalogue.refresh()
-    watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
+    watched.targets._context.client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
     await until(lambda: "is not a Scale object" in getattr(watched.find(WIDGET), "message", ""))
     assert not getattr(watched.find(WIDGET), "known", True)
 

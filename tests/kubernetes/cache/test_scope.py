@@ -170,12 +170,12 @@ class World:
         return {(obj.namespace, obj.name): obj.resource_version for obj in self.cache}
 
     def is_complete(self, number: int) -> bool:
-        coverages = self.scope._coverages
+        coverages = self.scope.coverages
         return bool(coverages) and all(number in one.complete for one in coverages)
 
     def is_ready(self, number: int) -> bool:
         """Tell whether a slice is complete, and all known namespaces with it."""
-        coverages = self.scope._coverages
+        coverages = self.scope.coverages
         is_current = all(not one.differs for one in coverages)
         return number in self.scope.slices and self.is_complete(number) and is_current
 

@@ -9,8 +9,14 @@ import pytest
 from aiohttp import web
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes import lease
-from adapter.kubernetes.lease import KubernetesLeases, LeaseFence, LeaseRecord, Unfenced, read_clocks
+from adapter.kubernetes.ownership import lease
+from adapter.kubernetes.ownership.lease import (
+    KubernetesLeases,
+    LeaseFence,
+    LeaseRecord,
+    Unfenced,
+    read_clocks,
+)
 from fastpath_sandbox.apiserver.server import Cluster
 from tests.support.apiclient import answering, connected
 from tests.support.clock import FakeClock

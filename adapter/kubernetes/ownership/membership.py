@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from adapter import errors
-from adapter.kubernetes.cache.leases import LEAVING, WatchedLease
-from adapter.kubernetes.lease import (
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.ownership.lease import (
     RELEASED,
     ClockReading,
     KubernetesLeases,
@@ -26,10 +26,8 @@ from adapter.kubernetes.lease import (
     micro_time,
     read_clocks,
 )
-from adapter.model.clock import Clock
+from adapter.kubernetes.ownership.lease_view import LEAVING, WatchedLease
 from adapter.telemetry.logs import facts
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
 
 FAULT = "lease"
 _log = logging.getLogger(__name__)
@@ -106,31 +104,21 @@ def unowned(settings: MemberSettings, wall: float) -> LeaseRecord:
 class Membership:
     """Makes a Lease, renews it, and releases it at the end."""
 
-    def __init__(
-        self,
-        store: KubernetesLeases,
-        settings: MemberSettings,
-        clock: Clock,
-        monitoring: Monitoring,
-        problems: ProblemLog,
-    ) -> None:
+    def __init__(self, store: KubernetesLeases, settings: MemberSettings, watching: ReflectorContext) -> None:
         self._store = store
         self._settings = settings
-        self._clock = clock
-        self._renewals = monitoring.lease_renewals
-        self._problems = problems
+        self._clock = watching.clock
+        self._renewals = watching.monitoring.lease_renewals
+        self._problems = watching.problems
         self._lease: Lease | None = None
         """The Lease as last read or written, None if it did not exist."""
         self._sent: dict[str, ClockReading] = {}
         """When the last renewals were sent, by the time that they wrote."""
-        self._is_member = monitoring.leader.labels(settings.lease_name)
+        self._is_member = watching.monitoring.leader.labels(settings.lease_name)
         self._is_member.set(0)
 
     async def run(
-        self,
-        serve: Serve,
-        prepare: Callable[[], Awaitable[None]],
-        leave: Callable[[], Awaitable[None]],
+        self, serve: Serve, prepare: Callable[[], Awaitable[None]], leave: Callable[[], Awaitable[None]]
     ) -> NoReturn:
         """Join and serve, and again when the membership is lost, until cancelled or an error of `serve`.
 

@@ -14,7 +14,7 @@ import msgspec
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.kubernetes.lease import LEASES, RELEASED, LeaseRecord, read_record
+from adapter.kubernetes.ownership.lease import LEASES, RELEASED, LeaseRecord, read_record
 from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import parse_selector

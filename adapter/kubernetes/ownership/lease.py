@@ -27,14 +27,7 @@ from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
 LEASES = APIResource(
-    "coordination.k8s.io",
-    "v1",
-    "leases",
-    "lease",
-    "Lease",
-    True,
-    frozenset({"list", "watch"}),
-    preferred=True,
+    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset({"list", "watch"}), True
 )
 
 

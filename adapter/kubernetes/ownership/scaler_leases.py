@@ -6,17 +6,22 @@ done what this one could not.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Iterator
 
 from adapter import errors
-from adapter.kubernetes.cache.leases import LABEL, LeaseView, WatchedLease
-from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.lease import KubernetesLeases, Lease
-from adapter.kubernetes.membership import MemberSettings, released
-from adapter.model.clock import Clock
-from adapter.telemetry.problems import ProblemLog
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease
+from adapter.kubernetes.ownership.lease_view import LABEL, LeaseView, Member, WatchedLease
+from adapter.kubernetes.ownership.membership import MemberSettings, released
 
 FAULT = "slices"
+
+RETRY = 0.5
+"""Seconds until a write that failed is repeated, and until a Lease is looked at again."""
+
+_AT_ONCE = 16
+"""The number of Leases of slices that are written at once."""
 
 _JITTER = 1.2
 """A candidate of a version without slices waits for one to 2.2 retry periods."""
@@ -28,21 +33,16 @@ _TIDY_AFTER = 600.0
 class ScalerLeases:
     """Reads and writes the Leases of a group of scalers, as one of them."""
 
-    def __init__(
-        self,
-        client: KubernetesClient,
-        namespace: str,
-        settings: MemberSettings,
-        view: LeaseView,
-        clock: Clock,
-        problems: ProblemLog,
-    ) -> None:
-        self._client = client
+    def __init__(self, watching: ReflectorContext, namespace: str, settings: MemberSettings) -> None:
+        self.view = LeaseView(watching, namespace, settings.lease_name)
+        self.settings = settings
+        self.clock = watching.clock
+        self.room = asyncio.Semaphore(_AT_ONCE)
+        """Is held while the Lease of a slice is written."""
+        self._client = watching.client
         self._namespace = namespace
-        self._settings = settings
-        self._view = view
-        self._clock = clock
-        self._problems = problems
+        self._problems = watching.problems
+        self._clearing: set[str] = set()
         self.failed: dict[str, str] = {}
         """Leases that could not be read or written, with the version that the view showed then."""
 
@@ -51,14 +51,14 @@ class ScalerLeases:
 
         It ends when no other candidate has followed it for as long as one may take.
         """
-        settings = self._settings
+        settings = self.settings
         leases = self.lease(settings.lease_name)
         seen, since = None, 0.0
         while True:
             wait = settings.retry_period
             with self.attempt(settings.lease_name):
                 try:
-                    lease, now = await leases.fetch(settings.attempt), self._clock.monotonic()
+                    lease, now = await leases.fetch(settings.attempt), self.clock.monotonic()
                 except errors.KubernetesError as error:
                     if error.status == 403:
                         return  # it never was this scaler's Lease
@@ -76,26 +76,63 @@ class ScalerLeases:
                 wait = min(wait, left)
             await asyncio.sleep(wait)
 
+    def has_others(self) -> bool:
+        """Return whether there is another member that stays."""
+        now, me = self.clock.monotonic(), self.settings.identity
+        members = self.view.members()
+        return any(one.expires > now and not one.leaves and one.record.holder != me for one in members)
+
+    def clear_late(self, group: asyncio.TaskGroup) -> float:
+        """Clear the Leases of members that are late; return the seconds to the next look."""
+        now, wait = self.clock.monotonic(), math.inf
+        for member in self.view.members():
+            left = member.expires - now
+            if member.record.holder == self.settings.identity:
+                continue
+            if left <= 0:
+                left = RETRY
+                if member.lease not in self._clearing:
+                    self._clearing.add(member.lease)
+                    group.create_task(self._clear_member(member), name=f"clear {member.lease}")
+            wait = min(wait, left)
+        return wait
+
+    async def _clear_member(self, member: Member) -> None:
+        """Clear the Lease of a member that is late, or learn that it is not."""
+        leases = self.lease(member.lease)
+        try:
+            with self.attempt(member.lease):
+                lease = await leases.fetch(self.settings.attempt)
+                if lease is not None and lease.record == member.record:
+                    lease = await self.clear(leases, lease)
+                if lease is not None:
+                    self.view.learn(member.lease, lease.record)
+                    self.view.changed()
+            await asyncio.sleep(RETRY)
+        finally:
+            self._clearing.discard(member.lease)
+            self.view.changed()
+
     def tidy(self, group: asyncio.TaskGroup) -> None:
         """Delete the Leases of memberships that have ended long ago."""
-        for lease in self._view.ended(_TIDY_AFTER):
+        for lease in self.view.ended(_TIDY_AFTER):
             group.create_task(self._delete(lease), name=f"delete {lease.name}")
 
     async def _delete(self, lease: WatchedLease) -> None:
         with self.attempt(lease.name):
-            await self.lease(lease.name).delete(lease.version, self._settings.attempt)
+            await self.lease(lease.name).delete(lease.version, self.settings.attempt)
 
     async def clear(self, leases: KubernetesLeases, lease: Lease) -> Lease:
         """Remove the holder of a Lease in the version that was read."""
-        record = released(lease.record, self._clock.wall())
-        return await leases.replace(lease, record, self._settings.attempt)
+        record = released(lease.record, self.clock.wall())
+        return await leases.replace(lease, record, self.settings.attempt)
 
     def member_name(self, identity: str) -> str:
         """Return the name of the Lease of a member, which no other process has."""
-        return f"{self._settings.lease_name}-member-{identity.rpartition('_')[2]}"
+        return f"{self.settings.lease_name}-member-{identity.rpartition('_')[2]}"
 
     def lease(self, name: str) -> KubernetesLeases:
-        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self._settings.lease_name})
+        return KubernetesLeases(self._client, self._namespace, name, {LABEL: self.settings.lease_name})
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -121,7 +158,7 @@ class ScalerLeases:
         self._problems.resolve(FAULT, subject=name)
 
     def show_version(self, name: str) -> str:
-        return read_version(self._view.find(name))
+        return read_version(self.view.find(name))
 
 
 def read_version(lease: Lease | WatchedLease | None) -> str:

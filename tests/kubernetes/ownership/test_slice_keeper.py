@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.cache.leases import LABEL, WatchedLease
-from adapter.kubernetes.lease import Fence, LeaseRecord
+from adapter.kubernetes.ownership.lease import Fence, LeaseRecord
+from adapter.kubernetes.ownership.lease_view import LABEL, WatchedLease
 from adapter.model.autoscaling import slices
 from tests.support.slices import NAME, Process, World, is_open
 

@@ -9,8 +9,8 @@ from typing import NoReturn, cast
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.lease import LeaseFence, LeaseRecord
-from adapter.kubernetes.membership import MemberSettings, Membership, Serve, next_record, released
+from adapter.kubernetes.ownership.lease import LeaseFence, LeaseRecord
+from adapter.kubernetes.ownership.membership import MemberSettings, Membership, Serve, next_record, released
 from tests.support.slices import NAME, Process, World
 
 ME = MemberSettings("web-1_a", NAME)
@@ -44,9 +44,7 @@ class Member(Process):
 
     async def _main(self) -> None:
         leases, settings = self.keeper._leases.lease(self.lease), self.keeper._settings
-        await Membership(leases, settings, self, self.monitoring, self.problems).run(
-            self._serve, self._pass, self._pass
-        )
+        await Membership(leases, settings, self.context).run(self._serve, self._pass, self._pass)
 
     async def _pass(self) -> None:
         """Prepare nothing, and leave at once."""

@@ -1,0 +1,129 @@
+"""One slice in the hands of a scaler: its Lease is taken, the work is done, and the Lease is released.
+
+A slice is taken in the version in which it was read, so of two that take it one gets a conflict. While it is
+owned, its fence is open. That closes before the Lease is released, and at once when the view shows that the
+Lease was deleted, or changed by another program.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from adapter import errors
+from adapter.kubernetes.ownership.lease import Fence, Lease, LeaseRecord, SliceFence
+from adapter.kubernetes.ownership.membership import next_record, unowned
+from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
+from adapter.kubernetes.ownership.slice_owners import SliceOwners
+from adapter.model.autoscaling import slices
+from adapter.waits import wait_for
+
+Work = Callable[[int, Fence], Awaitable[None]]
+"""What the owner of a slice does, cancelled when the slice is given up. It must leave no write in flight."""
+
+
+class HeldSlice:
+    """A slice that is being taken, owned or released; it is given up once `surplus` is set."""
+
+    def __init__(self, number: int, fence: SliceFence, leases: ScalerLeases, owners: SliceOwners) -> None:
+        self.number = number
+        self.fence = fence
+        self.surplus = asyncio.Event()
+        self.is_owned = False
+        self._leases = leases
+        self._owners = owners
+        self._settings = leases.settings
+        self._clock = leases.clock
+        self._name = slices.name_of(leases.settings.lease_name, number)
+        self._store = leases.lease(self._name)
+        self._record: LeaseRecord | None = None
+        """What was written when the slice was taken, or its Lease made."""
+        self._since = 0.0
+        self._shown = asyncio.Event()
+        """Set when the view has shown that."""
+        self._moved = asyncio.Event()
+        """Set when the view shows another owner."""
+
+    async def run(self, work: Work) -> None:
+        """Take the slice, do its work until it is given up, and release it."""
+        lease: Lease | None = None
+        with self._leases.attempt(self._name):
+            async with self._leases.room:
+                lease = await self._take()
+        if lease is not None:
+            self.is_owned, self._record, self._since = True, lease.record, self._clock.monotonic()
+            self._shown.clear()
+            await self._work(work)
+            self._owners.note_outdated(self.number, lease.version)
+            is_free = await self._release(lease)
+            if is_free and self.surplus.is_set() and self._leases.has_others():
+                await wait_for(self._moved, RETRY)
+        elif self.number not in self._owners.outdated:
+            await asyncio.sleep(RETRY)
+
+    def follow(self) -> None:
+        """Follow the view: give the slice up if its Lease was deleted, or changed by another program."""
+        seen = self._leases.view.find_slice(self.number)
+        if seen is not None and seen.record.holder not in {"", self._settings.identity}:
+            self._moved.set()
+        if seen is not None and (seen.record == self._record or not self.is_owned):
+            self._shown.set()
+            return
+        is_overdue = self._clock.monotonic() - self._since > self._settings.lease_duration / 2
+        if self.is_owned and (self._shown.is_set() or is_overdue):
+            self.fence.close()  # before the view counts as newer
+            self.surplus.set()
+
+    async def _take(self) -> Lease | None:
+        """Take the slice in the version that the view shows; None if it has another one, or is not free."""
+        store, settings, view = self._store, self._settings, self._leases.view
+        version = read_version(view.find_slice(self.number))
+        lease = await store.fetch(settings.attempt)
+        if version != read_version(lease):
+            if lease is not None and not store.has_labels(lease):  # the view does not show it
+                await store.replace(lease, lease.record, settings.attempt)
+            self._owners.note_outdated(self.number, version)
+            return None
+        try:
+            if lease is None:
+                lease = await store.create(unowned(settings, self._clock.wall()), settings.attempt)
+                self._record = lease.record
+                await wait_for(self._shown, settings.attempt)
+            seen = view.find_slice(self.number)
+            if seen is None or seen.version != lease.version:
+                self._owners.note_outdated(self.number, version)
+                return None
+            version = lease.version
+            if not await self._owners.is_free(seen):
+                return None
+            record = next_record(lease.record, settings, self._clock.wall())
+            return await store.replace(lease, record, settings.attempt)
+        except errors.KubernetesError as error:
+            if error.status in {404, 409}:
+                self._owners.note_outdated(self.number, version)
+                return None
+            raise
+
+    async def _work(self, work: Work) -> None:
+        """Work until the slice is given up. An error of the work ends the membership, and the process."""
+        working = asyncio.ensure_future(work(self.number, self.fence))
+        leaving = asyncio.create_task(self.surplus.wait(), name="surplus")
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.wait({working, leaving})
+            self.fence.close()
+            self.is_owned = False
+        if not working.cancelled():
+            working.result()
+
+    async def _release(self, lease: Lease) -> bool:
+        """Release the slice; return whether it had the version in which it was taken."""
+        cleared: Lease | None = None
+        while True:
+            with self._leases.attempt(self._name):
+                async with self._leases.room:
+                    cleared = await self._leases.clear(self._store, lease)
+            if self._name not in self._leases.failed:
+                return cleared is not None
+            await asyncio.sleep(RETRY)
