@@ -18,7 +18,7 @@ from adapter.compose.providers import Providers, Runtime
 from adapter.compose.security import Security, open_security
 from adapter.config import checks
 from adapter.config.options import Options
-from adapter.config.rules_file import RulesConfig
+from adapter.config.rules_config import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import credentials
 from adapter.kubernetes.apiservices import RegistrationWatch

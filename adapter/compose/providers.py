@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.config.options import Options, check_max_age
-from adapter.config.rules_file import Parsed, RulesConfig
+from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials

@@ -16,7 +16,7 @@ from adapter.config import checks
 from adapter.config.https_options import SecurityOptions, ServingOptions
 from adapter.config.option_fields import REMOVED, WITHOUT_EFFECT, Command, CommandOptions, flags_of, option
 from adapter.config.pflag import Flag, FlagType
-from adapter.config.rules_file import RulesConfig
+from adapter.config.rules_config import RulesConfig
 from adapter.config.scaler_options import ScalerOptions
 from adapter.errors import Fault
 from adapter.model import timestamps

@@ -1,7 +1,7 @@
 """The rules file: prometheus-adapter's configuration format, read as strictly as upstream, with extra keys.
 
-The format as frozen values, its shapes, and the checks that need only the file. Whether templates and regular
-expressions compile, and which metrics a rule gives, is decided in `adapter.rules`.
+The shapes of the format, and the checks that need only the file. Whether templates and regular expressions
+compile, and which metrics a rule gives, is decided in `adapter.rules`.
 
 All faults of a file are reported at once, each with its path, its line and what is allowed. A fault inside a
 rule excludes that rule; a fault around the rules makes the file unusable. An empty file is a configuration
@@ -11,156 +11,28 @@ without rules.
 import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import yaml
 
 from adapter import errors
 from adapter.config import checks, scrape_keys
-from adapter.config.scrape_keys import KeyRange, ScrapeConfig
+from adapter.config.rules_config import (
+    OnNaN,
+    OnWarnings,
+    OverrideConfig,
+    Parsed,
+    ResourceRuleConfig,
+    ResourceRulesConfig,
+    ResourcesConfig,
+    RuleConfig,
+    RulesConfig,
+    SeriesFilter,
+    UsageScrape,
+)
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
 from adapter.model import timestamps
-
-
-class OnNaN(enum.Enum):
-    """How a sample without a value is treated: left out, or NaN becomes 0 as in prometheus-adapter."""
-
-    DROP = "drop"
-    ZERO = "zero"
-
-
-class OnWarnings(enum.Enum):
-    """How a response with a warning is treated: as a failed query, or accepted as in prometheus-adapter."""
-
-    FAIL = "fail"
-    ACCEPT = "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesFilter:
-    """One entry of `seriesFilters`: exactly one of the two regular expressions is not empty."""
-
-    is_: str = ""
-    is_not: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OverrideConfig:
-    """One entry of `resources.overrides`: a label, and its resource in any case, singular or plural."""
-
-    label: str
-    group: str
-    resource: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcesConfig:
-    """How labels and resources correspond. `namespaced` has an effect on external rules only."""
-
-    template: str = ""
-    overrides: tuple[OverrideConfig, ...] = ()
-    namespaced: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RuleConfig:
-    """One entry of `rules` or `externalRules`. Durations are seconds, None if not in the file.
-
-    `path`, `source` and `line` are its position. `ttl`: how long an answer is cached; `max_age`: how old an
-    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods,
-    or the endpoints of an external rule, are scraped. Without `on_nan` a custom metric leaves the object out,
-    and an external metric is an error.
-    """
-
-    path: str
-    source: str
-    line: int
-    series_query: str = ""
-    series_filters: tuple[SeriesFilter, ...] = ()
-    resources: ResourcesConfig = ResourcesConfig()
-    name_matches: str = ""
-    name_as: str = ""
-    metrics_query: str = ""
-    on_nan: OnNaN | None = None
-    on_warnings: OnWarnings = OnWarnings.FAIL
-    ttl: float | None = None
-    max_age: float | None = None
-    max_sample_age: float | None = None
-    scrape: ScrapeConfig | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UsageScrape:
-    """How pods are scraped for their own usage.
-
-    `query` is a template over the series of one pod, "" for the process collector's counter. `container` is
-    the one whose usage they show, "" for the one that has the port.
-    """
-
-    scrape: ScrapeConfig
-    query: str = ""
-    container: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceRuleConfig:
-    container_query: str = ""
-    node_query: str = ""
-    resources: ResourcesConfig = ResourcesConfig()
-    container_label: str = ""
-    scrape: UsageScrape | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceRulesConfig:
-    """`resourceRules`; `window` in seconds is reported to callers and enters no query.
-
-    Without a query nothing is served: the rules only say how pods are scraped for their own usage.
-    """
-
-    path: str
-    cpu: ResourceRuleConfig = ResourceRuleConfig()
-    memory: ResourceRuleConfig = ResourceRuleConfig()
-    window: float = 0.0
-    source: str = ""
-    line: int = 0
-    on_warnings: OnWarnings = OnWarnings.FAIL
-
-    @property
-    def queries(self) -> bool:
-        """Whether a resource has a query, or none has one and none is scraped, which is a mistake."""
-        both = (self.cpu, self.memory)
-        queried = any(rule.container_query or rule.node_query for rule in both)
-        return queried or all(rule.scrape is None for rule in both)
-
-
-@dataclass(frozen=True, slots=True)
-class RulesConfig:
-    """The rules of one or several files. `resource_rules` is None if absent, which differs from empty."""
-
-    rules: tuple[RuleConfig, ...] = ()
-    external_rules: tuple[RuleConfig, ...] = ()
-    resource_rules: ResourceRulesConfig | None = None
-
-    @property
-    def serves_usages(self) -> bool:
-        """Whether CPU and memory are served, and not only scraped."""
-        return self.resource_rules is not None and self.resource_rules.queries
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The usable rules, the faults of the others, and the faults that make the whole file unusable.
-
-    `readable` has the unusable rules too, as far as they could be read, for further checks of a report.
-    """
-
-    config: RulesConfig
-    faults: tuple[errors.Fault, ...] = ()
-    fatal: tuple[errors.Fault, ...] = ()
-    readable: RulesConfig = field(default_factory=RulesConfig, compare=False)
 
 
 class Sections(NamedTuple):
@@ -259,10 +131,10 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key of the format belongs, for keys under another parent."""
 
 
-BOUNDS: Mapping[str, KeyRange] = {
-    "ttl": KeyRange(0.01, 300),
-    "maxAge": KeyRange(0.1, 3600),
-    "maxSampleAge": KeyRange(0.1, 86_400),
+BOUNDS: Mapping[str, scrape_keys.KeyRange] = {
+    "ttl": scrape_keys.KeyRange(0.01, 300),
+    "maxAge": scrape_keys.KeyRange(0.1, 3600),
+    "maxSampleAge": scrape_keys.KeyRange(0.1, 86_400),
 }
 """Limits of our own durations. Kubernetes asks every 15 s, Prometheus looks back 5 min, jobs may be daily."""
 
@@ -296,10 +168,7 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
         return [(reader.join(path, index), entry) for index, entry in enumerate(node.value)]
     expected = "expected a list of rules"
     if isinstance(node, yaml.MappingNode):
-        expected = (
-            "expected a list of rules; a mapping of default, custom, external is the Helm chart's values: "
-            f"{_CONVERT}"
-        )
+        expected += f"; a mapping of default, custom, external is the Helm chart's values: {_CONVERT}"
     decoder.fault(path, reader.shown(node), expected, reader.line_of(node))
     return []
 
@@ -420,8 +289,7 @@ def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
     scrape = scrape_keys.read(fields, intervals=_WINDOW_INTERVALS_OF_USAGE)
     if fields is None or scrape is None:
         return None
-    given = {"interval": scrape.access.interval, "window": scrape.window}
-    for key, seconds in given.items():
+    for key, seconds in {"interval": scrape.access.interval, "window": scrape.window}.items():
         if seconds > _LONGEST_OF_USAGE[key]:
             fields.refuse(key, f"expected at most {_LONGEST_OF_USAGE[key]:g}s, for the usage of pods")
             return None
@@ -447,19 +315,14 @@ def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fau
     `resourceRules` may be given once: the first is kept, and each further one is a fault that names the
     first.
     """
-    resource_rules: ResourceRulesConfig | None = None
+    given = [config.resource_rules for config in configs if config.resource_rules is not None]
     faults = []
-    for candidate in (config.resource_rules for config in configs if config.resource_rules):
-        if resource_rules is None:
-            resource_rules = candidate
-            continue
-        expected = (
-            f"given already in {resource_rules.source}:{resource_rules.line}: expected in one file only"
-        )
-        faults.append(errors.Fault(candidate.path, "", expected, candidate.source, candidate.line))
+    for other in given[1:]:
+        expected = f"given already in {given[0].source}:{given[0].line}: expected in one file only"
+        faults.append(errors.Fault(other.path, "", expected, other.source, other.line))
     joined = RulesConfig(
         tuple(rule for config in configs for rule in config.rules),
         tuple(rule for config in configs for rule in config.external_rules),
-        resource_rules,
+        given[0] if given else None,
     )
     return joined, tuple(faults)

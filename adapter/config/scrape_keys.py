@@ -378,12 +378,7 @@ def _count(fields: Fields, key: str, default: int) -> int:
 
 
 def _bounded(
-    fields: Fields,
-    key: str,
-    parse: Callable[[str], float],
-    bounds: KeyRange,
-    default: _Default,
-    expected: str,
+    fields: Fields, key: str, parse: Callable[[str], float], limit: KeyRange, default: _Default, expected: str
 ) -> float | _Default:
     if key not in fields.scalars:
         return default
@@ -391,7 +386,7 @@ def _bounded(
         number = parse(fields.text(key))
     except ValueError:
         number = -1.0
-    if bounds.least <= number <= bounds.greatest:
+    if limit.least <= number <= limit.greatest:
         return number
     fields.refuse(key, expected)
     return default

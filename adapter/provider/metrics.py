@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError, PlainError, PrometheusError
 from adapter.model import quantity
 from adapter.model.clock import Clock

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed, RulesConfig
+from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import (
     InternalError,
     NamingError,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import promql_parser as promql
 
-from adapter.config.rules_file import (
+from adapter.config.rules_config import (
     OnWarnings,
     ResourceRuleConfig,
     ResourceRulesConfig,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.config.rules_file import ResourceRulesConfig
+from adapter.config.rules_config import ResourceRulesConfig
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
 from adapter.rules.query import Dropped, MetricQuery, QueryRule, last_samples, milli_of

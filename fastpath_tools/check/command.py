@@ -15,7 +15,7 @@ import msgspec
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import Catalogue

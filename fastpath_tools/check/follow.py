@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
 from adapter.model import visible
 from adapter.model.label_selectors import LabelSelector

@@ -14,7 +14,8 @@ import yaml
 
 from adapter import errors
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed, RulesConfig, Sections
+from adapter.config.rules_config import Parsed, RulesConfig
+from adapter.config.rules_file import Sections
 from adapter.config.yaml import reader
 
 SECTIONS = ("default", "custom", "external", "resource", "existing")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.config.rules_file import ResourceRulesConfig, RuleConfig
+from adapter.config.rules_config import ResourceRulesConfig, RuleConfig
 from adapter.errors import NamingError, PrometheusError, TemplateError
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import APIResource

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from adapter.cli.command_line import STDIN
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed, RulesConfig
+from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files

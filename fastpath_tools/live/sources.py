@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import promql_parser as promql
 
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from adapter.errors import NamingError, PrometheusError, TemplateError, UnscrapableError
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
-from adapter.config.rules_file import RulesConfig
+from adapter.config.rules_config import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.model import timestamps
 from adapter.model.apiservices import ServiceReference

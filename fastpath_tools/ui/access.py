@@ -5,7 +5,7 @@ from typing import Self
 
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring

@@ -26,7 +26,7 @@ from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
     ContainerUsage,

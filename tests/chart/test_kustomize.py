@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from adapter.config import rules_file
-from adapter.config.rules_file import RulesConfig
+from adapter.config.rules_config import RulesConfig
 from fastpath_tools import certs
 from tests.support import charts, rendered
 from tests.support.rendered import JSON, MANIFESTS, Objects

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from fastpath_tools.live import chart_values as helm_values
 from tests.rules.test_public_rules import DEFAULTS, FOLDER
 from tests.support import charts

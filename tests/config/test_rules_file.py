@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.config import rules_file
-from adapter.config.rules_file import (
+from adapter.config.rules_config import (
     OnNaN,
     OnWarnings,
     OverrideConfig,

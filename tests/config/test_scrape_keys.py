@@ -2,7 +2,8 @@
 
 import pytest
 
-from adapter.config.rules_file import Parsed, parse_rules
+from adapter.config.rules_config import Parsed
+from adapter.config.rules_file import parse_rules
 from adapter.config.scrape_keys import Access, Credentials, EndpointSource, EndpointTLS, ScrapeConfig
 from adapter.model.label_selectors import parse_selector
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from adapter.config import rules_file, scrape_keys
+from adapter.config import rules_config, rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import timestamps
 from adapter.model.autoscaling import boost as model
@@ -141,7 +141,7 @@ def test_bounds_and_defaults_are_documented() -> None:
         }[key]
         (row,) = re.findall(rf"^\| `scrape.{key}` \| {default} \|.*$", CONFIGURATION, re.MULTILINE)
         assert f"From {bounds.least} to {bounds.greatest}" in row
-    for value in (*rules_file.OnNaN, *rules_file.OnWarnings):
+    for value in (*rules_config.OnNaN, *rules_config.OnWarnings):
         assert f"`{value.value}`" in CONFIGURATION
 
 

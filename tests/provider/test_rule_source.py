@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.config.rules_file import RulesConfig
+from adapter.config.rules_config import RulesConfig
 from adapter.model.resources import BUILTIN, Catalogue
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.rules import compile as compiler

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from adapter.config.rules_file import RuleConfig, RulesConfig
+from adapter.config.rules_config import RuleConfig, RulesConfig
 from tests.support import tools
 from tests.support.rendered import MANIFESTS, Objects
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
 from adapter.autoscaler.metrics.feed import ready_then
 from adapter.autoscaler.metrics.sources import PolledSource, ReadContext, Subscriber
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.errors import NamingError, UnsupportedSelectorError
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.timestamps import SECOND, span_of

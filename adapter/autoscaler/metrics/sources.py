@@ -29,7 +29,7 @@ from adapter.autoscaler.metrics.feed import (
     ready_then,
 )
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.config.rules_file import OnNaN
+from adapter.config.rules_config import OnNaN
 from adapter.model.coherence import heavier_cut, incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts

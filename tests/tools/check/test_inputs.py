@@ -1,7 +1,7 @@
 import pytest
 
 from adapter.config import rules_file
-from adapter.config.rules_file import Parsed
+from adapter.config.rules_config import Parsed
 from adapter.model.resources import BUILTIN
 from fastpath_tools.check import command
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.config import rules_file
-from adapter.config.rules_file import OverrideConfig, Parsed, RuleConfig, RulesConfig
+from adapter.config.rules_config import OverrideConfig, Parsed, RuleConfig, RulesConfig
 from fastpath_tools.live import chart_values as helm_values
 
 CUSTOM = "{seriesQuery: q, metricsQuery: m}"

@@ -1,0 +1,146 @@
+"""The rules of a rules file as frozen values, in prometheus-adapter's words."""
+
+import enum
+from dataclasses import dataclass, field
+
+from adapter import errors
+from adapter.config.scrape_keys import ScrapeConfig
+
+
+class OnNaN(enum.Enum):
+    """How a sample without a value is treated: left out, or NaN becomes 0 as in prometheus-adapter."""
+
+    DROP = "drop"
+    ZERO = "zero"
+
+
+class OnWarnings(enum.Enum):
+    """How a response with a warning is treated: as a failed query, or accepted as in prometheus-adapter."""
+
+    FAIL = "fail"
+    ACCEPT = "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesFilter:
+    """One entry of `seriesFilters`: exactly one of the two regular expressions is not empty."""
+
+    is_: str = ""
+    is_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideConfig:
+    """One entry of `resources.overrides`: a label, and its resource in any case, singular or plural."""
+
+    label: str
+    group: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesConfig:
+    """How labels and resources correspond. `namespaced` has an effect on external rules only."""
+
+    template: str = ""
+    overrides: tuple[OverrideConfig, ...] = ()
+    namespaced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RuleConfig:
+    """One entry of `rules` or `externalRules`. Durations are seconds, None if not in the file.
+
+    `path`, `source` and `line` are its position. `ttl`: how long an answer is cached; `max_age`: how old an
+    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods,
+    or the endpoints of an external rule, are scraped. Without `on_nan` a custom metric leaves the object out,
+    and an external metric is an error.
+    """
+
+    path: str
+    source: str
+    line: int
+    series_query: str = ""
+    series_filters: tuple[SeriesFilter, ...] = ()
+    resources: ResourcesConfig = ResourcesConfig()
+    name_matches: str = ""
+    name_as: str = ""
+    metrics_query: str = ""
+    on_nan: OnNaN | None = None
+    on_warnings: OnWarnings = OnWarnings.FAIL
+    ttl: float | None = None
+    max_age: float | None = None
+    max_sample_age: float | None = None
+    scrape: ScrapeConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageScrape:
+    """How pods are scraped for their own usage.
+
+    `query` is a template over the series of one pod, "" for the process collector's counter. `container` is
+    the one whose usage they show, "" for the one that has the port.
+    """
+
+    scrape: ScrapeConfig
+    query: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRuleConfig:
+    container_query: str = ""
+    node_query: str = ""
+    resources: ResourcesConfig = ResourcesConfig()
+    container_label: str = ""
+    scrape: UsageScrape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRulesConfig:
+    """`resourceRules`; `window` in seconds is reported to callers and enters no query.
+
+    Without a query nothing is served: the rules only say how pods are scraped for their own usage.
+    """
+
+    path: str
+    cpu: ResourceRuleConfig = ResourceRuleConfig()
+    memory: ResourceRuleConfig = ResourceRuleConfig()
+    window: float = 0.0
+    source: str = ""
+    line: int = 0
+    on_warnings: OnWarnings = OnWarnings.FAIL
+
+    @property
+    def queries(self) -> bool:
+        """Whether a resource has a query, or none has one and none is scraped, which is a mistake."""
+        both = (self.cpu, self.memory)
+        queried = any(rule.container_query or rule.node_query for rule in both)
+        return queried or all(rule.scrape is None for rule in both)
+
+
+@dataclass(frozen=True, slots=True)
+class RulesConfig:
+    """The rules of one or several files. `resource_rules` is None if absent, which differs from empty."""
+
+    rules: tuple[RuleConfig, ...] = ()
+    external_rules: tuple[RuleConfig, ...] = ()
+    resource_rules: ResourceRulesConfig | None = None
+
+    @property
+    def serves_usages(self) -> bool:
+        """Whether CPU and memory are served, and not only scraped."""
+        return self.resource_rules is not None and self.resource_rules.queries
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The usable rules, the faults of the others, and the faults that make the whole file unusable.
+
+    `readable` has the unusable rules too, as far as they could be read, for further checks of a report.
+    """
+
+    config: RulesConfig
+    faults: tuple[errors.Fault, ...] = ()
+    fatal: tuple[errors.Fault, ...] = ()
+    readable: RulesConfig = field(default_factory=RulesConfig, compare=False)
