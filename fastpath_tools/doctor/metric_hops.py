@@ -231,7 +231,8 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
         advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
-        return Hop(_API, State.FAULT, f"{server} has no value: {answer.error}", change=Improvement(advice))
+        text = f"{server} has no value of {metric.label}: {answer.error}"
+        return Hop(_API, State.FAULT, text, change=Improvement(advice))
     return _answered(facts, metric, answer, server)
 
 
@@ -239,7 +240,8 @@ def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: st
     """Return how fast and how completely the API answered."""
     if not answer.number:
         change = Improvement("check that the pods run and expose the metric")
-        return Hop(_API, State.FAULT, f"{server} answers without a value{_selected(metric)}", change=change)
+        text = f"{server} answers without a value of {_selected(metric)}"
+        return Hop(_API, State.FAULT, text, change=change)
     reused = metric.source.reused if isinstance(metric.source, SourceFacts) else 0.0
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
     text = f"{server} answered in {seconds(answer.seconds)}"
@@ -260,15 +262,15 @@ def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: st
 
 
 def _selected(metric: MetricFacts) -> str:
-    """Return the selector of a metric as words, "" without one: a wrong label in it matches nothing."""
+    """Return a metric with its selector as words: a wrong label in that matches nothing."""
     source = metric.spec.pods or metric.spec.object or metric.spec.external
     if source is None or source.metric.selector is None:
-        return ""
+        return metric.label
     try:
         selector = api_selectors.compile_selector(source.metric.selector)
     except ValueError:
-        return ""
-    return f" of {source.metric.name} with {selector}"
+        return metric.label
+    return f"{source.metric.name} with {selector}"
 
 
 def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:

@@ -237,7 +237,8 @@ def _words(frame: Frame, now: float) -> Iterator[str]:
         if frame.begin + room < at < frame.end - room:
             text = dt.datetime.fromtimestamp(at, dt.UTC).strftime("%H:%M")
             yield f'<text x="{_share(frame, at)}" y="{foot}" text-anchor="middle">{text}</text>'
-    yield f'<text x="{_share(frame, now)}" y="{_TOP - 8}" text-anchor="middle" class="head">now</text>'
+    head = f"now, {_clock(now)[:5]} UTC"
+    yield f'<text x="{_share(frame, now)}" y="{_TOP - 8}" text-anchor="middle" class="head">{head}</text>'
 
 
 def _ribbon(frame: Frame, spans: Sequence[_Span]) -> Iterator[str]:

@@ -170,7 +170,7 @@ def from_entry(entry: FleetEntry, autoscaler: HPA | FastPathAutoscaler | None) -
         entry.max,
         entry.limited_by == Restraint.HIGHEST.value,
         entry.sample_age,
-        None if entry.chain is None else ReactionTime(entry.chain),
+        None if entry.chain is None else ReactionTime(entry.chain, whole=False),  # up to the write
         entry.overdue,
         entry.reversals,
         entry.floor,

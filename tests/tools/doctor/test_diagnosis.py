@@ -470,7 +470,7 @@ def test_the_latest_sample_waits_for_no_window() -> None:
         pytest.param(
             {"answer": AnswerFacts(0, 0.1, error="404: not found", status=404)},
             State.FAULT,
-            "Fastpath has no value: 404: not found",
+            "Fastpath has no value of load: 404: not found",
             id="unknown metric",
         ),
         pytest.param(
@@ -504,7 +504,10 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             id="forbidden",
         ),
         pytest.param(
-            {"answer": AnswerFacts(0, 0.1)}, State.FAULT, "Fastpath answers without a value", id="no value"
+            {"answer": AnswerFacts(0, 0.1)},
+            State.FAULT,
+            "Fastpath answers without a value of load",
+            id="no value",
         ),
         pytest.param(
             {"answer": AnswerFacts(3, 0.1)},
@@ -830,7 +833,7 @@ def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
         conditions=_with(ScalingActive=("False", "FailedGetPodsMetric", "unable to get metric load"))
     )
     gone = load(answer=AnswerFacts(0, 0.1, error="404: not found", status=404))
-    assert examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
+    assert examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value of load: 404: not found"
 
 
 def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:

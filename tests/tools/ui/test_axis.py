@@ -52,6 +52,7 @@ def test_lines_step_where_counts_change() -> None:
     assert lines(drawn, "desired") == ["M0 198H285.7V95.3H785.7V183.3H857.1"]
     assert lines(drawn, "floor") == ["M714.3 154H785.7"]
     assert lines(drawn, "now") == ["M857.1 22v220"]
+    assert ">now, 08:00 UTC</text>" in drawn.svg
     assert [key.kind for key in drawn.lines] == ["demand", "desired", "ready", "floor", "min", "max"]
 
 

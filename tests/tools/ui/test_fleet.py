@@ -227,7 +227,7 @@ def test_a_line_of_what_a_scaler_decides() -> None:
         7,
         is_capped=True,
         age=0.8,
-        reaction=ReactionTime(3.5),
+        reaction=ReactionTime(3.5, whole=False),
         overdue=1,
         reversals=2,
         floor=7,

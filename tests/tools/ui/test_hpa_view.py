@@ -144,7 +144,7 @@ def test_the_ladder_has_the_steps_of_each_metric() -> None:
 def test_a_metric_that_fails_has_no_value() -> None:
     [metric] = build(facts_of(ABLE, metrics=(load(answer=AnswerFacts(0, error="gone")),))).metrics
     assert (metric.current, metric.ratio) == ("<unknown>", None)
-    assert metric.fault == "Fastpath has no value: gone"
+    assert metric.fault == "Fastpath has no value of load: gone"
 
 
 def test_a_target_that_cannot_be_read() -> None:

@@ -225,7 +225,7 @@ def test_what_only_boost_lacks_is_not_why_the_count_is_what_it_is() -> None:
     assert sentence.describe(view(Restraint.HIGHEST), unboosted).cause.startswith("maxReplicas is reached")
     down = load(answer=AnswerFacts(0, error="gone"))
     both = diagnosis.examine(boosted(down, owner="the ScaledObject web"))
-    assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value: gone"
+    assert sentence.describe(view(Restraint.HIGHEST), both).cause == "Fastpath has no value of load: gone"
 
 
 @pytest.mark.parametrize(
