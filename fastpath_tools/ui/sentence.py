@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import with_defaults
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.quantity import parse_quantity
+from adapter.model.timestamps import read_nanoseconds
 from adapter.model.visible import counted
 from fastpath_tools.doctor import autoscaler_hops, target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
@@ -143,14 +145,19 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
             age = "too old" if metric.age is None else f"{seconds(metric.age)} old"
             text = f"the value of {short(metric)} is {age}: {metric.overdue}"
             return _CountCause(State.FAULT, text, "check why its targets have no newer sample")
-    if writers.reversals:
-        times = counted(len(writers.reversals), "time", "times")
-        text = f"{target.manager or 'another writer'} reverted the count {times}"
-        return _CountCause(
-            State.WARNING, f"{text}, at {clock(writers.reversals[-1])} the last", _only_writer(view)
-        )
+    if reversals := _recent(view):
+        manager = "another writer" if target.manager in {"", conflicts.OWN} else target.manager
+        times = f"{len(reversals)} times, the last" if len(reversals) > 1 else ""
+        text = " ".join(filter(None, (manager, "reverted the count", times, f"at {clock(reversals[-1])}")))
+        return _CountCause(State.WARNING, text, _only_writer(view))
     hop = target_hop(examination)
     return None if hop is None else _CountCause(State.WARNING, *hop)
+
+
+def _recent(view: AutoscalerView) -> list[str]:
+    """Return the reversals of the last minutes; older ones do not count for the scaler either."""
+    since = read_nanoseconds(view.time) - conflicts.REVERSALS_WITHIN
+    return [at for at in view.writers.reversals if read_nanoseconds(at) > since]
 
 
 def _stops(examination: Examination | FastExamination) -> bool:
@@ -260,7 +267,7 @@ _LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
 
 def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
     restraint = limiting(view)
-    if restraint is Restraint.LIMITED and (forbidden := _forbidden(view, examination)):
+    if restraint in {Restraint.LIMITED, Restraint.HELD} and (forbidden := _forbidden(view, examination)):
         return forbidden
     if restraint is not None:
         return _LIMITS[restraint](view)
@@ -295,21 +302,25 @@ def _way(view: AutoscalerView) -> str:
 # -- what comes next -----------------------------------------------------------------------------------------
 
 
+_ENDS = {Restraint.HELD: "when the window ends", Restraint.LIMITED: "as soon as the policy allows"}
+
+
 def _then(view: AutoscalerView, state: State, *, may_step: bool) -> str:
     """Return the next change of the count; without one that it stays, "" where a fault keeps it.
 
-    Of an HPA that no scaler decides the next step of a policy is not known, only that there is one.
+    Of an HPA that no scaler decides it is not always known when a limit ends, only that it does.
     """
     change = view.next
     if change is not None:
         return f"{counted(change.replicas, 'replica', 'replicas')} at {clock(change.at)} if the load stays"
-    if state is State.FAULT or limiting(view) is None:
+    restraint = limiting(view)
+    if state is State.FAULT or restraint is None:
         return ""
-    if limiting(view) is Restraint.HELD:
-        return "fewer replicas when the window ends, if the load stays"
-    if limiting(view) is Restraint.LIMITED and view.decided_since is None and may_step and _way(view):
-        more = "more" if _way(view) == "up" else "fewer"
-        return f"{more} replicas as soon as the policy allows, if the load stays"
+    end = _ENDS.get(restraint, "") if view.kind == HPA_KIND and view.decided_since is None else ""
+    if end and may_step and _way(view):
+        return f"{'more' if _way(view) == 'up' else 'fewer'} replicas {end}, if the load stays"
+    if view.kind == KIND and view.mode != AUTO and restraint is not Restraint.WITHHELD:
+        return f"mode {view.mode} writes nothing"
     return "the count stays if the load stays"
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler, Metadata
 from adapter.model.autoscaling.view import (
     AutoscalerView,
     LimitsView,
@@ -54,14 +54,7 @@ ASKS = "http_requests asks for 6"
             {"limits": LimitsView(min=2, max=10, floor=5)},
             f"5 replicas: a floor of 5 holds the count; {ASKS}. {STAYS}",
         ),
-        (
-            Restraint.HELD,
-            {},
-            (
-                f"5 replicas: the stabilization window holds the count; {ASKS}. "
-                "Fewer replicas when the window ends, if the load stays."
-            ),
-        ),
+        (Restraint.HELD, {}, f"5 replicas: the stabilization window holds the count; {ASKS}. {STAYS}"),
         (Restraint.LIMITED, {}, f"5 replicas: a scaling policy limits the step; {ASKS}. {STAYS}"),
         (Restraint.DRAINING, {}, f"5 replicas: the scale-down waits for idle pods; {ASKS}. {STAYS}"),
         (
@@ -119,7 +112,7 @@ PAUSED = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60)
         (
             {"writers": WritersView(paused_until=None, paused_by="", reversals=(at(-90), at(-60)))},
             (
-                "5 replicas: another writer reverted the count 2 times, at 07:59:00 UTC the last. "
+                "5 replicas: another writer reverted the count 2 times, the last at 07:59:00 UTC. "
                 f"Remove replicas from what else is applied to Deployment web. {STAYS}"
             ),
         ),
@@ -176,6 +169,21 @@ def test_a_fault_that_doctor_finds_is_the_cause() -> None:
     assert warned.cause.startswith("maxReplicas is reached")
     undecided = sentence.describe(view(None), examined(State.WARNING))
     assert (undecided.state, undecided.cause, undecided.advice) == (State.WARNING, "it is so", "change it")
+
+
+@pytest.mark.parametrize(
+    ("manager", "times", "text"),
+    [
+        ("kubectl", (-400, -60), "kubectl reverted the count at 07:59:00 UTC"),
+        ("fastpath", (-90, -60), "another writer reverted the count 2 times, the last at 07:59:00 UTC"),
+        ("kubectl", (-400,), "the count follows the metrics; http_requests asks for 6"),
+    ],
+    ids=["once", "and the scaler wrote since", "long ago"],
+)
+def test_a_reversal_is_the_cause_for_some_minutes(manager: str, times: tuple[int, ...], text: str) -> None:
+    writers = WritersView(paused_until=None, paused_by="", reversals=tuple(map(at, times)))
+    target = TargetView(kind="Deployment", name="web", replicas=5, ready=5, manager=manager)
+    assert sentence.describe(view(writers=writers, target=target), None).cause == text
 
 
 def test_what_comes_next_has_its_time() -> None:
@@ -257,13 +265,22 @@ def undecided(restraint: Restraint | None, wanted: int | None, **changes: Any) -
 @pytest.mark.parametrize(
     ("wanted", "then"),
     [
-        (9, "More replicas as soon as the policy allows, if the load stays."),
-        (3, "Fewer replicas as soon as the policy allows, if the load stays."),
+        (9, "More replicas {}, if the load stays."),
+        (3, "Fewer replicas {}, if the load stays."),
         (5, STAYS),
     ],
 )
-def test_a_policy_that_limits_a_step_allows_the_next_one(wanted: int, then: str) -> None:
-    assert sentence.explain(undecided(Restraint.LIMITED, wanted), None).endswith(then)
+def test_a_limit_of_an_hpa_ends_at_a_time_that_is_not_known(wanted: int, then: str) -> None:
+    limited, held = (undecided(restraint, wanted) for restraint in (Restraint.LIMITED, Restraint.HELD))
+    assert sentence.explain(limited, None).endswith(then.format("as soon as the policy allows"))
+    assert sentence.explain(held, None).endswith(then.format("when the window ends"))
+    fast = msgspec.structs.replace(held, kind=KIND)
+    assert sentence.explain(fast, None).endswith(STAYS), "a scaler knows when, or that it does not"
+
+
+def test_a_mode_that_writes_nothing_is_named() -> None:
+    held = view(Restraint.HELD, kind=KIND, mode="Advise")
+    assert sentence.describe(held, None).then == "mode Advise writes nothing"
 
 
 @pytest.mark.parametrize(("way", "wanted"), [("Up", 9), ("Down", 3)])
@@ -275,6 +292,8 @@ def test_a_direction_that_is_disabled_is_named(way: str, wanted: int) -> None:
         f"5 replicas: {field} is Disabled: it never scales {way.lower()}; http_requests asks for {wanted}. "
         f"Remove {field}. {STAYS}"
     )
+    held = sentence.describe(undecided(Restraint.HELD, wanted), examination)
+    assert held.cause.startswith(field), "the window may end"
     other = sentence.explain(undecided(Restraint.LIMITED, 12 - wanted), examination)
     assert other.startswith("5 replicas: a scaling policy limits the step")
     calm = sentence.describe(undecided(Restraint.TOLERATED, 5), examination)
