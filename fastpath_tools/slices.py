@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,20 +66,28 @@ class _Autoscaler(msgspec.Struct, frozen=True):
 
 
 class SliceRow(NamedTuple):
-    """A slice: the Pod that owns it, "-" for none, and for how many seconds; the autoscalers in it."""
+    """A slice: the Pod that owns it, "-" for none, and for how many seconds; the autoscalers in it.
+
+    `holder` is what its Lease names, also if that is no scaler.
+    """
 
     number: int
     owner: str
     seconds: float | None
     autoscalers: int
+    holder: str
 
 
 class ScalerRow(NamedTuple):
-    """A scaler by its Pod, and how many seconds ago it renewed its Lease; it is late after `duration`."""
+    """A scaler by its Pod, and how many seconds ago it renewed its Lease; it is late after `duration`.
+
+    A container that starts again is another scaler in the same Pod, with a `holder` of its own.
+    """
 
     pod: str
     renewed: float | None
     duration: int
+    holder: str
 
 
 @command_line.verb(COMMAND)
@@ -103,6 +111,7 @@ async def _run(options: SlicesOptions) -> int:
             credentials.pod_of(holder),
             _ago(lease.spec.renew_time, now),
             lease.spec.lease_duration_seconds or 0,
+            holder,
         )
         for lease in leases
         if lease.metadata.name.startswith(f"{options.lease_name}-member-") and lease.spec.holder_identity
@@ -155,28 +164,37 @@ def read_slices(
     rows = []
     for number in range(slices.COUNT):
         spec = specs.get(number)
-        scaler = None if spec is None else scalers.get(spec.holder_identity or "")
+        holder = "" if spec is None else spec.holder_identity or ""
+        scaler = scalers.get(holder)
         owner, seconds = NO_OWNER, None
         if spec is not None and scaler is not None:
             owner, seconds = scaler.pod, _ago(spec.acquire_time, now)
-        rows.append(SliceRow(number, owner, seconds, counts.get(number, 0)))
+        rows.append(SliceRow(number, owner, seconds, counts.get(number, 0), holder))
     return rows
 
 
-def render(rows: Sequence[SliceRow], scalers: Iterable[ScalerRow]) -> Iterator[str]:
-    """Yield a line for each scaler, and one for the slices without an owner."""
+def render(rows: Sequence[SliceRow], scalers: Collection[ScalerRow]) -> Iterator[str]:
+    """Yield a line for each scaler, and one for the slices without an owner, with what their Leases name."""
     table = [("scaler", "slices", "autoscalers", "last change", "renewed")]
     for scaler in sorted(scalers):
-        own = [row for row in rows if row.owner == scaler.pod]
+        own = [row for row in rows if row.holder == scaler.holder]
         changed = min((row.seconds for row in own if row.seconds is not None), default=None)
         late = " (late)" if scaler.renewed is None or scaler.renewed > scaler.duration else ""
         autoscalers = str(sum(row.autoscalers for row in own))
         table.append((scaler.pod, str(len(own)), autoscalers, _told(changed), _told(scaler.renewed) + late))
     yield from tables.text_table(table)
+    if not scalers:
+        yield "no scaler has a Lease here: --namespace gives the namespace that scalers run in"
     free = [row for row in rows if row.owner == NO_OWNER]
     if free:
-        numbers = ", ".join(f"{row.number:02d}" for row in free)
-        yield f"without an owner: {numbers} ({sum(row.autoscalers for row in free)} autoscalers)"
+        yield f"without an owner: {_list_numbers(free)} ({sum(row.autoscalers for row in free)} autoscalers)"
+    for holder in sorted({row.holder for row in free} - {""}):
+        held = [row for row in free if row.holder == holder]
+        yield f"held by {holder}, which is no scaler: {_list_numbers(held)}"
+
+
+def _list_numbers(rows: Iterable[SliceRow]) -> str:
+    return ", ".join(f"{row.number:02d}" for row in rows)
 
 
 def _told(seconds: float | None) -> str:

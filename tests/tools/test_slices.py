@@ -62,19 +62,41 @@ async def test_a_slice_without_an_owner_is_a_failure(cluster: Cluster, run: Verb
             lease(cluster, f"slice-{number:02d}", "scaler-gone_9" if number == 9 else "scaler-a_1")
     done = await run()
     assert done.status == 1
-    assert done.out.splitlines()[-1] == "without an owner: 07, 09 (0 autoscalers)"
+    assert done.out.splitlines()[-2:] == [
+        "without an owner: 07, 09 (0 autoscalers)",
+        "held by scaler-gone_9, which is no scaler: 09",
+    ]
 
     document: dict[str, Any] = json.loads((await run("-o", "json")).out)
     assert [scaler["pod"] for scaler in document["scalers"]] == ["scaler-a"]
-    assert document["slices"][7] == {"number": 7, "owner": "", "seconds": None, "autoscalers": 0}
+    assert document["slices"][7] == {
+        "number": 7,
+        "owner": "",
+        "seconds": None,
+        "autoscalers": 0,
+        "holder": "",
+    }
     assert document["slices"][8]["owner"] == "scaler-a"
+    assert document["slices"][9]["holder"] == "scaler-gone_9"
+
+
+async def test_a_container_that_starts_again_counts_its_own_slices(cluster: Cluster, run: Verb) -> None:
+    """It is another scaler in the same Pod, until the Lease of the former one has expired."""
+    lease(cluster, "member-1", "scaler-a_1")
+    lease(cluster, "member-2", "scaler-a_2")
+    for number in range(slices.COUNT):
+        lease(cluster, f"slice-{number:02d}", "scaler-a_2" if number < 3 else "scaler-a_1")
+    rows = [line.split()[:2] for line in (await run()).out.splitlines()[1:]]
+    assert sorted(rows) == [["scaler-a", "3"], ["scaler-a", "61"]]
 
 
 async def test_kinds_that_the_cluster_does_not_have_count_nothing(cluster: Cluster, run: Verb) -> None:
     cluster.fail(404, "list", "fastpathautoscalers")
     done = await run()
     assert (done.status, done.err) == (1, "")
-    assert done.out.splitlines()[0].split()[0] == "SCALER"
+    head, *lines = done.out.splitlines()
+    assert head.split()[0] == "SCALER"
+    assert lines[0] == "no scaler has a Lease here: --namespace gives the namespace that scalers run in"
 
 
 async def test_a_refused_list_is_said(cluster: Cluster, run: Verb) -> None:
