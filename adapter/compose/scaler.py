@@ -180,6 +180,14 @@ class Scaler:
 
     def find_unsynced(self) -> str | None:
         """Return which caches have no first list yet, None if all have one."""
+        return self._find_waiting(with_leases=True)
+
+    def find_unlisted(self) -> str | None:
+        """Return that without Leases, None in the first `LISTED_SECONDS`: a server of metrics needs none."""
+        is_new = self._runtime.clock.monotonic() - self._began < LISTED_SECONDS
+        return None if is_new else self._find_waiting(with_leases=False)
+
+    def _find_waiting(self, *, with_leases: bool) -> str | None:
         caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
             "pods": self.pods,
             "horizontalpodautoscalers": self.rivals,
@@ -188,12 +196,9 @@ class Scaler:
         if self._schedules is not None:
             caches["fastpathschedules"] = self._schedules
         waiting = [name for name, cache in caches.items() if not cache.synced]
+        if with_leases and self._keeper is not None and not self._keeper.view.cache.synced:
+            waiting.append("leases")
         return f"first list of {', '.join(waiting)} is not complete" if waiting else None
-
-    def find_unlisted(self) -> str | None:
-        """Return what `find_unsynced` does, None in the first `LISTED_SECONDS`."""
-        is_new = self._runtime.clock.monotonic() - self._began < LISTED_SECONDS
-        return None if is_new else self.find_unsynced()
 
     def count_scalers(self) -> int:
         """Return how many scalers share the autoscalers, as far as this one sees."""

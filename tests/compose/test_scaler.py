@@ -229,3 +229,14 @@ async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench
     registry.put = failing  # type: ignore[method-assign]
     async with leading(bench):
         await until(lambda: bench.at_work() == COUNT - 1)
+
+
+def test_a_scaler_that_may_not_list_leases_is_not_ready(tmp_path: Path) -> None:
+    """So an update without the new Role stops before the last pod that scales has ended."""
+    bench = Bench(tmp_path, "default", elects=True)
+    for cache in (bench.scaler.pods, bench.scaler.rivals):
+        for reflector in cache.reflectors:
+            reflector.synced = True
+    assert bench.scaler.find_unsynced() == "first list of leases is not complete"
+    bench.clock.advance(LISTED_SECONDS)
+    assert bench.scaler.find_unlisted() is None  # metrics are served all the same
