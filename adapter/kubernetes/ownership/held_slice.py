@@ -6,6 +6,7 @@ Lease was deleted, or changed by another program.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from adapter import errors
@@ -14,7 +15,10 @@ from adapter.kubernetes.ownership.membership import next_record, unowned
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
 from adapter.kubernetes.ownership.slice_owners import SliceOwners
 from adapter.model.autoscaling import slices
+from adapter.telemetry.logs import facts
 from adapter.waits import wait_for
+
+_log = logging.getLogger(__name__)
 
 Work = Callable[[int, Fence], Awaitable[None]]
 """What the owner of a slice does, cancelled when the slice is given up. It must leave no write in flight."""
@@ -70,7 +74,15 @@ class HeldSlice:
         is_overdue = self._clock.monotonic() - self._since > self._settings.lease_duration / 2
         if self.is_owned and (self._shown.is_set() or is_overdue):
             self.fence.close()  # before the view counts as newer
+            if not self.surplus.is_set():
+                self._report_lost("" if seen is None else seen.record.holder)
             self.surplus.set()
+
+    def _report_lost(self, holder: str) -> None:
+        """Log that the slice was lost, but not to another member: that has ended this membership before."""
+        if all(member.record.holder != holder for member in self._leases.view.members()):
+            details = facts(lease=self._name, holder=holder)
+            _log.warning("the Lease of a slice was changed or deleted, not by its owner", extra=details)
 
     async def _take(self) -> Lease | None:
         """Take the slice in the version that the view shows; None if it has another one, or is not free."""

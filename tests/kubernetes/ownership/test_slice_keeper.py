@@ -566,6 +566,33 @@ def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: World, hol
     assert world.run_until(world.is_fair) < 15 + 2 + 1, "missed for its duration, from a renewal on"
 
 
+CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
+
+
+def test_a_slice_that_a_person_took_from_its_owner_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(world)
+    world.run(1)
+    world.edit(FIVE, holderIdentity="pod-9_x")
+    world.run(5)
+    (record,) = (record for record in caplog.records if record.message == CHANGED)
+    assert record.facts == {"lease": FIVE, "holder": "pod-9_x"}  # type: ignore[attr-defined]
+    world.delete(slices.name_of(NAME, 7))
+    world.run(5)
+    assert caplog.messages.count(CHANGED) == 2
+
+
+def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, second = settle(world, 2)
+    second.freeze(40)
+    world.run(80)
+    assert world.is_fair()
+    assert CHANGED not in caplog.messages
+
+
 def test_all_leases_may_be_deleted(world: World) -> None:
     settle(world, 2)
     world.run(1)
