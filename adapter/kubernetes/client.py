@@ -49,10 +49,14 @@ _T = TypeVar("_T")
 
 
 class ResponseBody(NamedTuple):
-    """The body of a response, undecoded. `content_type` is in lower case, with its parameters."""
+    """The body of a response, undecoded. `content_type` is in lower case, with its parameters.
+
+    `date` is the header Date, "" without one.
+    """
 
     content_type: str
     content: bytes
+    date: str = ""
 
     def decode(self, form: type[_T], what: str) -> _T:
         """Decode JSON. `what` names verb and resource in the error of a body that is not of this form."""
@@ -144,7 +148,8 @@ class KubernetesClient:
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
-            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
+            headers = response.headers
+            return ResponseBody(headers.get("Content-Type", "").lower(), content, headers.get("Date", ""))
 
     async def write(
         self,

@@ -16,6 +16,7 @@ import random
 from asyncio import events
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Collection
+from email.utils import formatdate
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
@@ -35,6 +36,9 @@ from adapter.telemetry.problems import ProblemLog
 
 NAME = "fastpath-scaler"
 DRAIN = 0.05
+EPOCH = 1_700_000_000.0
+"""What a right clock shows when the world begins at 0."""
+
 """Seconds that the work of a slice takes to end."""
 
 _TURN = 1e-7
@@ -277,6 +281,10 @@ class World:
             raise KubernetesError(404, "NotFound", "it does not exist")
         return msgspec.json.encode(self.leases[name])
 
+    def date(self) -> str:
+        """Return the header Date of the API servers, whose clocks are right."""
+        return formatdate(EPOCH + self.now, usegmt=True)
+
     def write(self, method: str, path: str, content: bytes) -> bytes:
         document = msgspec.json.decode(content)
         name = path.rpartition("/")[2] if method == "DELETE" else document["metadata"]["name"]
@@ -400,7 +408,7 @@ class Process:
         return (monotonic + self.slept) / self.rate
 
     def wall(self) -> float:
-        return 1_700_000_000.0 + self.world.now * self.rate + self.shift
+        return EPOCH + self.world.now * self.rate + self.shift
 
     @property
     def is_running(self) -> bool:
@@ -514,7 +522,7 @@ class _Client:
     ) -> ResponseBody:
         check()
         answer = await self._call(seconds, lambda: self._process.world.write(method, path, content))
-        return ResponseBody("application/json", answer)
+        return ResponseBody("application/json", answer, self._process.world.date())
 
     async def list_objects(
         self,

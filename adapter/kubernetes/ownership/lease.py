@@ -16,6 +16,7 @@ import asyncio
 import datetime as dt
 import math
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -46,11 +47,15 @@ RELEASED = 1
 
 
 class Lease(NamedTuple):
-    """A record with its object and the version to replace."""
+    """A record with its object and the version to replace.
+
+    `answered` is when the API server confirmed a write, by its clock in whole seconds; None if not known.
+    """
 
     record: LeaseRecord
     version: str
     document: dict[str, Any]
+    answered: float | None = None
 
 
 class KubernetesLeases:
@@ -94,7 +99,8 @@ class KubernetesLeases:
         }
         content = msgspec.json.encode(document)
         answer = await self._client.write("POST", self._path, content, seconds=seconds, check=_unfenced)
-        return _decode(answer.content, f"create lease {self._namespace}/{self.name}")
+        lease = _decode(answer.content, f"create lease {self._namespace}/{self.name}")
+        return lease._replace(answered=_read_date(answer.date))
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
@@ -103,7 +109,8 @@ class KubernetesLeases:
         content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
         path = f"{self._path}/{self.name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
-        return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
+        lease = _decode(answer.content, f"update lease {self._namespace}/{self.name}")
+        return lease._replace(answered=_read_date(answer.date))
 
     def has_labels(self, lease: Lease) -> bool:
         """Return whether a Lease that was read has the labels."""
@@ -129,6 +136,14 @@ def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
 
 def _read_labels(lease: Lease) -> dict[str, str]:
     return lease.document["metadata"].get("labels") or {}
+
+
+def _read_date(text: str) -> float | None:
+    """Return the epoch seconds of a header Date, None for anything else."""
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _decode(content: bytes, what: str) -> Lease:
