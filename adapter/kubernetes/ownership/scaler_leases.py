@@ -1,5 +1,6 @@
 """The Leases that the scalers with a common name have: access to them, and the problems of each.
 
+Each scaler clears the Leases of members that are late, and deletes those of memberships that ended long ago.
 A problem of a Lease ends when an attempt succeeds, or when the Lease has changed: another scaler may have
 done what this one could not.
 """
@@ -38,7 +39,7 @@ class ScalerLeases:
         self.settings = settings
         self.clock = watching.clock
         self.room = asyncio.Semaphore(_AT_ONCE)
-        """Is held while the Lease of a slice is written."""
+        """Held while the Lease of a slice is written."""
         self._client = watching.client
         self._namespace = namespace
         self._problems = watching.problems
