@@ -30,7 +30,7 @@ from adapter.autoscaler.metrics.feed import SourceAnswer
 from adapter.autoscaler.metrics.sources import ReadContext
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.compose.clock import SystemClock
-from adapter.config.scrape_keys import Access
+from adapter.config.rules_config import Access
 from adapter.model import pod_networks
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics
 from adapter.model.pods import Container, PodFacts

@@ -1,10 +1,84 @@
-"""The rules of a rules file as frozen values, in prometheus-adapter's words."""
+"""The rules of a rules file, and how they scrape, as frozen values."""
 
 import enum
 from dataclasses import dataclass, field
 
 from adapter import errors
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_LINES = 50_000
+MAX_SERIES = 2000
+"""Default limits of a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A bearer token from a file, for pods of the listed namespaces only."""
+
+    token_file: str
+    namespaces: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTLS:
+    """How a pod's certificate is checked: CA file ("" for the system's), server name ("" for the address)."""
+
+    ca_file: str = ""
+    server_name: str = ""
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a pod is scraped. Rules with equal access share the scrapes of a pod.
+
+    `port` is a number or the name of a container port, for a Service that of one of its ports. Durations are
+    seconds, sizes bytes after unzipping; `max_series` counts the series that rules use.
+    """
+
+    port: str
+    path: str = "/metrics"
+    scheme: str = "http"
+    interval: float = 1.0
+    timeout: float = 1.0
+    host_network: bool = False
+    credentials: Credentials | None = None
+    tls: EndpointTLS | None = None
+    max_bytes: int = MAX_BYTES
+    max_lines: int = MAX_LINES
+    max_series: int = MAX_SERIES
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSource:
+    """The endpoints of the Service `service`, or of the pods that `selector` matches if that is "".
+
+    `honor_labels`: a label that an endpoint exposes replaces the attached label of the same name, as in a
+    ServiceMonitor.
+    """
+
+    namespace: str
+    service: str = ""
+    selector: LabelSelector = EVERYTHING
+    honor_labels: bool = False
+
+    def __str__(self) -> str:
+        if self.service:
+            return f"Service {self.namespace}/{self.service}"
+        return f"pods of namespace {self.namespace} with {self.selector}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeConfig:
+    """The `scrape` key: `window` is the range of a counter's rate, in seconds.
+
+    `source` says which endpoints an external rule reads; None for a rule about pods.
+    """
+
+    access: Access
+    window: float = 5.0
+    source: EndpointSource | None = None
 
 
 class OnNaN(enum.Enum):

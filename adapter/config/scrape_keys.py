@@ -1,7 +1,7 @@
 """The `scrape` key of a rule: how the pods' own endpoints are scraped, and within which limits.
 
-The settings as a frozen value, and their checks. Whether the query of the rule can be evaluated from scrapes
-is decided in `rules.scrape`. Nothing that can be abused is on by default: no credentials, no pods in the
+The shapes and the checks of the settings. Whether the query of the rule can be evaluated from scrapes is
+decided in `rules.scrape`. Nothing that can be abused is on by default: no credentials, no pods in the
 node's network, and bounded bytes, lines and time.
 
 An external metric describes no object, so an external rule itself says where its series are: the endpoints of
@@ -12,13 +12,12 @@ change that.
 import ipaddress
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import yaml
 
 from adapter import errors
-from adapter.config import checks
+from adapter.config import checks, rules_config
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Fields, Leaf, Shape
 from adapter.model import label_selectors, timestamps
@@ -26,81 +25,6 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own identity, which is never sent to another pod."""
-
-MAX_BYTES = 4 * 1024 * 1024
-MAX_LINES = 50_000
-MAX_SERIES = 2000
-"""Default limits of a body."""
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A bearer token from a file, for pods of the listed namespaces only."""
-
-    token_file: str
-    namespaces: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointTLS:
-    """How a pod's certificate is checked: CA file ("" for the system's), server name ("" for the address)."""
-
-    ca_file: str = ""
-    server_name: str = ""
-    verify: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How a pod is scraped. Rules with equal access share the scrapes of a pod.
-
-    `port` is a number or the name of a container port, for a Service that of one of its ports. Durations are
-    seconds, sizes bytes after unzipping; `max_series` counts the series that rules use.
-    """
-
-    port: str
-    path: str = "/metrics"
-    scheme: str = "http"
-    interval: float = 1.0
-    timeout: float = 1.0
-    host_network: bool = False
-    credentials: Credentials | None = None
-    tls: EndpointTLS | None = None
-    max_bytes: int = MAX_BYTES
-    max_lines: int = MAX_LINES
-    max_series: int = MAX_SERIES
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointSource:
-    """The endpoints of the Service `service`, or of the pods that `selector` matches if that is "".
-
-    `honor_labels`: a label that an endpoint exposes replaces the attached label of the same name, as in a
-    ServiceMonitor.
-    """
-
-    namespace: str
-    service: str = ""
-    selector: LabelSelector = EVERYTHING
-    honor_labels: bool = False
-
-    def __str__(self) -> str:
-        if self.service:
-            return f"Service {self.namespace}/{self.service}"
-        return f"pods of namespace {self.namespace} with {self.selector}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScrapeConfig:
-    """The `scrape` key: `window` is the range of a counter's rate, in seconds.
-
-    `source` says which endpoints an external rule reads; None for a rule about pods.
-    """
-
-    access: Access
-    window: float = 5.0
-    source: EndpointSource | None = None
-
 
 _Default = TypeVar("_Default", float, None)
 
@@ -187,7 +111,7 @@ VOCABULARY: Mapping[str, str] = {
 
 def read(
     fields: Fields | None, *, external: bool = False, intervals: int = WINDOW_INTERVALS
-) -> ScrapeConfig | None:
+) -> rules_config.ScrapeConfig | None:
     """Return the settings; None without them and after a fault.
 
     `external`: those of an external rule. `intervals`: the default of `window`.
@@ -206,7 +130,7 @@ def read(
         if timeout > interval:
             expected = "expected at most the interval: a pod is scraped by one request at a time"
             fields.refuse("timeout", expected)
-    access = Access(
+    access = rules_config.Access(
         _port(fields, source),
         _path(fields),
         _scheme(fields),
@@ -215,14 +139,14 @@ def read(
         fields.text("hostNetwork") == "true",
         _credentials(fields, source),
         _tls(fields),
-        _count(fields, "maxBytes", MAX_BYTES),
-        _count(fields, "maxLines", MAX_LINES),
-        _count(fields, "maxSeries", MAX_SERIES),
+        _count(fields, "maxBytes", rules_config.MAX_BYTES),
+        _count(fields, "maxLines", rules_config.MAX_LINES),
+        _count(fields, "maxSeries", rules_config.MAX_SERIES),
     )
-    return ScrapeConfig(access, window, source) if len(fields.decoder.faults) == before else None
+    return rules_config.ScrapeConfig(access, window, source) if len(fields.decoder.faults) == before else None
 
 
-def _source(fields: Fields, *, external: bool) -> EndpointSource | None:
+def _source(fields: Fields, *, external: bool) -> rules_config.EndpointSource | None:
     """Return the source of an external rule; None after a fault, and for a rule about pods."""
     given = [key for key in ("service", "pods") if key in fields.structs]
     if not external:
@@ -255,7 +179,7 @@ def _source(fields: Fields, *, external: bool) -> EndpointSource | None:
         selector = _pod_selector(inner)
     if len(fields.decoder.faults) > before:
         return None
-    return EndpointSource(namespace, service, selector, fields.text("honorLabels") == "true")
+    return rules_config.EndpointSource(namespace, service, selector, fields.text("honorLabels") == "true")
 
 
 def _pod_selector(fields: Fields) -> LabelSelector:
@@ -270,7 +194,7 @@ def _pod_selector(fields: Fields) -> LabelSelector:
     return selector
 
 
-def _port(fields: Fields, source: EndpointSource | None) -> str:
+def _port(fields: Fields, source: rules_config.EndpointSource | None) -> str:
     text = fields.text("port")
     number = text.isascii() and text.isdigit()
     of_service = source is not None and source.service != ""
@@ -297,7 +221,9 @@ def _scheme(fields: Fields) -> str:
     return text
 
 
-def _credentials(fields: Fields, source: EndpointSource | None) -> Credentials | None:
+def _credentials(
+    fields: Fields, source: rules_config.EndpointSource | None
+) -> rules_config.Credentials | None:
     inner = fields.structs.get("credentials")
     if inner is None or inner.broken:
         return None
@@ -312,7 +238,7 @@ def _credentials(fields: Fields, source: EndpointSource | None) -> Credentials |
         place = reader.join(inner.path, "namespaces")
         expected = f"expected {source.namespace} among them: no other pods are scraped by this rule"
         fields.decoder.fault(place, ", ".join(sorted(namespaces)), expected, inner.line)
-    return Credentials(path, namespaces)
+    return rules_config.Credentials(path, namespaces)
 
 
 def is_own_identity(path: str) -> bool:
@@ -339,7 +265,7 @@ def _namespaces(fields: Fields) -> frozenset[str]:
     return valid
 
 
-def _tls(fields: Fields) -> EndpointTLS | None:
+def _tls(fields: Fields) -> rules_config.EndpointTLS | None:
     inner = fields.structs.get("tls")
     if inner is None:
         return None
@@ -348,7 +274,7 @@ def _tls(fields: Fields) -> EndpointTLS | None:
     name = inner.text("serverName")
     if name and not _is_host(name):
         inner.refuse("serverName", "expected the name in the pods' certificates such as web.shop.svc")
-    return EndpointTLS(inner.text("caFile"), name, inner.text("insecureSkipVerify") != "true")
+    return rules_config.EndpointTLS(inner.text("caFile"), name, inner.text("insecureSkipVerify") != "true")
 
 
 def _is_host(text: str) -> bool:

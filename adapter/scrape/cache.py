@@ -13,8 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from adapter.config.rules_config import OnNaN
-from adapter.config.scrape_keys import Access
+from adapter.config.rules_config import Access, OnNaN
 from adapter.errors import ScrapeError
 from adapter.model import steps
 from adapter.model.clock import Clock

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from adapter.config.scrape_keys import Access, EndpointSource
+from adapter.config.rules_config import Access, EndpointSource
 from adapter.errors import UnionError
 from adapter.model import steps
 from adapter.model.clock import Clock

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter.config.scrape_keys import Access, EndpointSource
+from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, WatchedSlice
 from adapter.scrape.cache import ScrapedPod
 

@@ -23,7 +23,7 @@ from aiohttp import http_exceptions
 from yarl import URL
 
 from adapter.config import scrape_keys
-from adapter.config.scrape_keys import Access, EndpointTLS
+from adapter.config.rules_config import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger

@@ -7,7 +7,7 @@ Over a range window a step of the load is half visible after half of it.
 import math
 from collections.abc import Iterator
 
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.rules_config import ScrapeConfig
 from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.visible import counted

@@ -6,7 +6,7 @@ does not, or no rule scrapes it, the hop says why, and what it would save.
 
 from collections.abc import Iterator
 
-from adapter.config.scrape_keys import Access, ScrapeConfig
+from adapter.config.rules_config import Access, ScrapeConfig
 from fastpath_tools.doctor.hops import Hop, Improvement, State, evenly, seconds
 from fastpath_tools.live import usages
 from fastpath_tools.live.facts import MetricsPort, Unread, UsageFacts

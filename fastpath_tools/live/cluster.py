@@ -13,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from adapter.autoscaler import ready_store
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.rules_config import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient

@@ -7,7 +7,7 @@ Durations are seconds; None is unknown, and never counts as 0.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.rules_config import ScrapeConfig
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.quantity import Quantity

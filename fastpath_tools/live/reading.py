@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from cachetools import TLRUCache
 
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.rules_config import ScrapeConfig
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache import endpoint_slices, pod_codec
 from adapter.kubernetes.cache.endpoint_slices import WatchedSlice

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from adapter.config.scrape_keys import MAX_BYTES
+from adapter.config.rules_config import MAX_BYTES
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling.hpa import Condition

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from adapter.config import rules_file
 from adapter.config.rules_config import (
+    Access,
     OnNaN,
     OnWarnings,
     OverrideConfig,
@@ -18,10 +19,10 @@ from adapter.config.rules_config import (
     ResourcesConfig,
     RuleConfig,
     RulesConfig,
+    ScrapeConfig,
     SeriesFilter,
     UsageScrape,
 )
-from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.config.yaml import decode, reader
 
 EVERY_FIELD = """\

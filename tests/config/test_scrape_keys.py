@@ -2,9 +2,8 @@
 
 import pytest
 
-from adapter.config.rules_config import Parsed
+from adapter.config.rules_config import Access, Credentials, EndpointSource, EndpointTLS, Parsed, ScrapeConfig
 from adapter.config.rules_file import parse_rules
-from adapter.config.scrape_keys import Access, Credentials, EndpointSource, EndpointTLS, ScrapeConfig
 from adapter.model.label_selectors import parse_selector
 
 SERVICE = "service: {namespace: inference, name: gateway}"

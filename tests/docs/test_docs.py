@@ -135,9 +135,9 @@ def test_bounds_and_defaults_are_documented() -> None:
         assert f"From {low} to {high}" in row
     for key, bounds in scrape_keys.COUNTS.items():
         default = {
-            "maxBytes": scrape_keys.MAX_BYTES,
-            "maxLines": scrape_keys.MAX_LINES,
-            "maxSeries": scrape_keys.MAX_SERIES,
+            "maxBytes": rules_config.MAX_BYTES,
+            "maxLines": rules_config.MAX_LINES,
+            "maxSeries": rules_config.MAX_SERIES,
         }[key]
         (row,) = re.findall(rf"^\| `scrape.{key}` \| {default} \|.*$", CONFIGURATION, re.MULTILINE)
         assert f"From {bounds.least} to {bounds.greatest}" in row

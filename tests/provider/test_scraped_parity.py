@@ -5,7 +5,7 @@ import asyncio
 import prometheus_client
 import pytest
 
-from adapter.config.scrape_keys import Access
+from adapter.config.rules_config import Access
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
 from adapter.model.label_selectors import parse_selector

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.config.scrape_keys import Access, EndpointSource
+from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, SlicePort, WatchedSlice
 from adapter.model.label_selectors import parse_selector
 from adapter.scrape import endpoints

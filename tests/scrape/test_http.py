@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from adapter.config.scrape_keys import Access, Credentials, EndpointTLS
+from adapter.config.rules_config import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.pod_networks import PodNetworks

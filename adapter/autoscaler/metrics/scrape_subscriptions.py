@@ -11,7 +11,7 @@ import functools
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Key
-from adapter.config.scrape_keys import Access, EndpointSource
+from adapter.config.rules_config import Access, EndpointSource
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.endpoint_slices import ServiceEndpoints
 from adapter.kubernetes.cache.pod_codec import WatchedPod

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from adapter.autoscaler.usage.source import OwnUsageSource
-from adapter.config.scrape_keys import Access
+from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetrics

@@ -7,7 +7,7 @@ import pytest
 
 from adapter.autoscaler.decide.behavior import Policy, Rules
 from adapter.cli import main
-from adapter.config.scrape_keys import Access, ScrapeConfig
+from adapter.config.rules_config import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import (
