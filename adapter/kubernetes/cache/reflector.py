@@ -262,9 +262,7 @@ class Reflector(Generic[T]):
             return version
 
         return await self._coverage.follow(
-            self._stored,
-            self._filler.clear,
-            read if self._mode == "watch" else None,
+            self._stored, self._filler.clear, read if self._mode == "watch" else None
         )
 
     def _stored(self) -> list[str]:
