@@ -290,7 +290,8 @@ def _describe(view: AutoscalerView, spans: Sequence[_Span], causes: Mapping[str,
         f"{text[:1].upper()}{text[1:]} for {duration(length)}." for text, length in causes.items() if text
     ]
     if view.next is not None:
-        parts.append(f"Next: {counted(view.next.replicas, 'replica', 'replicas')} at {view.next.at}.")
+        at = _clock(_epoch(view.next.at))
+        parts.append(f"Next: {counted(view.next.replicas, 'replica', 'replicas')} at {at} UTC.")
     return " ".join(parts) or "No history is known."
 
 

@@ -189,8 +189,7 @@ def _proposals(facts: Facts, metrics: Sequence[MetricView], band: Band) -> list[
             continue
         base = _base(facts, read.spec)
         tolerated = band.holds(metric.ratio)
-        product = math.ceil(round(metric.ratio * base, ROUNDED))
-        wanted = replicas if tolerated else product
+        wanted = replicas if tolerated else math.ceil(round(metric.ratio * base, ROUNDED))
         proposals.append(_Proposal(wanted, metric.name, metric.ratio, base, tolerated))
     return proposals
 
