@@ -126,6 +126,32 @@ async def test_the_demo_is_complete_in_each_view(browser: Browser, demo: str) ->
     check_quiet(fleet, demo)
 
 
+SLIDE = """
+const input = document.getElementById(%r);
+input.%s;
+input.dispatchEvent(new Event("input", {bubbles: true}));
+"""
+READ = "document.querySelector('output[for=%s]').textContent"
+
+
+async def test_what_stands_beside_an_input_follows_it(browser: Browser, demo: str) -> None:
+    tab = await browser.tab()
+    await tab.open(f"{demo}autoscalers/shop/web-native")
+    await wait_tree(tab, lambda tree: "Replay" in names(tree, "button"))
+    for name, change, text in (
+        ("try-target", "value = 65", "65 %"),
+        ("try-window", "value = 90", "90 s"),
+        ("try-boost", "checked = true", "on"),
+    ):
+        await tab.evaluate(f"(() => {{{SLIDE % (name, change)}}})()")
+        assert await tab.evaluate(READ % name) == text
+    section = await tab.evaluate("({name: 'try', html: document.getElementById('try').innerHTML})")
+    section["html"] = section["html"].replace("65 %", "100 %")
+    await tab.evaluate(f"show({json.dumps(section)})")
+    assert await tab.evaluate(READ % "try-target") == "65 %", "a section that comes does not turn it back"
+    check_quiet(tab, demo)
+
+
 # -- a cluster with a scaler ---------------------------------------------------------------------------------
 
 

@@ -33,6 +33,16 @@ function show(section) {
   const fresh = old.cloneNode(false);
   fresh.innerHTML = section.html;
   morph(old, fresh);
+  old.querySelectorAll("input[id]").forEach(readOut);
+}
+
+// What stands beside an input has its value while it is moved, and is not turned back by a section that comes.
+function readOut(input) {
+  const output = document.querySelector(`output[for="${input.id}"]`);
+  if (!output) return;
+  const isOn = input.checked ? "on" : "off";
+  output.textContent =
+    input.type === "checkbox" ? isOn : output.textContent.replace(/\d+/, input.value);
 }
 
 function report(text) {
@@ -64,4 +74,5 @@ function follow() {
 }
 
 document.addEventListener("visibilitychange", follow);
+document.addEventListener("input", (event) => readOut(event.target));
 follow();
