@@ -1,8 +1,8 @@
 """The page of all autoscalers: `python -m benchmarks.fleet_page`, in CPU time of the server for one request.
 
 A request orders the lines, renders them and compresses the page. A change is what a stream does each second:
-it renders and hashes the sections. Names, problems and figures are random, so that compression finds no more
-in them than in those of a cluster.
+it renders and hashes the sections. Of one line that changes it sends that line, and the order of all. Names,
+problems and figures are random, so that compression finds no more in them than in those of a cluster.
 """
 
 import os
@@ -11,6 +11,8 @@ import statistics
 import time
 import zlib
 from collections.abc import Callable
+
+import msgspec
 
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from benchmarks import common
@@ -51,6 +53,7 @@ def main() -> None:
     goals = {
         "request_cpu_ms": Goal("the page of 1,000 autoscalers, CPU time of the server", 100, "ms"),
         "compressed_kb": Goal("the page of 1,000 autoscalers, compressed", 60, "kB"),
+        "changed_kb": Goal("what a stream sends when one of 1,000 lines changes", 10, "kB"),
     }
     report = Report("fleet_page", {"autoscalers": sizes.autoscalers, "runs": sizes.runs}, goals)
     chance = random.Random(_SEED)
@@ -67,6 +70,7 @@ def main() -> None:
         page_kb=len(templates.layout(_render(rows, templates), "events")) / 1000,
         compressed_kb=len(pages[-1]) / 1000,
     )
+    report.add(changed_kb=_changed(rows, templates) / 1000)
     report.show()
 
 
@@ -88,6 +92,16 @@ def _request(rows: list[FleetRow], templates: Templates) -> bytes:
     compressor = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     page = templates.layout(_render(rows, templates), "events").encode()
     return compressor.compress(page) + compressor.flush()
+
+
+def _changed(rows: list[FleetRow], templates: Templates) -> int:
+    """Return how many bytes a stream sends when a line in the middle becomes one of the worst."""
+    before = _render(rows, templates).sections
+    middle = len(rows) // 2
+    changed = [*rows[:middle], rows[middle]._replace(fault=_FAULT), *rows[middle + 1 :]]
+    after = _render(changed, templates).sections
+    pairs = [pair for pair in zip(before, after, strict=True) if pair[0].html != pair[1].html]
+    return sum(len(msgspec.json.encode(section.changes(old.lines))) for old, section in pairs)
 
 
 def _row(chance: random.Random, number: int) -> FleetRow:

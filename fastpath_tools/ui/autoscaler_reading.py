@@ -3,7 +3,6 @@
 A scaler that cannot be read is no error: the page then shows what the API server says, and why it is less.
 """
 
-import math
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +14,12 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, HistoryView
 from adapter.model.timestamps import SECOND
 from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
 from fastpath_tools.doctor import diagnosis, metric_facts
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import Facts
+from fastpath_tools.live import reading
 from fastpath_tools.live.facts import MetricFacts, Period, TargetFacts, Unread
 from fastpath_tools.ui import hpa_history, hpa_view
 from fastpath_tools.ui.access import ClusterAccess
@@ -55,8 +56,6 @@ class AutoscalerReader:
     def __init__(self, access: ClusterAccess, namespace: str, name: str) -> None:
         self._access = access
         self._key = namespace, name
-        self._history: HistoryView | None = None
-        self._history_until = -math.inf
         self._seen = SeenHistory()
 
     async def read(self) -> AutoscalerReading:
@@ -93,27 +92,28 @@ class AutoscalerReader:
 
     async def _past(self, examination: Examination, notes: list[str]) -> HistoryView | None:
         """Return the history of Prometheus, None without one; `notes` grow."""
-        prometheus, now = self._access.prometheus, self._access.clock.wall()
+        prometheus = self._access.prometheus
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
             notes.append(f"{_BEGINS}: give --prometheus-url for the last hour")
             return None
-        if now < self._history_until:
-            return self._history
         spec = examination.facts.hpa.spec
         least = 1 if spec.min_replicas is None else spec.min_replicas
         target = spec.scale_target_ref.kind, spec.scale_target_ref.name
         place = HistoryPlace(*self._key, target, (least, spec.max_replicas))
-        ranges = RangeReader(prometheus.client.origin, self._access.options.prometheus_timeout)
         try:
-            history = await hpa_history.read(ranges, place, now)
+            history = await self._history(prometheus.client.origin, place)
         except PrometheusError as error:
             notes.append(f"{_BEGINS}: {error}")
             return None
         if not history.points:
             notes.append(f"{_BEGINS}: Prometheus has no series of kube-state-metrics for the autoscaler")
             return None
-        self._history, self._history_until = history, now + _HISTORY
         return history
+
+    @reading.kept(_HISTORY)
+    async def _history(self, origin: PrometheusConnection, place: HistoryPlace) -> HistoryView:
+        ranges = RangeReader(origin, self._access.options.prometheus_timeout)
+        return await hpa_history.read(ranges, place, self._access.clock.wall())
 
 
 def _unread(examination: Examination) -> list[str]:

@@ -17,7 +17,7 @@ from fastpath_tools.ui import axis
 
 
 class Section(NamedTuple):
-    """A part of a page that is replaced as a whole when its HTML changes; `name` is the id of its element."""
+    """A part of a page, of whose HTML the lines that change are sent; `name` is the id of its element."""
 
     name: str
     html: Markup
@@ -25,6 +25,15 @@ class Section(NamedTuple):
     @property
     def digest(self) -> str:
         return hashlib.sha256(self.html.encode()).hexdigest()[:12]
+
+    @property
+    def lines(self) -> list[str]:
+        return str(self.html).split("\n")
+
+    def changes(self, before: Sequence[str]) -> list[str | int]:
+        """Return the lines; one that was there before, maybe elsewhere, is its place there."""
+        places = {line: place for place, line in enumerate(before)}
+        return [places.get(line, line) for line in self.lines]
 
 
 class Content(NamedTuple):

@@ -196,18 +196,21 @@ def _now() -> float:
 async def _send_changes(response: web.StreamResponse, view: _View, seen: frozenset[str]) -> None:
     """Send the sections of a page that change; at first those not `seen`. It ends by cancellation."""
     shown: dict[str, str] = {}
+    sent: dict[str, list[str]] = {}
     reported, last = None, _now()
     await response.write(f"retry: {_RETRY}\n\n".encode())
     while True:
         content, problem = await view.state.get()
         sections = () if content is None else content.sections
-        digests = {section.name: section.digest for section in sections}
-        changed = [
-            {"name": section.name, "html": str(section.html)}
-            for section in sections
-            if shown.get(section.name) != digests[section.name] and digests[section.name] not in seen
-        ]
-        shown, seen = digests, frozenset()
+        changed = []
+        for section in sections:
+            digest = section.digest
+            if shown.get(section.name) != digest and digest not in seen:
+                lines = section.changes(sent.get(section.name, ()))
+                changed.append({"name": section.name, "lines": lines})
+                sent[section.name] = section.lines
+            shown[section.name] = digest
+        seen = frozenset()
         events = b""
         if changed:
             events += _event("sections", changed)

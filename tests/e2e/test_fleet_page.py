@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientSession
 
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from fastpath_tools.ui.access import ClusterAccess
@@ -16,6 +16,7 @@ from fastpath_tools.ui.pages import Templates
 from fastpath_tools.ui.server import PageServer
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import WITH_CONTROLLERS
+from tests.support.page_stream import PageStream
 from tests.support.waiting import running
 
 pytestmark = [
@@ -75,17 +76,19 @@ async def address(cluster: ClusterUnderTest) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}/{TOKEN}/"
 
 
-async def text_until(stream: ClientResponse, *texts: str) -> str:
-    """Return the first change that has all these texts."""
+async def text_until(stream: PageStream, *texts: str) -> str:
+    """Return the HTML of the first change that has all these texts."""
     while True:
-        change = (await stream.content.readuntil(b"\n\n")).decode()
+        kind, content = await stream.next()
+        change = "\n".join(stream.rebuild(content).values()) if kind == "sections" else ""
         if all(text in change for text in texts):
             return change
 
 
 async def test_what_controllers_and_people_do_is_seen(cluster: ClusterUnderTest, address: str) -> None:
     namespaced = f"--namespace={cluster.namespace}"
-    async with ClientSession(read_bufsize=2**20) as http, http.get(f"{address}events?page=") as stream:
+    async with ClientSession(read_bufsize=2**20) as http, http.get(f"{address}events?page=") as response:
+        stream = PageStream(response)
         await text_until(stream, "There are no autoscalers here.")
         place = cluster.namespace
         await cluster.create(deployment(place, "web"), hpa(place, "web", "web"), hpa(place, "orphan", "no"))

@@ -81,6 +81,11 @@ def texts(tree: Sequence[Node]) -> str:
     return "\n".join(names(tree, "StaticText"))
 
 
+def lines(tree: Sequence[Node]) -> list[str]:
+    """Return the autoscalers of the fleet in their order."""
+    return [name for name in names(tree, "link") if "/" in name]
+
+
 def check_quiet(tab: Tab, address: str) -> None:
     """Check that a page loaded nothing from elsewhere, and that the browser has nothing to report."""
     origin = re.match(r"http://127\.0\.0\.1:\d+/", address)
@@ -224,6 +229,31 @@ async def test_an_autoscaler_is_complete_and_follows_its_values(scene: Scene, br
     check_quiet(tab, scene.address)
 
 
+async def wait_lines(live: Tab, plain: Tab, address: str, shown: set[str]) -> None:
+    """Wait for some lines, in the order of the page as it is loaded then; an examination may move them."""
+    seen: list[list[str]] = []
+    async with limited(30):
+        while len(seen) < 2 or seen[0] != seen[1] or set(seen[0]) != shown:
+            await plain.open(address)
+            seen = [lines(await tab.tree()) for tab in (live, plain)]
+
+
+async def test_the_fleet_has_its_order_while_lines_come_and_go(scene: Scene, browser: Browser) -> None:
+    live, plain = await browser.tab(), await browser.tab(scripts=False)
+    await live.open(scene.address)
+    namespace = scene.cluster.namespace
+    shown = {f"{namespace}/web", f"{namespace}/{LONG}"}
+    await wait_lines(live, plain, scene.address, shown)
+    [hpa] = _hostile(scene.cluster)
+    for name in ("0-first", "b-second", "a-between"):
+        await scene.cluster.create({**hpa, "metadata": {"name": name, "namespace": namespace}})
+        shown |= {f"{namespace}/{name}"}
+        await wait_lines(live, plain, scene.address, shown)
+    await scene.cluster.kubectl("delete", "hpa", "0-first", f"--namespace={namespace}")
+    await wait_lines(live, plain, scene.address, shown - {f"{namespace}/0-first"})
+    check_quiet(live, scene.address)
+
+
 async def test_without_scripts_the_page_is_the_same(scene: Scene, browser: Browser) -> None:
     plain, live = await browser.tab(scripts=False), await browser.tab()
     for tab in (plain, live):
@@ -232,8 +262,7 @@ async def test_without_scripts_the_page_is_the_same(scene: Scene, browser: Brows
     assert headings(shown[0], 2) == headings(shown[1], 2) == list(SECTIONS)
     await plain.open(f"{scene.address}?name=web")
     tree = await plain.tree()
-    links = [name for name in names(tree, "link") if "/" in name]
-    assert links == [f"{scene.cluster.namespace}/web"], "the filter is a form"
+    assert lines(tree) == [f"{scene.cluster.namespace}/web"], "the filter is a form"
     check_quiet(plain, scene.address)
 
 

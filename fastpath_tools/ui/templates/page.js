@@ -1,12 +1,13 @@
 "use strict";
-// Takes changed sections from the server, and changes only the nodes that differ: what is focused, selected or
-// opened stays so. A hidden tab holds no connection.
+// Takes changed lines of sections from the server, and changes only the nodes that differ: what is focused,
+// selected or opened stays so. A hidden tab holds no connection.
 
 const live = document.getElementById("live");
 const problem = document.getElementById("problem");
 const RETRY = 5000; // milliseconds, where the server refused
 let address = document.body.dataset.events;
 let events = null;
+const lines = {}; // of each section as they were sent last; one that it had before comes as its place
 
 function morph(old, fresh) {
   if (old.isEqualNode(fresh)) return;
@@ -30,8 +31,10 @@ function morph(old, fresh) {
 function show(section) {
   const old = document.getElementById(section.name);
   if (!old) return location.reload();
+  const known = lines[section.name];
+  lines[section.name] = section.lines.map((line) => (typeof line === "string" ? line : known[line]));
   const fresh = old.cloneNode(false);
-  fresh.innerHTML = section.html;
+  fresh.innerHTML = lines[section.name].join("\n");
   morph(old, fresh);
   old.querySelectorAll("input[id]").forEach(readOut);
 }

@@ -1,5 +1,6 @@
 """The page of all autoscalers as HTML: what it shows, and that what others chose is text."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -122,6 +123,25 @@ def test_a_problem_that_is_selected_is_marked() -> None:
     assert '<option value="stale" selected>' in page
     assert "1 of 2, the worst first" in page
     assert ">Show all</a>" in page
+
+
+def test_a_line_that_becomes_the_worst_is_sent_and_the_order_of_all() -> None:
+    rows = [PLAIN._replace(name=f"web-{number:03}") for number in range(1000)]
+    worse = [rows[500]._replace(fault="gone"), *rows[:500], *rows[501:]]
+    templates = Templates("/token/", "prod")
+    before, after = (
+        fleet_page.render(Fleet(shown), FleetFilter(), NOW, templates).sections[-1] for shown in (rows, worse)
+    )
+    changes = after.changes(before.lines)
+    [line] = [change for change in changes if isinstance(change, str)]
+    assert "web-500" in line
+    places = [change for change in changes if isinstance(change, int)]
+    assert len(changes) == len(before.lines)
+    assert [before.lines[place] for place in places if "web-" in before.lines[place]] == [
+        line for line in before.lines if "web-" in line and "web-500" not in line
+    ]
+    assert len(after.html) > 100_000
+    assert len(json.dumps(changes)) < 10_000
 
 
 def test_no_autoscalers() -> None:

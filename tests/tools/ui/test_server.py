@@ -2,14 +2,13 @@
 
 import asyncio
 import gzip
-import json
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
 import pytest
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientSession
 from markupsafe import Markup
 from yarl import URL
 
@@ -18,6 +17,7 @@ from fastpath_tools.ui import renewed, server
 from fastpath_tools.ui.pages import Content, Page, Query, Section, Templates
 from fastpath_tools.ui.server import PageServer
 from tests.support import tools
+from tests.support.page_stream import PageStream
 from tests.support.waiting import until
 
 TOKEN = "the-token"
@@ -268,35 +268,11 @@ def address_of_events(page: str) -> str:
     return start.partition('"')[0].replace("&amp;", "&")
 
 
-class Stream:
-    """Reads the events of a response, comments and the time to connect again apart."""
-
-    def __init__(self, response: ClientResponse) -> None:
-        self._response = response
-
-    async def next(self) -> tuple[str, Any]:
-        kind = ""
-        while True:
-            line = (await self._response.content.readline()).decode()
-            assert line, "the stream has ended"
-            field, _, value = line.rstrip("\n").partition(": ")
-            if field == "event":
-                kind = value
-            elif field == "data":
-                return kind, json.loads(value)
-
-    async def sections(self) -> dict[str, str]:
-        """Return the sections of the next event, which is one about sections."""
-        kind, content = await self.next()
-        assert kind == "sections"
-        return {section["name"]: section["html"] for section in content}
-
-
 async def test_a_stream_sends_only_sections_that_changed(served: Served) -> None:
     _, page = await served.get("?name=x")
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
         assert response.content_type == "text/event-stream"
-        stream = Stream(response)
+        stream = PageStream(response)
         assert await stream.next() == ("problem", "")
         served.page.texts["second"] = "<three>"
         assert await stream.sections() == {"second": "<p>&lt;three&gt;</p>"}
@@ -305,25 +281,46 @@ async def test_a_stream_sends_only_sections_that_changed(served: Served) -> None
     assert served.page.queries[-1] == {"name": "x"}
 
 
+async def test_of_a_section_only_lines_that_changed_are_sent(served: Served) -> None:
+    """A line that stays or moves comes as its place among those that were sent before."""
+    events: list[Any] = []
+    served.page.texts["second"] = "a\nb\nb\nc"
+    async with served.http.get(f"{served.root}events?page=") as response:
+        stream = PageStream(response)
+        for text in ("a\nb\nb\nc", "b\nX\na\nb\nc", "b\nX", "", "0\n1"):
+            served.page.texts["second"] = text
+            kind = ""
+            while kind != "sections":
+                kind, content = await stream.next()
+            events.append(content[-1]["lines"])
+    assert events == [
+        ["<p>a", "b", "b", "c</p>"],
+        ["<p>b", "X", "a", 2, 3],
+        [0, "X</p>"],
+        ["<p></p>"],
+        ["<p>0", "1</p>"],
+    ]
+
+
 async def test_what_changed_before_the_stream_began_is_sent(served: Served) -> None:
     _, page = await served.get()
     served.page.texts["first"] = "new"
     await until_text(served, "<p>new</p>")
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
-        assert await Stream(response).sections() == {"first": "<p>new</p>"}
+        assert await PageStream(response).sections() == {"first": "<p>new</p>"}
 
 
 async def test_a_browser_that_connects_again_gets_all_sections(served: Served) -> None:
     _, page = await served.get()
     url = URL(served.root + address_of_events(page), encoded=True)
     async with served.http.get(url, headers={"Last-Event-ID": "1"}) as response:
-        assert await Stream(response).sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
+        assert await PageStream(response).sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
 
 
 async def test_a_stream_reports_what_cannot_be_read_and_that_it_can_be_again(served: Served) -> None:
     _, page = await served.get()
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
-        stream = Stream(response)
+        stream = PageStream(response)
         assert await stream.next() == ("problem", "")
         served.page.error = "line 1\nline 2"
         assert await stream.next() == ("problem", "line 1\nline 2")
@@ -335,7 +332,7 @@ async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: Served)
     served.page.error = "not yet"
     _, page = await served.get()
     async with served.http.get(URL(served.root + address_of_events(page), encoded=True)) as response:
-        stream = Stream(response)
+        stream = PageStream(response)
         assert await stream.next() == ("problem", "not yet")
         served.page.error = ""
         assert await stream.sections() == {"first": "<p>one</p>", "second": "<p>two</p>"}
@@ -352,12 +349,12 @@ async def test_streams_of_a_page_share_its_reads_and_end_with_the_browser(served
     address = served.root + "events?page="
     responses = [await served.http.get(address) for _ in range(8)]
     for response in responses:
-        await Stream(response).next()
+        await PageStream(response).next()
     before = served.page.reads
     await until(lambda: served.page.reads >= before + 4)
     served.page.texts["first"] = "shared"
     for response in responses:
-        stream = Stream(response)
+        stream = PageStream(response)
         while (await stream.next())[0] != "sections":
             pass
     assert served.page.reads < before + 40, "eight streams do not read eight times as often"
@@ -401,7 +398,7 @@ async def test_open_streams_do_not_delay_the_end() -> None:
     async with ClientSession() as http:
         async with PageServer(TOKEN, Templates("/t/"), lambda _: page).listening(tools.free_port()) as port:
             response = await http.get(f"http://127.0.0.1:{port}/{TOKEN}/events?page=")
-            await Stream(response).next()
+            await PageStream(response).next()
         with pytest.raises(aiohttp.ClientError):
             await response.content.read()
         response.close()
