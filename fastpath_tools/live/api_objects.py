@@ -36,9 +36,7 @@ class HPA(HorizontalPodAutoscaler, frozen=True):
 
 
 class TargetScale(Scale, frozen=True):
-    """The Scale of a target; its version is that of the target."""
-
-    metadata: Metadata = Metadata()
+    metadata: Metadata = Metadata()  # the version is that of the target
 
 
 class RunningState(Struct, frozen=True):

@@ -126,9 +126,7 @@ class LiveCluster:
         except KubernetesError as error:
             return () if error.status == 404 else Unread(reading.why(error))
 
-    @reading.shared
-    async def known_fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
-        return await self.fpas(namespace)
+    known_fpas = reading.shared(fpas)
 
     async def check_namespace(self, namespace: str) -> None:
         """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""

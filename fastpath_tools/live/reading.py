@@ -37,14 +37,12 @@ from fastpath_tools.live.api_objects import (
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _PODS = 200
-_READS = 4096
-"""How many pods of a selector are looked at, and how many results an object keeps."""
+"""How many pods of a selector are looked at."""
 
 _T = TypeVar("_T")
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
 _Method = Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]
-_Key = tuple[str, float, str]
 
 
 def kept(seconds: float) -> Callable[[_Method[_Self, _P, _T]], _Method[_Self, _P, _T]]:
@@ -56,7 +54,7 @@ def kept(seconds: float) -> Callable[[_Method[_Self, _P, _T]], _Method[_Self, _P
     def decorate(read: _Method[_Self, _P, _T]) -> _Method[_Self, _P, _T]:
         @functools.wraps(read)
         async def method(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            reads: TLRUCache[_Key, asyncio.Task[_T]] = vars(self).setdefault("_reads", _make_cache())
+            reads: TLRUCache[Any, asyncio.Task[_T]] = vars(self).setdefault("_reads", _make_cache())
             key = read.__name__, seconds, repr(args)  # the selector of a metric has no hash
             task = reads.get(key)
             if task is None:
@@ -68,8 +66,8 @@ def kept(seconds: float) -> Callable[[_Method[_Self, _P, _T]], _Method[_Self, _P
     return decorate
 
 
-def _make_cache() -> TLRUCache[_Key, Any]:
-    return TLRUCache(_READS, lambda key, _, now: now + key[1], lambda: asyncio.get_running_loop().time())
+def _make_cache() -> TLRUCache[Any, Any]:
+    return TLRUCache(4096, lambda key, _, now: now + key[1], lambda: asyncio.get_running_loop().time())
 
 
 once = kept(math.inf)

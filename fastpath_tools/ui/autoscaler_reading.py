@@ -25,9 +25,6 @@ from fastpath_tools.ui import hpa_history, hpa_view
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
-_HISTORY = 10.0
-"""How many seconds a history of Prometheus is used again."""
-
 _BEGINS = "the history begins with this page"
 
 
@@ -110,7 +107,7 @@ class AutoscalerReader:
             return None
         return history
 
-    @reading.kept(_HISTORY)
+    @reading.kept(10.0)
     async def _history(self, origin: PrometheusConnection, place: HistoryPlace) -> HistoryView:
         ranges = RangeReader(origin, self._access.options.prometheus_timeout)
         return await hpa_history.read(ranges, place, self._access.clock.wall())

@@ -31,7 +31,7 @@ class Section(NamedTuple):
         return str(self.html).split("\n")
 
     def changes(self, before: Sequence[str]) -> list[str | int]:
-        """Return the lines; one that was there before, maybe elsewhere, is its place there."""
+        """Return the lines; one that was there `before`, maybe elsewhere, is its place there."""
         places = {line: place for place, line in enumerate(before)}
         return [places.get(line, line) for line in self.lines]
 

@@ -21,7 +21,7 @@ from aiohttp import web
 from cachetools import LRUCache
 
 from adapter.errors import FastpathError
-from fastpath_tools.ui.pages import Content, Page, Query, Templates
+from fastpath_tools.ui.pages import Content, Page, Query, Section, Templates
 from fastpath_tools.ui.renewed import Renewed
 
 ADDRESS = "127.0.0.1"
@@ -189,27 +189,23 @@ class PageServer:
         return response
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 async def _send_changes(response: web.StreamResponse, view: _View, seen: frozenset[str]) -> None:
     """Send the sections of a page that change; at first those not `seen`. It ends by cancellation."""
-    shown: dict[str, str] = {}
+    shown: dict[str, Section] = {}
     sent: dict[str, list[str]] = {}
-    reported, last = None, _now()
+    now = asyncio.get_running_loop().time
+    reported, last = None, now()
     await response.write(f"retry: {_RETRY}\n\n".encode())
     while True:
         content, problem = await view.state.get()
         sections = () if content is None else content.sections
         changed = []
         for section in sections:
-            digest = section.digest
-            if shown.get(section.name) != digest and digest not in seen:
+            if section != shown.get(section.name) and section.digest not in seen:
                 lines = section.changes(sent.get(section.name, ()))
                 changed.append({"name": section.name, "lines": lines})
                 sent[section.name] = section.lines
-            shown[section.name] = digest
+            shown[section.name] = section
         seen = frozenset()
         events = b""
         if changed:
@@ -217,11 +213,11 @@ async def _send_changes(response: web.StreamResponse, view: _View, seen: frozens
         if problem != reported:
             events += _event("problem", problem)
             reported = problem
-        if not events and _now() - last >= _HEARTBEAT:
+        if not events and now() - last >= _HEARTBEAT:
             events = b":\n\n"
         if events:
             await response.write(events)
-            last = _now()
+            last = now()
         await asyncio.sleep(view.state.remaining)
 
 
