@@ -309,7 +309,7 @@ async def test_what_a_scaler_measures_is_not_examined(
     async with running(reader.examine()):
         await read_until(reader, lambda rows: rows["plain"].reaction)
     assert [name for _, _, name in reader._reactions] == ["plain"]
-    assert by_name(await reader.read())["web"].reaction == ReactionTime(3.5)
+    assert by_name(await reader.read())["web"].reaction == ReactionTime(3.5, whole=False)
 
 
 # -- the page ------------------------------------------------------------------------------------------------
