@@ -1,8 +1,8 @@
 """What `fastpath doctor` reads from the API server.
 
-It may be asked each second, for a page that is looked at: the lists of HorizontalPodAutoscalers are read each
-time, all else less often. What several autoscalers share (servers, rules, leaders, periods) is kept for a
-minute. What the user may not read is `Unread` with the server's words.
+It may be asked each second, for a page that is looked at: status, count and values are read each time, all
+else less often. What several autoscalers share (servers, rules, leaders, periods) is kept for a minute. What
+the user may not read is `Unread` with the server's words.
 """
 
 import itertools
@@ -143,14 +143,10 @@ class LiveCluster:
                 return Unread(f"the cluster has no kind {reference.kind}")
             root = f"apis/{resource.group}" if resource.group else "api"
             place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{reference.name}"
-            scale = await self._scale(f"{place}/scale")
+            scale = await self._fetch(f"{place}/scale", TargetScale)
         except KubernetesError as error:
             return Unread(reading.why(error))
         return await self._scaled(namespace, reference, place, scale)
-
-    @reading.kept(4.5)
-    async def _scale(self, path: str) -> TargetScale:
-        return await self._fetch(path, TargetScale)
 
     @reading.kept(29.5)
     async def _scaled(
@@ -225,7 +221,6 @@ class LiveCluster:
         group = api_version.rpartition("/")[0]
         return BUILTIN.lookup(kind, group) or (await self.catalogue()).lookup(kind, group)
 
-    @reading.kept(1.5)
     async def answer(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> AnswerFacts | Unread:
