@@ -36,10 +36,10 @@ from adapter.telemetry.problems import ProblemLog
 
 NAME = "fastpath-scaler"
 DRAIN = 0.05
+"""Seconds that the work of a slice takes to end."""
+
 EPOCH = 1_700_000_000.0
 """What a right clock shows when the world begins at 0."""
-
-"""Seconds that the work of a slice takes to end."""
 
 _TURN = 1e-7
 """Seconds that a turn of a loop takes."""
