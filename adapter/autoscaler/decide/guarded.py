@@ -212,15 +212,20 @@ def _decide_within(
 def _decide_alone(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
     """Decide for a FastPathAutoscaler: a metric of pods that lost their values may scale up, not down.
 
-    While that blocks, the count is recommended: once it ends, the stabilization window begins.
+    While that blocks, the count is recommended: once it ends, the stabilization window begins. After a start
+    it begins with the first value, not with the first sync: what was recommended before is not known.
     """
     observation, reporting, blocks = lost_values.follow(history.reporting, spec.sources, observation, now)
     if reporting is not history.reporting:
         history = msgspec.structs.replace(history, reporting=reporting)
     outcome = decision.decide(spec, observation, history, now)
-    if not blocks or outcome.rescale or statuses.holds(outcome.status.conditions, SCALING_ACTIVE):
+    if outcome.rescale or statuses.holds(outcome.status.conditions, SCALING_ACTIVE):
         return outcome
-    held = outcome.history.recommendations.recorded(observation.replicas, now)
+    held = history.recommendations
+    if not held.empty:
+        if not blocks:
+            return outcome
+        held = outcome.history.recommendations.recorded(observation.replicas, now)
     history = msgspec.structs.replace(outcome.history, recommendations=held)
     return msgspec.structs.replace(outcome, history=history)
 

@@ -194,6 +194,14 @@ def test_after_a_start_the_stabilization_window_protects() -> None:
     assert story.sync(301, LEFT) == 8
 
 
+def test_after_a_start_the_stabilization_window_begins_with_the_first_value() -> None:
+    """A scaler that went on would have seen the load while this one has no values yet."""
+    story = Story(window=20)
+    assert [story.sync(at, GONE) for at in range(30)] == [10] * 30
+    assert [story.sync(30, LEFT), story.sync(40, GONE), story.sync(49, LEFT)] == [10, 10, 10]
+    assert story.sync(50, LEFT) == 8
+
+
 @pytest.mark.parametrize(
     ("meanwhile", "count"), [({"ready": "False"}, 10), ({"deleting": True}, 8)], ids=["unready", "replaced"]
 )
