@@ -7,6 +7,7 @@ done what this one could not.
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Iterator
 
@@ -15,6 +16,9 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease
 from adapter.kubernetes.ownership.lease_view import LABEL, LeaseView, Member, WatchedLease
 from adapter.kubernetes.ownership.membership import MemberSettings, released
+from adapter.telemetry.logs import facts
+
+_log = logging.getLogger(__name__)
 
 FAULT = "slices"
 
@@ -65,6 +69,8 @@ class ScalerLeases:
                         return  # it never was this scaler's Lease
                     raise
                 if lease is not None and lease.record != seen:
+                    if seen is None and lease.record.holder:
+                        _log.info("waiting for the former leader", extra=facts(holder=lease.record.holder))
                     seen, since = lease.record, now
                 if seen is None:
                     return

@@ -344,7 +344,10 @@ def lead(world: World, holder: str, renewed: str = "2026-01-31T12:00:00.000000Z"
     world.put(NAME, {"metadata": {"name": NAME}, "spec": spec})
 
 
-def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor(world: World) -> None:
+def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     lead(world, "old-1")
     process = world.join()
     for turn in range(20):
@@ -358,6 +361,8 @@ def test_a_leader_of_an_older_version_is_waited_for_and_so_is_its_successor(worl
     assert process.lease not in world.leases
     lead(world, "")
     assert 4.4 <= world.run_until(world.is_fair) < 7.5
+    waits = [each for each in caplog.records if each.message.startswith("waiting for the former leader")]
+    assert [each.facts["holder"] for each in waits] == ["old-1"]  # type: ignore[attr-defined]
 
 
 def test_a_leader_of_an_older_version_that_is_dead_cannot_come_back(world: World) -> None:
