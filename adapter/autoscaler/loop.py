@@ -44,6 +44,9 @@ _DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
 _SLEWED = SECOND
 """A difference between the clocks that a time daemon may cause, which is not a jump."""
 
+_LAST_WRITES = 0.5
+"""For how many seconds writes in progress may go on when the loop ends; the lease fence may allow less."""
+
 _ROUNDING = 1e-6
 
 _MOST_STALE = 1000
@@ -190,13 +193,18 @@ class DecisionLoop:
         self._again.pop(key, None)
 
     async def run(self) -> None:
-        """Run the loop until cancelled; writes in progress are cancelled with it."""
+        """Run the loop until cancelled. It ends when the writes in progress have ended, or are cancelled.
+
+        A cancelled write may still be carried out by the API server, when the slice has another owner.
+        """
         try:
             while True:
                 self._wake.clear()
                 await self._wait()
                 await self.tick()
         finally:
+            if self._writes:
+                await asyncio.wait(self._writes, timeout=_LAST_WRITES)
             for task in self._writes:
                 task.cancel()
             await asyncio.gather(*self._writes, return_exceptions=True)

@@ -559,6 +559,31 @@ async def test_the_loop_runs_by_itself(bench: Bench) -> None:
     assert bench.server.writes == [("web", 7)]
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.looptime
+async def test_a_write_in_progress_ends_before_the_loop_or_is_cancelled(
+    bench: Bench, *, is_answered: bool
+) -> None:
+    """So none is carried out when the slice has another owner."""
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.gate = asyncio.Event()
+    task = asyncio.create_task(bench.controller.loop.run())
+    await asyncio.sleep(0)
+    bench.put(fpa(QUEUE), replicas=4)
+    await until(lambda: any(each.get_name().startswith("write ") for each in asyncio.all_tasks()))
+    task.cancel()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    if is_answered:
+        bench.server.gate.set()
+    await asyncio.wait({task}, timeout=1)
+    bench.server.gate.set()
+    await asyncio.sleep(0.1)
+
+    assert task.cancelled()
+    assert bench.server.writes == ([("web", 7)] if is_answered else [])
+
+
 async def test_ages_of_samples_are_measured(bench: Bench) -> None:
     await bench.begin_with(4)
     source = bench.sources.opened[0]
