@@ -1,13 +1,9 @@
-"""Publishes the floors of one slice, and deletes the ConfigMaps of a version without slices.
+"""Publishes the floors of one slice.
 
 A loop drains all pending changes into one write of the ConfigMap of the slice. A floor counts as published
 once the API server has accepted a ConfigMap that contains it. What this term has published is right: it is
 restored if another client changed it, which is checked every `CHECK` seconds. Entries that this term did not
 write are kept.
-
-The floors that a version without slices has left are served until they end, ten minutes at most, because an
-update of the scaler must not scale workloads down. After that the owner of the first slice deletes their
-ConfigMap, in the version that held nothing any more.
 """
 
 import asyncio
@@ -15,15 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from adapter import errors
 from adapter.boost.config_map import OwnConfigMap
-from adapter.boost.view import FloorView
-from adapter.kubernetes.write.writer import WriteKind, Writer
+from adapter.kubernetes.write.writer import Writer
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
-from adapter.model.clock import Clock
-from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
@@ -38,10 +29,7 @@ RETRY, RETRY_LIMIT = 0.5, 10.0
 CHECK = 5.0
 """Seconds between two looks at the stored ConfigMap while floors are published."""
 
-CLEAN = 60.0
-"""Seconds between two checks for ConfigMaps of versions without slices."""
-
-WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
+WRITE_PROBLEM = "floor-write"
 
 _TERM_OVER = "this process no longer leads"
 
@@ -271,56 +259,3 @@ def _too_large(name: str, namespace: str) -> errors.KubernetesError:
         f"{namespace}"
     )
     return errors.KubernetesError(0, "TooLarge", message)
-
-
-# -- leftovers -----------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class FloorCleaner:
-    """Deletes leftovers in the namespace of `view`, as the owner of the first slice."""
-
-    writer: Writer
-    view: FloorView
-    clock: Clock
-    problems: ProblemLog
-
-    async def run(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(CLEAN)
-                with self.problems.defects.contain("unexpected error while deleting leftovers of floors"):
-                    await self.clean()
-        finally:
-            self.problems.resolve(CLEANUP_PROBLEM)
-
-    async def clean(self) -> None:
-        failure = ""
-        try:
-            floors = await self.view.current()
-            wall, now = int(self.clock.wall() * SECOND), self.clock.monotonic()
-            for name, version in floors.leftovers(wall, now):
-                failure = await self._delete(name, version) or failure
-        except (errors.NotSyncedError, errors.NotLeadingError):
-            return  # the next check decides, or the term is over
-        if failure:
-            message = "floors of an earlier version cannot be deleted; they are not served"
-            self.problems.report(CLEANUP_PROBLEM, message, failure)
-        else:
-            self.problems.resolve(CLEANUP_PROBLEM)
-
-    async def _delete(self, name: str, version: str) -> str:
-        """Delete a ConfigMap in this version; return why that failed, "" if there is nothing to do."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
-        path = f"/api/v1/namespaces/{self.view.namespace}/configmaps/{name}"
-        await self.writer.acquire(WriteKind.FLOOR)
-        try:
-            await self.writer.send(WriteKind.FLOOR, "DELETE", path, msgspec.json.encode(options))
-        except errors.KubernetesError as error:
-            if error.status in {404, 409}:  # it is gone, or was written since: the next check decides
-                return ""
-            if error.status != 403:
-                return str(error)
-            remedy = f"kubectl delete configmap {name} -n {self.view.namespace}"
-            return f"{error}; grant delete on the ConfigMap, or run: {remedy}"
-        return ""

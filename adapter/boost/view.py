@@ -67,22 +67,10 @@ class PublishedFloors:
     def find(self, namespace: str, name: str, now: float) -> Iterator[tuple[str, Floor]]:
         """Iterate over the floors of the HPAs that have, or had, this name, each with the uid of its HPA.
 
-        There may be several: of a version without slices, or of an HPA that was created again.
+        There may be several: of an HPA that was created again.
         """
         for known in self._by_hpa.get((namespace, name), ()):
             yield known.uid, _aged(known, now)
-
-    def leftovers(self, wall: int, now: float) -> list[tuple[str, str]]:
-        """Return names and versions of ConfigMaps of versions without slices that hold nothing any more.
-
-        `wall` is the time in nanoseconds.
-        """
-        return [
-            (name, version)
-            for name, (version, known) in self.config_maps.items()
-            if floors.is_former(name)
-            and all(floors.is_over(_aged(entry, now), wall) for entry in known.values())
-        ]
 
 
 def _aged(known: KnownFloor, now: float) -> Floor:

@@ -33,7 +33,7 @@ from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.schedules.reporter import ScheduleReporter
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.boost.publisher import FloorCleaner, FloorWriter
+from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
@@ -92,9 +92,6 @@ class Scaler:
         self._runtime = runtime
         self._provider = provider
         self._random = random
-        if options.shard != "1/1":
-            why = "scalers share the autoscalers by themselves: run more replicas of one Deployment"
-            runtime.problems.report("flags", "--shard has no effect", why)
         self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
@@ -256,18 +253,9 @@ class Scaler:
         runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
         problems = runtime.problems
         writer = Writer(runtime.client, fence, self._limiter, clock, monitoring)
-        async with asyncio.TaskGroup() as group:
-            if self.floors is not None and number == 0:
-                cleaner = FloorCleaner(writer, self.floors, clock, problems)
-                group.create_task(cleaner.run(), name="floors of before slices")
-            if runtime.watching.scope is not None:
-                await runtime.watching.scope.wait_for(number)
-            await self._registry.wait_for_any(number)
-            group.create_task(self._scale_any(number, writer, poller), name=f"autoscalers of slice {number}")
-
-    async def _scale_any(self, number: int, writer: Writer, poller: Poller) -> None:
-        runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
-        problems = runtime.problems
+        if runtime.watching.scope is not None:
+            await runtime.watching.scope.wait_for(number)
+        await self._registry.wait_for_any(number)
         statuses = StatusWriter(writer, clock, monitoring, problems, self._status_failed)
         events = EventRecorder(writer, clock, self._random, monitoring, problems)
         actuator: Actuator = (

@@ -71,13 +71,6 @@ def pod_cidrs(cidrs: tuple[str, ...]) -> str:
     return ""
 
 
-_SHARD = re.compile(r"[1-9][0-9]{0,3}/[1-9][0-9]{0,3}")
-
-
-def shard(text: str) -> str:
-    return "" if _SHARD.fullmatch(text) else "expected i/n with 1 <= i <= n, such as 1/3"
-
-
 def split_bind_address(text: str) -> tuple[str, int] | None:
     """Return host and port of a bind address; the host "" is every address of the machine. None for nowhere.
 

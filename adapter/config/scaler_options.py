@@ -157,13 +157,6 @@ class ScalerOptions(CommandOptions):
     leader_elect_resource_namespace: str = _text(
         "", "Namespace of the Leases; without it that of the pod.", metavar="namespace"
     )
-    shard: str = _text(
-        "1/1",
-        "Deprecated and without effect: scalers share the autoscalers by themselves. Run more replicas of "
-        "one Deployment.",
-        metavar="i/n",
-        check=checks.shard,
-    )
     kube_api_write_qps: float = _number(
         "50",
         "Maximum number of writes a second, not counting the lease. Scales come first, then statuses, then "

@@ -34,9 +34,7 @@ _LOAD_ONLY = frozenset(
         *_EXPECTED,
     }
 )
-_SCALER_ONLY = frozenset(
-    {"server", "token_file", "ca_file", "tls_server_name", "lease_name", "shard", "port"}
-)
+_SCALER_ONLY = frozenset({"server", "token_file", "ca_file", "tls_server_name", "lease_name", "port"})
 _FLAGS = {"holidays": "holiday"}
 """Fields whose flag has another name."""
 

@@ -166,13 +166,6 @@ class ScalerServiceOptions(ScalerAddressOptions, KubeconfigOptions):
         "What the names of the Leases of scalers begin with.",
         metavar="name",
     )
-    shard: str = _lease(
-        FlagType.TEXT,
-        "1/1",
-        "Deprecated and without effect: the namespace of the autoscaler says who decides it.",
-        metavar="i/n",
-        check=checks.shard,
-    )
     port: int = _lease(
         FlagType.INT, str(PORT), "Local port of the Pod where it shows its journal.", check=checks.port_number
     )

@@ -221,7 +221,7 @@ class Period(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The owner of a slice by its Lease, or by one of a version without slices, whose `number` is None.
+    """The owner of a slice by its Lease.
 
     `renewed` is how long ago the `holder` was seen; `holder` is "" without one.
     """
@@ -230,10 +230,10 @@ class Leader(NamedTuple):
     holder: str
     renewed: float | None
     duration: float
-    number: int | None = None
+    number: int
 
     def owns(self, namespace: str) -> bool:
-        return self.number is None or self.number == slices.slice_of(namespace)
+        return self.number == slices.slice_of(namespace)
 
 
 _NAMED = 5

@@ -160,9 +160,9 @@ class LeaseReader:
             self._leader(lease, number, members.get(lease.spec.holder_identity or ""))
             for lease in leases
             if (number := slices.parse_name(self._name, lease.metadata.name)) is not None
-        ) + tuple(self._leader(lease, None, lease) for lease in leases if lease.metadata.name == self._name)
+        )
 
-    def _leader(self, lease: LeaseDocument, number: int | None, held: LeaseDocument | None) -> Leader:
+    def _leader(self, lease: LeaseDocument, number: int, held: LeaseDocument | None) -> Leader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
         name = f"{lease.metadata.namespace}/{lease.metadata.name}"
         spec = LeaseDocumentSpec() if held is None else held.spec

@@ -126,14 +126,13 @@ def test_options_of_the_scaler_are_used() -> None:
         "--leader-elect-retry-period=500ms",
         "--leader-elect-resource-name=mine",
         "--leader-elect-resource-namespace=ops",
-        "--shard=2/3",
         "--kube-api-write-qps=12.5",
     )
     assert not options.leader_elect
     assert (options.leader_elect_lease_duration, options.leader_elect_renew_deadline) == (60, 40)
     assert options.leader_elect_retry_period == 0.5
     assert (options.leader_elect_resource_name, options.leader_elect_resource_namespace) == ("mine", "ops")
-    assert (options.shard, options.kube_api_write_qps) == ("2/3", 12.5)
+    assert options.kube_api_write_qps == 12.5
 
 
 # --- syntax
@@ -299,7 +298,6 @@ EXPECTED = {
     "more than 1.2 times --leader-elect-retry-period, which is 2s": ["--leader-elect-renew-deadline=2.4s"],
     "leases: Kubernetes has removed other kinds of locks": ["--leader-elect-resource-lock=configmaps"],
     "the name of a Lease: lower case letters, digits, - and .": ["--leader-elect-resource-name=Mine"],
-    "i/n with 1 <= i <= n, such as 1/3": ["--shard=0/3"],
 }
 """What is expected, and flags whose value is shown beside it."""
 

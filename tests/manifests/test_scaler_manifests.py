@@ -99,9 +99,9 @@ def _needs(namespace: str) -> list[Want]:
 
 
 def _lease(namespace: str) -> list[Want]:
-    """Return what a scaler does with the Leases of slices, its own, and that of a version without slices."""
+    """Return what a scaler does with the Leases of slices and its own."""
     prefix = SERVE.table["leader-elect-resource-name"].default
-    names = [prefix, f"{prefix}-member-{SCALER}-7d9f-x2b4c"]
+    names = [f"{prefix}-member-{SCALER}-7d9f-x2b4c"]
     names += [slices.name_of(prefix, number) for number in range(slices.COUNT)]
     wants = [Want(verb, LEASE_GROUP, "leases", namespace) for verb in ("create", "list", "watch")]
     return wants + [
@@ -117,7 +117,7 @@ def _config_maps(namespace: str) -> list[Want]:
         names = [slices.name_of(kind.name, number) for kind in (ready_store.KIND, verdict_store.KIND)]
         for name in (floor.config_map_name(number), *names):
             wants += [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update")]
-    return [*wants, Want("delete", "", "configmaps", namespace, "fastpath-floors")]
+    return wants
 
 
 def test_the_kinds_are_part_of_the_overlay() -> None:
@@ -217,7 +217,7 @@ def _writes(rights: Rights) -> set[tuple[str, str]]:
 
 SCALES = {("update", f"{plural}/scale") for _, plural in WORKLOADS}
 LEASES = {("create", "leases"), ("update", "leases"), ("delete", "leases")}
-FLOORS = {("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")}
+FLOORS = {("create", "configmaps"), ("update", "configmaps")}
 
 
 def test_the_scaler_may_do_no_more() -> None:

@@ -23,6 +23,7 @@ from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter
 from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa, register
+from tests.support.ownerleases import owner_leases
 from tests.support.prometheus import PrometheusFactory, PrometheusServer, VictoriaMetricsServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
@@ -332,10 +333,8 @@ async def test_boosted_and_then_fastpath_stops(
         "leaseDurationSeconds": 15,
         "renewTime": timestamp(CLOCK.wall()),
     }
-    metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
-    cluster.create(
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease}
-    )
+    for document in owner_leases("shop", lease):
+        cluster.create(document)
     async with metrics_server(cluster, authority):
         async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")

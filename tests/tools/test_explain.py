@@ -420,7 +420,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        options = parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
+        options = parse(["shop/web", f"--kubeconfig={kubeconfig}"])
         document = await read(options)
 
     assert document["name"] == "web"
@@ -575,8 +575,6 @@ async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) ->
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         with pytest.raises(RunError, match=f"no leader: {why}"):
             await read(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
-        with pytest.raises(InputError, match="--shard"):
-            await read(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4"]))
 
 
 async def test_the_whole_command_in_words_and_as_json(

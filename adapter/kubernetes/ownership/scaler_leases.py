@@ -7,7 +7,6 @@ done what this one could not.
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Iterator
 
@@ -16,9 +15,6 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.ownership.lease import KubernetesLeases, Lease
 from adapter.kubernetes.ownership.lease_view import LABEL, LeaseView, Member, WatchedLease
 from adapter.kubernetes.ownership.membership import MemberSettings, released
-from adapter.telemetry.logs import facts
-
-_log = logging.getLogger(__name__)
 
 FAULT = "slices"
 
@@ -27,9 +23,6 @@ RETRY = 0.5
 
 _AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
-
-_JITTER = 1.2
-"""A candidate of a version without slices waits for one to 2.2 retry periods."""
 
 _TIDY_AFTER = 600.0
 """Seconds after the end of a membership, until its Lease is deleted: its slices have other owners by then."""
@@ -50,38 +43,6 @@ class ScalerLeases:
         self._clearing: set[str] = set()
         self.failed: dict[str, str] = {}
         """Leases that could not be read or written, with the version that the view showed then."""
-
-    async def wait_for_leader(self) -> None:
-        """Wait for the leader of a version without slices, whose Lease has the common name.
-
-        It ends when no other candidate has followed it for as long as one may take.
-        """
-        settings = self.settings
-        leases = self.lease(settings.lease_name)
-        seen, since = None, 0.0
-        while True:
-            wait = settings.retry_period
-            with self.attempt(settings.lease_name):
-                try:
-                    lease, now = await leases.fetch(settings.attempt), self.clock.monotonic()
-                except errors.KubernetesError as error:
-                    if error.status == 403:
-                        return  # it never was this scaler's Lease
-                    raise
-                if lease is not None and lease.record != seen:
-                    if seen is None and lease.record.holder:
-                        _log.info("waiting for the former leader", extra=facts(holder=lease.record.holder))
-                    seen, since = lease.record, now
-                if seen is None:
-                    return
-                held = seen.duration if seen.holder else 0
-                left = since + held + wait * (1 + _JITTER) - now
-                if left <= 0:
-                    if lease is not None and lease.record.holder:
-                        await self.clear(leases, lease)
-                    return
-                wait = min(wait, left)
-            await asyncio.sleep(wait)
 
     def has_others(self) -> bool:
         """Return whether there is another member that stays."""

@@ -99,7 +99,6 @@ class SliceKeeper:
                 for held in self._held.values():
                     held.surplus.set()
 
-        await self._leases.wait_for_leader()
         while not self.view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()

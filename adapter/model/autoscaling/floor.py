@@ -5,7 +5,6 @@ replica reads the ConfigMaps of all slices and serves the floors as the metric `
 `adapter.boost`).
 """
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -30,7 +29,6 @@ LONGEST_FORECAST = LONGEST
 """The longest time that the floor of a forecast holds without being published again."""
 
 _NAME = "fastpath-floors"
-_FORMER = re.compile(rf"{_NAME}(-[0-9]+-of-[0-9]+)?")
 
 
 class Demotion(Struct, frozen=True):
@@ -149,8 +147,3 @@ def decode_floors(data: Mapping[str, str] | None) -> dict[str, Floor]:
 def config_map_name(number: int) -> str:
     """Return the name of the ConfigMap of a slice."""
     return slices.name_of(_NAME, number)
-
-
-def is_former(name: str) -> bool:
-    """Tell if a version without slices named a ConfigMap so."""
-    return _FORMER.fullmatch(name) is not None

@@ -57,30 +57,6 @@ def test_names() -> None:
     assert floors.config_map_name(63) == "fastpath-floors-slice-63"
 
 
-@pytest.mark.parametrize(
-    "name", ["fastpath-floors", "fastpath-floors-2-of-3", "fastpath-floors-1000-of-1000"]
-)
-def test_names_of_versions_without_slices(name: str) -> None:
-    assert floors.is_former(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "fastpath-floors-",
-        "2-of-3",
-        "fastpath-floors-of-mine",
-        "fastpath-floors-2-of-3-of-mine",
-        "fastpath-floors-slice-03",
-        "my-fastpath-floors",
-        "fastpath-floors\n",
-    ],
-)
-def test_other_names(name: str) -> None:
-    assert not floors.is_former(name)
-
-
 @pytest.mark.parametrize("ahead", [0, 60, 3 * 3600])
 def test_a_floor_ends_ten_minutes_after_it_was_first_seen_whatever_the_clock_of_its_writer_says(
     ahead: int,

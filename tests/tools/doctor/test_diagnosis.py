@@ -10,6 +10,7 @@ from adapter.cli import main
 from adapter.config.rules_config import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
@@ -61,7 +62,7 @@ OURS = Serving("custom.metrics.k8s.io", "Fastpath", ours=True)
 GOOD = AnswerFacts(4, 0.04, 0.0)
 PERIOD = Period(15.0, "the default")
 SOURCE = SourceFacts("rules[0]", "sum(rate(load[1m])) by (pod)", 60.0, SeriesFacts(True, 15.0, 4.0))
-LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
 FLOOR_SERVING = Serving("external.metrics.k8s.io", "Fastpath", ours=True)
 
 
@@ -607,13 +608,13 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             id="leases of other namespaces forbidden",
         ),
         pytest.param(
-            {"leaders": Leaders((Leader("fastpath/s", "", None, 15.0),))},
+            {"leaders": Leaders((Leader("fastpath/s", "", None, 15.0, slices.slice_of("shop")),))},
             State.FAULT,
             "no scaler runs for it: the Lease fastpath/s has no holder",
             id="holder",
         ),
         pytest.param(
-            {"leaders": Leaders((Leader("fastpath/s", "one", 600.0, 15.0),))},
+            {"leaders": Leaders((Leader("fastpath/s", "one", 600.0, 15.0, slices.slice_of("shop")),))},
             State.FAULT,
             "no scaler runs for it: one last renewed the Lease fastpath/s 10 m ago",
             id="late",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
@@ -111,7 +112,7 @@ def test_a_fast_autoscaler_tells_of_it() -> None:
         metadata=Metadata("web", "shop"),
         status=FastPathAutoscalerStatus(conditions=(Condition("AbleToScale", "True"),)),
     )
-    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
     well = examine_fast(fpa, (), leaders, scale_down=facts())
     text = "its conditions report no problem; a scale-down removes the idlest pods first"
     assert well[1:4] == (State.OK, text, "")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
@@ -106,7 +107,7 @@ def test_a_fast_autoscaler_has_the_same_causes(
     )
     fpa = FastPathAutoscaler(metadata=Metadata("web", "shop"), status=status)
     fpa = msgspec.structs.replace(fpa, spec=msgspec.structs.replace(fpa.spec, scale_target_ref=WEB))
-    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+    leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
     examined = diagnosis.examine_fast(fpa, (), leaders, target_facts=TARGET._replace(**changes))
     assert (examined.state, examined.diagnosis.startswith(begin)) == (state, True), examined.diagnosis
 

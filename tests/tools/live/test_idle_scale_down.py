@@ -22,6 +22,7 @@ from fastpath_tools.live.cluster_options import KubeconfigOptions
 from fastpath_tools.live.facts import PatchRight, Unread
 from tests.support import crd
 from tests.support.doctor import REQUESTS, Doctor, hpa
+from tests.support.ownerleases import owner_leases
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -146,10 +147,8 @@ async def test_a_fast_autoscaler_tells_of_it(
     }
     cluster.create(fpa)
     lease = {"holderIdentity": "scaler-0_1", "leaseDurationSeconds": 15}
-    metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
-    cluster.create(
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease}
-    )
+    for document in owner_leases("shop", lease):
+        cluster.create(document)
     document = json.loads((await run("shop/web", "-o", "json")).out)
     assert "; a scale-down removes the idlest pods first" in document["diagnosis"]
     forbid_patches(cluster)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
@@ -25,7 +26,7 @@ from tests.tools.doctor.test_diagnosis import facts
 CREATED = 1_772_445_600
 """2026-03-02T10:00:00Z"""
 PROBE = Probe("readiness probe of container web", 0.0, 10.0)
-LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
+LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
 
 
 def pod(

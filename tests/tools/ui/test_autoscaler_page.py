@@ -43,6 +43,7 @@ from tests.support.doctor import CPU, HANDSHAKE
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.hostile_text import HOSTILE, acting
 from tests.support.incidents import Incident, incident, measured
+from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority
 
 TEMPLATES = Templates("/token/", "prod")
@@ -349,10 +350,8 @@ async def test_the_document_of_a_scaler_is_shown_as_it_is(
         "leaseDurationSeconds": 15,
         "renewTime": timestamp(incidents.now()),
     }
-    metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
-    shop.cluster.create(
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease}
-    )
+    for document in owner_leases("shop", lease):
+        shop.cluster.create(document)
     async with TestServer(application, host="127.0.0.1") as scaler:
         kubectl = tmp_path / "kubectl"
         words = f"Forwarding from 127.0.0.1:{scaler.port} -> 10254"
