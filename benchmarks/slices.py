@@ -27,7 +27,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from adapter.autoscaler.autoscaler_sources import AutoscalerObjectSource
+from adapter.autoscaler.autoscaler_sources import AutoscalerSource
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.follower import TargetFollowers
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -226,7 +226,7 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     )
     scrapes: Any = _Scrapes()
     registry = AutoscalerRegistry(rivals, scrapes)
-    source = AutoscalerObjectSource(registry, problems, watching, ("",))
+    source = AutoscalerSource(registry, problems, watching)
     settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
     context = AutoscalerContext(followers, rivals, world, settings, NoForecasts())
     controllers = [

@@ -1,10 +1,8 @@
 """Applies decisions through the writers of a term: Scales, statuses and events.
 
-A Scale is written at once; statuses and events are queued. An autoscaler that is read from a file has neither
-status nor events: its important events are logged.
+A Scale is written at once; statuses and events are queued.
 """
 
-import logging
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
@@ -23,22 +21,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.telemetry.logs import facts
-
-_log = logging.getLogger(__name__)
-
-_LOGGED = frozenset(
-    {
-        "SuccessfulRescale",
-        "FailedRescale",
-        "ForeignWriter",
-        "ForeignAutoscaler",
-        "FallbackStarted",
-        "FallbackEnded",
-    }
-)
-"""Reasons of the events of autoscalers in files that are logged: those that do not recur at every
-decision."""
 
 
 class ClusterActuator(ScaleWriter):
@@ -84,18 +66,3 @@ class ClusterActuator(ScaleWriter):
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         if autoscaler.kind == KIND:  # a HorizontalPodAutoscaler may have the same name
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
-
-
-class FileActuator(ScaleWriter):
-    """Applies decisions about autoscalers in files: Scales only."""
-
-    def status(self, *_: object) -> None:
-        """Do nothing: a file has no status."""
-
-    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        if event.reason in _LOGGED:
-            name = f"{autoscaler.metadata.namespace}/{autoscaler.metadata.name}"
-            _log.info("event", extra=facts(autoscaler=name, **event._asdict()))
-
-    def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Do nothing: nothing is queued."""

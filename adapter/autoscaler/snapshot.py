@@ -63,7 +63,7 @@ class AutoscalerContext(NamedTuple):
     settings: Settings
     forecasts: Forecasts
     schedules: Schedules | None = None
-    """None without schedules, as for autoscalers in files."""
+    """None without schedules."""
     keeps_history: bool = True
     """Whether the counts of the last hour are kept for each autoscaler."""
 

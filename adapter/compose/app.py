@@ -87,9 +87,7 @@ async def run(
     async with AsyncExitStack() as stack:
         security = await open_security(options, clock, monitoring, problems, stack)
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
-        # With autoscalers in files the scaler may be allowed to read their namespaces only: it then has its
-        # own cache of pods.
-        pods = PodCache(runtime.watching) if options.scaler and not options.autoscalers else None
+        pods = PodCache(runtime.watching) if options.scaler else None
         served = providers.open_providers(runtime, pods)
         scaler = None
         if options.scaler:
@@ -98,7 +96,7 @@ async def run(
         if options.serves_floors:
             from adapter.compose.floors import serve_floors  # noqa: PLC0415 - see there
 
-            known = None if scaler is None or scaler.floors is None else (scaler.rivals.hpas, scaler.floors)
+            known = None if scaler is None else (scaler.rivals.hpas, scaler.floors)
             floor_work = serve_floors(runtime, served.provider, known)
         documents = Documents(
             served.provider,
@@ -169,17 +167,14 @@ async def run_scaler(
     started: Callable[[LocalPages], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
-    """Scale until `stop` is set, and serve no metrics API; otherwise as `run`.
-
-    With autoscalers in files, it needs permissions in the namespaces of these autoscalers only.
-    """
+    """Scale until `stop` is set, and serve no metrics API; otherwise as `run`."""
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
     problems = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
-        if options.leader_elect and not options.autoscalers:  # else it has all, or what the files name
+        if options.leader_elect:  # else it has all
             runtime = replace(runtime, watching=replace(runtime.watching, scope=SliceScope()))
         provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 

@@ -9,14 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.actuator import ClusterActuator, FileActuator
-from adapter.autoscaler.autoscaler_sources import (
-    AutoscalerFiles,
-    AutoscalerFileSource,
-    AutoscalerObjectSource,
-    AutoscalerSource,
-    BoostedHPAs,
-)
+from adapter.autoscaler.actuator import ClusterActuator
+from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
@@ -37,7 +31,6 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
-from adapter.errors import InputError
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
@@ -73,8 +66,7 @@ class Scaler:
     """Scales while its `tasks` run.
 
     `pods` is the cache of all pods that the rest of the process reads too. Without it the scaler makes one
-    for the namespaces of its autoscalers. `build_usages` builds the provider of cpu and memory on either.
-    Raises InputError if the settings, or the files of autoscalers, cannot be used.
+    of its own. `build_usages` builds the provider of cpu and memory on either.
     """
 
     def __init__(
@@ -95,20 +87,11 @@ class Scaler:
         self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
-        self._files: AutoscalerFiles | None = None
-        namespaces: Sequence[str] = ("",)
-        if options.autoscalers:
-            self._files = AutoscalerFiles(options.autoscalers, self._namespace)
-            read = self._files.read()
-            if read.faults:
-                raise InputError(read.faults)
-            used = {autoscaler.metadata.namespace for autoscaler in read.autoscalers}
-            namespaces = tuple(sorted(used | {self._namespace}))
         watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
-        self.pods = PodCache(watching, namespaces) if pods is None else pods
+        self.pods = PodCache(watching) if pods is None else pods
         self._usages = build_usages(self.pods)
-        self.targets = ScaleTargets(watching, runtime.resources, namespaces)
-        self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
+        self.targets = ScaleTargets(watching, runtime.resources)
+        self.rivals = ScaleConflicts(watching)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
         self._followers = TargetFollowers(self.targets, self.pods)
         self._scrapes = ScrapeSubscriptions(
@@ -122,18 +105,11 @@ class Scaler:
         runtime.scraped.follow_readiness(self.pods.became_ready)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
-        self.floors: FloorView | None = None
-        self._schedules: ScheduleBook | None = None
-        if self._files is None:
-            self._schedules = ScheduleBook(watching, problems, namespaces)
-            self._schedules.listener = self._registry
-            self.floors = FloorView(client, clock, self._namespace, problems)
-            self.rivals.hpas.followers.append(self._boosted_hpas.changed)
-            self._source: AutoscalerSource = AutoscalerObjectSource(
-                self._registry, problems, watching, namespaces
-            )
-        else:
-            self._source = AutoscalerFileSource(self._registry, problems, self._files, read, namespaces)
+        self._schedules = ScheduleBook(watching, problems)
+        self._schedules.listener = self._registry
+        self.floors = FloorView(client, clock, self._namespace, problems)
+        self.rivals.hpas.followers.append(self._boosted_hpas.changed)
+        self._source = AutoscalerSource(self._registry, problems, watching)
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
@@ -163,12 +139,10 @@ class Scaler:
             "scaler: scraped pods": self._scrapes.run(),
             "scaler: scraped endpoints": self._endpoints.run(),
             "scaler: large namespaces": LargeNamespaces(self._registry, self._runtime.monitoring).run(),
+            "scaler: autoscalers": self._source.run(),
+            "scaler: floors": self.floors.run(),
+            "scaler: schedules": self._schedules.cache.run(),
         }
-        caches["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
-        if self.floors is not None:
-            caches["scaler: floors"] = self.floors.run()
-        if self._schedules is not None:
-            caches["scaler: schedules"] = self._schedules.cache.run()
         if self._keeper is not None:
             caches["scaler: leases"] = self._keeper.view.cache.run()
         if (scope := self._runtime.watching.scope) is not None:
@@ -189,9 +163,8 @@ class Scaler:
             "pods": self.pods,
             "horizontalpodautoscalers": self.rivals,
             "fastpathautoscalers": self._source,
+            "fastpathschedules": self._schedules,
         }
-        if self._schedules is not None:
-            caches["fastpathschedules"] = self._schedules
         waiting = [name for name, cache in caches.items() if not cache.synced]
         if with_leases and self._keeper is not None and not self._keeper.view.cache.synced:
             waiting.append("leases")
@@ -258,15 +231,21 @@ class Scaler:
         await self._registry.wait_for_any(number)
         statuses = StatusWriter(writer, clock, monitoring, problems, self._status_failed)
         events = EventRecorder(writer, clock, self._random, monitoring, problems)
-        actuator: Actuator = (
-            FileActuator(writer) if self._files is not None else ClusterActuator(writer, statuses, events)
-        )
+        actuator = ClusterActuator(writer, statuses, events)
         forecasts = ForecastBook(self._forecaster, self._histories.build_queries, monitoring)
-        floors = ready_times = verdicts = None
-        if self.floors is not None:
-            floors = FloorWriter(writer, self.floors.namespace, number, problems)
-            ready_times = ReadyTimesStore(writer, self.floors.namespace, number, problems)
-            verdicts = VerdictStore(writer, self.floors.namespace, number, problems)
+        floors = FloorWriter(writer, self._namespace, number, problems)
+        ready_times = ReadyTimesStore(writer, self._namespace, number, problems)
+        verdicts = VerdictStore(writer, self._namespace, number, problems)
+        schedules = ScheduleReporter(
+            self._schedules.cache,
+            writer,
+            number,
+            problems,
+            self._schedules.turns,
+            clock,
+            self.rivals.hpas.find,
+            self._source.find,
+        )
         controller = self._build_controller(actuator, poller, floors, forecasts, DeletionCosts(writer))
         self._registry.begin(number, controller)
         try:
@@ -275,44 +254,31 @@ class Scaler:
                 "decisions": controller.loop.run(),
                 "forecasts": forecasts.run(controller, verdicts),
                 "deletion costs": controller.costs.run(),
+                "statuses": statuses.run(),
+                "events": events.run(),
+                "floors": floors.run(),
+                "floors of before": self._boosted_hpas.adopt_floors(number, floors),
+                "ready times": ready_times.run(controller),
+                "statuses of schedules": schedules.run(controller),
             }
-            if self._files is None:
-                work |= {"statuses": statuses.run(), "events": events.run()}
-            if floors is not None:
-                work |= {
-                    "floors": floors.run(),
-                    "floors of before": self._boosted_hpas.adopt_floors(number, floors),
-                }
-            if ready_times is not None:
-                work["ready times"] = ready_times.run(controller)
-            if self._schedules is not None:
-                work["statuses of schedules"] = ScheduleReporter(
-                    self._schedules.cache,
-                    writer,
-                    number,
-                    problems,
-                    self._schedules.turns,
-                    clock,
-                    self.rivals.hpas.find,
-                    self._source.find,
-                ).run(controller)
             async with asyncio.TaskGroup() as group:
                 for name, coroutine in work.items():
                     group.create_task(coroutine, name=f"slice {number}: {name}")
         finally:
             self._registry.end(number)
             self._boosted_hpas.end(number)
-            drains = [] if ready_times is None else [ready_times.drain(controller, _DRAIN_TIMEOUT)]
-            if self._files is None:
-                drains += [statuses.drain(_DRAIN_TIMEOUT), events.drain(_DRAIN_TIMEOUT)]
-            await asyncio.gather(*drains)
+            await asyncio.gather(
+                ready_times.drain(controller, _DRAIN_TIMEOUT),
+                statuses.drain(_DRAIN_TIMEOUT),
+                events.drain(_DRAIN_TIMEOUT),
+            )
             controller.close()
 
     def _build_controller(
         self,
         actuator: Actuator,
         poller: Poller,
-        floors: FloorWriter | None,
+        floors: FloorWriter,
         forecasts: ForecastBook,
         costs: DeletionCosts,
     ) -> Controller:

@@ -239,11 +239,8 @@ class Options(
 ):
     @property
     def serves_floors(self) -> bool:
-        """Whether the metric of the floors is served.
-
-        If asked for, or if this process scales the cluster's objects.
-        """
-        return self.serve_floors or (self.scaler and not self.autoscalers)
+        """Whether the metric of the floors is served."""
+        return self.serve_floors or self.scaler
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)

@@ -57,12 +57,6 @@ def _local_address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerOptions(CommandOptions):
-    autoscalers: str = _text(
-        "",
-        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to "
-        "run in place of the FastPathAutoscalers of the cluster; read again when they change.",
-        metavar="path",
-    )
     scaler: bool = _switch("false", "Run the scaler in this process; `fastpath scale` runs it alone.")
     serve_floors: bool = _switch(
         "false",

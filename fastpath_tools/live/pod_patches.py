@@ -83,11 +83,9 @@ class ScalerAccount(NamedTuple):
         return Subject(f"system:serviceaccount:{self.namespace}:{self.name}", groups)
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        """The expressions of policies that are for it."""
-        own = f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:' + '{self.name}'"
-        of_all = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:{self.name}$')"
-        return own, of_all
+    def condition(self) -> str:
+        """The expression of the policy that is for it."""
+        return f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:' + '{self.name}'"
 
 
 def _scales(words: Sequence[str]) -> bool:
@@ -141,7 +139,7 @@ def judge(
     account: ScalerAccount, policies: Iterable[AdmissionPolicy], bindings: Sequence[PolicyBinding]
 ) -> str:
     """Return why no policy limits an account, "" if one does."""
-    own = [policy for policy in policies if _conditions(policy) in {(one,) for one in account.conditions}]
+    own = [policy for policy in policies if _conditions(policy) == (account.condition,)]
     faults = [_fault(policy, bindings) for policy in own]
     if "" in faults:
         return ""

@@ -3,7 +3,6 @@ in a file, Scales.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from adapter.autoscaler.actuator import ClusterActuator, FileActuator
+from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.decide.decision import Event
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
@@ -118,11 +117,10 @@ async def test_a_scale_that_is_another_by_now(world: ActuatorOnCluster) -> None:
 
 async def test_a_shut_fence_goes_through(world: ActuatorOnCluster) -> None:
     world.desk.gate.passes = 0
-    for actuator in (world.actuator, FileActuator(world.desk.writer)):
-        with pytest.raises(NotLeadingError):
-            await actuator.acquire(world.target())
-        with pytest.raises(NotLeadingError):
-            await actuator.put_scale(world.target(), 5)
+    with pytest.raises(NotLeadingError):
+        await world.actuator.acquire(world.target())
+    with pytest.raises(NotLeadingError):
+        await world.actuator.put_scale(world.target(), 5)
     assert world.replicas() == 2
 
 
@@ -225,23 +223,3 @@ async def test_of_what_is_gone_nothing_is_written(world: ActuatorOnCluster) -> N
     await asyncio.sleep(0.4)
 
     assert world.status() == {}
-
-
-async def test_autoscalers_in_files_have_neither_status_nor_events(
-    world: ActuatorOnCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    actuator, autoscaler = FileActuator(world.desk.writer), world.autoscaler
-    caplog.set_level("INFO")
-    await actuator.put_scale(world.target(), 5)
-    actuator.status(autoscaler, status(5), ())
-    actuator.event(autoscaler, RAISED)
-    actuator.event(autoscaler, Event("Warning", "FailedGetPodsMetric", "no metrics"))
-    actuator.forget(autoscaler)
-    with contextlib.suppress(TimeoutError):
-        await until(lambda: world.status() or world.cluster.list("events"), 0.05)
-
-    assert world.replicas() == 5
-    assert (world.status(), world.cluster.list("events")) == ({}, [])
-    assert [record.message for record in caplog.records if record.name == "adapter.autoscaler.actuator"] == [
-        "event"
-    ]

@@ -330,7 +330,7 @@ async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Be
 async def test_a_count_of_ours_without_a_status_is_neither_raised_nor_lowered_faster_than_policies(
     bench: Bench, load: int, written: list[tuple[str, int]]
 ) -> None:
-    """As after each start with autoscalers in files: the time of our last raise is unknown."""
+    """The time of our last raise is unknown."""
     bench.sources.readings["queue"] = wanted(load)
     policy = {"type": "Pods", "value": 1, "periodSeconds": 300}
     slow = {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}}

@@ -85,7 +85,7 @@ async def watching(cluster: Cluster) -> AsyncIterator[Bench]:
     problems = ProblemLog(monitoring, clock)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
-        book = ScheduleBook(context, problems, ("",))
+        book = ScheduleBook(context, problems)
         task = asyncio.create_task(book.cache.run(), name="schedules")
         try:
             yield Bench(cluster, book, problems)

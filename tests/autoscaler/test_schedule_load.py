@@ -94,7 +94,7 @@ class Bench:
         self.problems = ProblemLog(monitoring, clock)
         no_client: Any = None
         context = ReflectorContext(no_client, clock, monitoring, self.problems, lambda: 0.0)
-        self.book = ScheduleBook(context, self.problems, ("",))
+        self.book = ScheduleBook(context, self.problems)
         self.controller = HandController(self.book, keys)
         (reflector,) = self.book.cache.reflectors
         reflector.synced = True

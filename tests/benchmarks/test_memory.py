@@ -24,7 +24,6 @@ def processes() -> dict[str, MemoryOfContainer]:
         "`scaler`",
         "`scaler-service-monitor`",
         "`scaler-in-process`",
-        "`namespaced`",
     ],
 )
 def test_the_sum_is_below_the_limit(name: str, processes: dict[str, MemoryOfContainer]) -> None:

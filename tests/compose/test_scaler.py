@@ -3,26 +3,25 @@
 import asyncio
 import contextlib
 import functools
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
 from adapter.compose import scaler
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
-from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.autoscalers import ReadAutoscaler
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.resources import BUILTIN
 from adapter.provider.relist import Relister
 from adapter.rules.registry import EMPTY
@@ -35,14 +34,13 @@ from tests.support.waiting import other_work, running, until
 COUNT = 500
 
 
-def document(number: int, namespace: str) -> dict[str, Any]:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{number}"}
-    return {
-        "apiVersion": "fastpath.io/v1alpha1",
-        "kind": "FastPathAutoscaler",
-        "metadata": {"name": f"web-{number}", "namespace": namespace},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
-    }
+def stored(number: int, namespace: str) -> ReadAutoscaler:
+    name = f"web-{number}"
+    target = CrossVersionObjectReference("Deployment", name, "apps/v1")
+    spec = FastPathAutoscalerSpec(scale_target_ref=target, max_replicas=3)
+    return ReadAutoscaler(
+        namespace, name, "1", FastPathAutoscaler(metadata=Metadata(name, namespace), spec=spec)
+    )
 
 
 class Scraped:
@@ -87,24 +85,33 @@ class Forecaster:
 
 
 class Bench:
-    """A scaler of autoscalers in files, on caches that never come in."""
+    """A scaler that has autoscalers, on caches that never come in."""
 
-    def __init__(self, folder: Path, *namespaces: str, elects: bool = False) -> None:
-        items = [document(number, namespace) for namespace in namespaces for number in range(COUNT)]
-        (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+    def __init__(self, *namespaces: str, elects: bool = False) -> None:
         nothing: Any = None
         self.clock, self.monitoring = FakeClock(), Monitoring()
-        options = Options(autoscalers=str(folder), leader_elect=elects)
+        options = Options(leader_elect=elects)
         own = runtime(self.clock, self.monitoring)
         self.scaler = Scaler(options, own, nothing, lambda _: nothing, random=lambda: 0.5)
+        self.autoscalers = self.scaler._source._objects
+        self.autoscalers._announced = True  # as after the first list
+        for namespace in namespaces:
+            for number in range(COUNT):
+                self.autoscalers.put(stored(number, namespace))
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Those whose first list a scaler waits for."""
+        caches = (self.scaler.pods, self.scaler.rivals, self.autoscalers, self.scaler._schedules.cache)
+        return [reflector for cache in caches for reflector in cache.reflectors]
 
     def at_work(self) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, "default")
+def bench() -> Bench:
+    return Bench("default")
 
 
 @contextlib.asynccontextmanager
@@ -135,10 +142,8 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
     assert forecaster.is_closed
 
 
-async def test_each_slice_begins_with_its_own_autoscalers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(tmp_path, "default", "shop")
+async def test_each_slice_begins_with_its_own_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("default", "shop")
     begun: list[Key] = []
     put = Controller.put
 
@@ -153,20 +158,16 @@ async def test_each_slice_begins_with_its_own_autoscalers(
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
-    last = Key("default", f"web-{COUNT - 1}")
     async with leading(bench):
-        origin = bench.scaler._source
-        assert isinstance(origin, AutoscalerFileSource)
-        kept = tuple(each for key, each in origin._autoscalers.items() if key != last)
-        origin._adopt(FileContents(kept, ()))
+        bench.autoscalers.remove("default", f"web-{COUNT - 1}")
         for _ in range(COUNT // STEP + 1):
             await asyncio.sleep(0)
 
         assert bench.at_work() == COUNT - 1
 
 
-def test_scalers_are_counted_by_their_leases(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, "default", elects=True)
+def test_scalers_are_counted_by_their_leases() -> None:
+    bench = Bench("default", elects=True)
     assert bench.scaler._keeper is not None
     view = bench.scaler._keeper.view
     for name in ("a", "b"):
@@ -188,14 +189,14 @@ def test_large_namespaces_are_looked_for(bench: Bench) -> None:
 
 
 async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:
-    waiting = "first list of pods, horizontalpodautoscalers is not complete"
+    kinds = "pods, horizontalpodautoscalers, fastpathautoscalers, fastpathschedules"
+    waiting = f"first list of {kinds} is not complete"
     assert bench.scaler.find_unsynced() == waiting
     assert bench.scaler.find_unlisted() is None
     bench.clock.advance(LISTED_SECONDS)
     assert bench.scaler.find_unlisted() == waiting
-    for cache in (bench.scaler.pods, bench.scaler.rivals):
-        for reflector in cache.reflectors:
-            reflector.synced = True
+    for reflector in bench.reflectors:
+        reflector.synced = True
     assert bench.scaler.find_unlisted() is None
 
 
@@ -203,10 +204,9 @@ async def test_a_scaler_is_ready_to_join_once_it_can_decide(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scaler, "_LOOK", 0)
-    reflectors = [*bench.scaler.pods.reflectors, *bench.scaler.rivals.reflectors]
     events: list[Callable[[], None]] = [
         bench.scaler._runtime.relister.attempted.set,
-        *(functools.partial(setattr, reflector, "synced", True) for reflector in reflectors),
+        *(functools.partial(setattr, reflector, "synced", True) for reflector in bench.reflectors),
     ]
     waiting = asyncio.create_task(bench.scaler._wait_ready())
     for happen in events:
@@ -231,12 +231,11 @@ async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench
         await until(lambda: bench.at_work() == COUNT - 1)
 
 
-def test_a_scaler_that_may_not_list_leases_is_not_ready(tmp_path: Path) -> None:
+def test_a_scaler_that_may_not_list_leases_is_not_ready() -> None:
     """So an update without the new Role stops before the last pod that scales has ended."""
-    bench = Bench(tmp_path, "default", elects=True)
-    for cache in (bench.scaler.pods, bench.scaler.rivals):
-        for reflector in cache.reflectors:
-            reflector.synced = True
+    bench = Bench("default", elects=True)
+    for reflector in bench.reflectors:
+        reflector.synced = True
     assert bench.scaler.find_unsynced() == "first list of leases is not complete"
     bench.clock.advance(LISTED_SECONDS)
     assert bench.scaler.find_unlisted() is None  # metrics are served all the same

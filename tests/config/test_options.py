@@ -224,8 +224,6 @@ def test_options_of_the_scaler_are_used() -> None:
         (["--serve-floors"], "serves_floors", True),
         (["--scaler"], "serves_floors", True),
         (["--scaler", "--serve-floors=false"], "serves_floors", True),
-        (["--scaler", "--autoscalers=folder"], "serves_floors", False),
-        (["--scaler", "--autoscalers=folder", "--serve-floors"], "serves_floors", True),
         (["--metrics-ttl=0s"], "metrics_ttl", 0.0),
         (["--prometheus-timeout=2s"], "prometheus_attempt_timeout", 2.0),
         (["--prometheus-timeout=20s"], "prometheus_attempt_timeout", 5.0),

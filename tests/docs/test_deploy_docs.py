@@ -102,7 +102,6 @@ def test_the_components_for_idle_scale_down(overlay: Path) -> None:
     assert objects.one("ValidatingAdmissionPolicy")
     assert objects.one("ClusterRoleBinding", "fastpath-idle-scale-down")
     assert f"`{listed[0].removeprefix('../manifests/')}`" in page
-    assert "kubectl apply -k manifests/namespaced/idle-scale-down-policy\n" in page
 
 
 def test_cpu_and_memory(overlay: Path) -> None:

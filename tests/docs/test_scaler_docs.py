@@ -1,7 +1,6 @@
 """The pages on the fast-scaler have every field, its default and bounds, and examples that work."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from adapter.model.autoscaling import documents, fastpath_autoscaler, scale_down
 from adapter.model.autoscaling.scale_down import Drain
 from adapter.model.timestamps import read_span
 from tests.support import crd, rendered, structural
-from tests.support.rendered import MANIFESTS, ROOT
+from tests.support.rendered import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
 API = (ROOT / "docs" / "reference" / "api.md").read_text()
@@ -96,19 +95,3 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
 def test_columns_are_those_of_the_kind() -> None:
     columns = [each["name"].upper() for each in crd.COLUMNS if not each.get("priority")]
     assert re.search(r"\s+".join(["NAME", *columns]), GUIDE)
-
-
-@pytest.mark.integration
-@pytest.mark.timeout(60)
-def test_the_kustomization_of_the_page(tmp_path: Path) -> None:
-    (kustomization,) = (block for block in BLOCKS if block["kind"] == "Kustomization")
-    (tmp_path / "manifests").symlink_to(MANIFESTS)
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    for name in ("rules.yaml", "web.yaml"):
-        (folder / name).write_text("{}\n")
-    objects = rendered.render(folder)
-    assert {each["metadata"]["namespace"] for each in objects.documents} == {"shop"}
-    assert objects.one("ConfigMap", "fastpath-scaler-autoscalers")["data"] == {"web.yaml": "{}\n"}
-    assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"

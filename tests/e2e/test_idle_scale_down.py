@@ -25,7 +25,6 @@ from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, remove_leftovers
 from tests.support import charts
 from tests.support.processor import limited
-from tests.support.rendered import MANIFESTS
 from tests.support.verbs import Verb
 
 pytestmark = [
@@ -362,27 +361,6 @@ async def test_preflight_tells_whether_the_policy_is_in_force(
         assert f"{account} may patch pods, and so change their images: {reason}: " in finished.err
         if kind is not None:
             await scene.cluster.kubectl("delete", kind, NAME)
-
-
-@pytest.mark.parametrize("scene", NAMES[:1], indirect=True)
-async def test_the_policy_for_scalers_within_one_namespace_limits_too(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster, own = scene.cluster, ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
-    for kind in own:
-        await cluster.kubectl("delete", kind, NAME)
-    folder = str(MANIFESTS / "namespaced" / "idle-scale-down-policy")
-    await cluster.kubectl("apply", "-k", folder)
-    try:
-        await scene.account.wait_refused(f"'{NAME}-namespaced' denied request: the scaler {METADATA}")
-        assert (await scene.account.cost("-1")).status == 200
-        finished = await Verb("preflight", cluster.admin_kubeconfig, capsys)(
-            f"--namespace={cluster.namespace}"
-        )
-        assert finished.status == 0, finished.err
-        assert "may change the deletion cost of pods alone" in finished.out
-    finally:
-        await cluster.kubectl("delete", "-k", folder)
 
 
 async def test_a_pod_that_is_gone_is_not_created(scene: Scene) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from adapter.model.autoscaling import fastpath_autoscaler
 from tests.e2e import aggregation, conftest
@@ -387,34 +386,6 @@ async def test_a_kind_of_ones_own(scene: Scene) -> None:
             return (await get(cluster, GADGETS, "web"))["spec"]["size"]
 
         await until(lambda found: found == 3, size)
-
-
-@EVERYWHERE
-async def test_files_within_one_namespace(scene: Scene) -> None:
-    """manifests/namespaced: a Role, no ClusterRole, and autoscalers that are no objects."""
-    cluster = scene.cluster
-    folder = scene.directory / "within"
-    folder.mkdir()
-    own = {
-        "namespace": cluster.namespace,
-        "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
-    objects = await asyncio.to_thread(rendered.render, folder)
-    account = objects.one("ServiceAccount")["metadata"]["name"]
-    config = await scene.backend.admit(cluster, objects, account, cluster.namespace)
-    files = scene.directory / "autoscalers"
-    files.mkdir()
-    document = autoscaler(cluster, BACKLOG)
-    del document["metadata"]["namespace"]
-    (files / "web.yaml").write_text(yaml.safe_dump(document))
-    await cluster.create(deployment(cluster))
-    flag = f"--autoscalers={files}"
-    async with queueing(scene, 30), scaling(scene, config, flag, namespace=cluster.namespace):
-        await until(lambda found: found == 3, lambda: replicas(cluster))
-        document["spec"]["minReplicas"] = 5
-        (files / "web.yaml").write_text(yaml.safe_dump(document))
-        await until(lambda found: found == 5, lambda: replicas(cluster))
 
 
 @EVERYWHERE

@@ -7,14 +7,12 @@ of those policies allows, and nothing else.
 import ipaddress
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from tests.support import rendered
-from tests.support.rendered import MANIFESTS, ROOT, Objects
+from tests.support.rendered import ROOT, Objects
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -154,21 +152,3 @@ def test_what_the_page_lists_is_there() -> None:
     page = (ROOT / "docs" / "guides" / "deploy.md").read_text()
     names = {each["metadata"]["name"] for each in composed(*SEPARATE).all("NetworkPolicy")}
     assert set(re.findall(r"`(fastpath-(?:from|to|default|scrape)[\w-]*)` \|", page)) == names
-
-
-def test_the_variant_within_one_namespace(tmp_path: Path) -> None:
-    folders = [
-        rendered.relative_path(MANIFESTS / "namespaced" / name, tmp_path) for name in (".", "network-policy")
-    ]
-    document = {"namespace": "shop", "resources": [folders[0]], "components": [folders[1]]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(document))
-    objects = rendered.render(tmp_path)
-    assert {each["metadata"]["namespace"] for each in objects.all("NetworkPolicy")} == {"shop"}
-    for peer in (STRANGER, APISERVER, PROMETHEUS):
-        assert not allowed(objects, "fastpath-scaler", "Ingress", peer, "health")
-    for peer, port in ((STRANGER, 9100), (APISERVER, 6443), (PROMETHEUS, 9090)):
-        assert allowed(objects, "fastpath-scaler", "Egress", peer, port)
-    assert allowed(objects, "fastpath-scaler", "Egress", DNS, 53, "UDP")
-    assert not allowed(objects, "fastpath-scaler", "Egress", NEIGHBOUR, 9100), (
-        "pods of other namespaces are not scraped"
-    )

@@ -5,17 +5,14 @@ import itertools
 from pathlib import Path
 
 import pytest
-import yaml
 
 from adapter.autoscaler import ready_store
 from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
-from adapter.config import checks, rules_file
+from adapter.config import checks
 from adapter.config.options import SERVE, Options
-from adapter.model import resources
-from adapter.model.autoscaling import documents, floor, slices
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
-from adapter.rules import compile as compiler
+from adapter.model.autoscaling import floor, slices
+from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
 from adapter.server import tls
 from fastpath_tools.live import cluster_options as deployment
 from tests.support import crd, crd_schedules, rendered
@@ -63,22 +60,6 @@ def options_of(objects: Objects) -> Options:
 
 
 with_scaler = pytest.mark.parametrize("components", COMPONENTS, ids="+".join)
-
-
-@pytest.fixture(scope="module")
-def within(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """Return the namespaced variant as users apply it to a namespace, with autoscalers of their own."""
-    folder: Path = tmp_path_factory.mktemp("shop")
-    (folder / "api.yaml").write_text("kind: Example\n")
-    own = {
-        "namespace": "shop",
-        "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)],
-        "configMapGenerator": [
-            {"name": "fastpath-scaler-autoscalers", "behavior": "replace", "files": ["api.yaml"]}
-        ],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
-    return rendered.render(folder)
 
 
 def _needs(namespace: str) -> list[Want]:
@@ -312,11 +293,10 @@ def test_the_journal_is_for_whom_it_is_bound_to() -> None:
     )
 
 
-@pytest.fixture(params=["overlay", "within"])
-def scaler(request: pytest.FixtureRequest) -> Objects:
-    """Return the objects of a Deployment of `fastpath scale`: that of the overlay, or of the variant."""
-    within: Objects = request.getfixturevalue("within")
-    return overlay().of(SCALER) if request.param == "overlay" else within
+@pytest.fixture
+def scaler() -> Objects:
+    """Return the objects of the Deployment of `fastpath scale`."""
+    return overlay().of(SCALER)
 
 
 def test_a_scaler_is_probed(scaler: Objects) -> None:
@@ -431,74 +411,3 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
         assert vouching["issuerRef"] == serving["issuerRef"], "its ca.crt is that of the serving certificate"
         assert "server auth" not in vouching["usages"]
         assert "dnsNames" not in vouching
-
-
-# --- within one namespace ----------------------------------------------------------------------------------
-
-
-def test_the_variant_stays_in_its_namespace(within: Objects) -> None:
-    assert {each["kind"] for each in within.documents} == {
-        "ConfigMap",
-        "Deployment",
-        "PodDisruptionBudget",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-    }
-    assert {each["metadata"]["namespace"] for each in within.documents} == {"shop"}
-    (subject,) = within.one("RoleBinding")["subjects"]
-    assert subject == {"kind": "ServiceAccount", "name": "fastpath-scaler", "namespace": "shop"}
-
-
-def test_the_variant_may_do_what_it_does_and_no_more(within: Objects) -> None:
-    rights = Rights(within, "fastpath-scaler", "shop")
-    assert [want for want in [*_needs("shop"), *_lease("shop")] if not rights.allow(want)] == []
-    assert _writes(rights) == SCALES | LEASES | {("patch", f"{SCHEDULES}/status")}
-    assert [want for want in _needs("other") if rights.allow(want)] == []
-    assert {namespace for namespace, rule in rights.grants if "nonResourceURLs" not in rule} == {"shop"}
-
-
-def test_the_variant_gets_idle_scale_down_with_a_policy_of_the_cluster(tmp_path: Path) -> None:
-    own = {
-        "namespace": "shop",
-        "resources": [rendered.relative_path(MANIFESTS / "namespaced", tmp_path)],
-        "components": [rendered.relative_path(MANIFESTS / "namespaced" / "idle-scale-down", tmp_path)],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
-    rights = Rights(rendered.render(tmp_path), "fastpath-scaler", "shop")
-    assert rights.allow(Want("patch", "", "pods", "shop", "web-1"))
-    assert not rights.allow(Want("patch", "", "pods", "other", "web-1"))
-    assert _writes(rights) == SCALES | LEASES | {("patch", f"{SCHEDULES}/status"), ("patch", "pods")}
-    limits = rendered.render(MANIFESTS / "namespaced" / "idle-scale-down-policy")
-    policy, binding = (limits.one(f"ValidatingAdmissionPolicy{end}") for end in ("", "Binding"))
-    assert policy["metadata"]["name"] == binding["metadata"]["name"] == binding["spec"]["policyName"]
-    assert policy["metadata"]["name"] != IDLE_NAME, "both may be in a cluster"
-    whole = composed("scaler", "idle-scale-down").one("ValidatingAdmissionPolicy")["spec"]
-    (condition,) = policy["spec"].pop("matchConditions")
-    assert {**policy["spec"], "matchConditions": whole["matchConditions"]} == whole
-    expected = "request.userInfo.username.matches('^system:serviceaccount:[^:]+:fastpath-scaler$')"
-    assert condition["expression"] == expected
-
-
-def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
-    container, pod = within.container, within.pod
-    assert container["command"] == ["fastpath", "scale"]
-    given = dict(argument.lstrip("-").split("=", 1) for argument in container["args"])
-    assert given.keys() <= SERVE.table.keys()
-    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"]}
-    named = {volumes[mounts[given["config"]]], volumes[mounts[given["autoscalers"]]]}
-    assert named == {each["metadata"]["name"] for each in within.all("ConfigMap")}
-    assert within.one("ConfigMap", "fastpath-scaler-autoscalers")["data"].keys() == {"api.yaml"}
-    labels = within.one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
-    assert within.one("Deployment")["spec"]["selector"]["matchLabels"].items() <= labels
-
-
-def test_the_examples_of_the_variant_are_right() -> None:
-    folder = MANIFESTS / "namespaced"
-    read = documents.read_document(yaml.safe_load((folder / "web.yaml").read_text()), "shop")
-    assert read.spec.mode == ADVISE  # applying an example changes nothing
-    parsed = rules_file.parse_rules((folder / "rules.yaml").read_text(), "rules.yaml")
-    assert (parsed.faults, parsed.fatal) == ((), ())
-    rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)
-    assert (len(rules.custom), faults) == (1, ())

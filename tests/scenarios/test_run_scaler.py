@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography import x509
 
 from adapter.compose.clock import SystemClock
 from adapter.compose.scaler import LISTED_SECONDS
-from adapter.errors import InputError
 from adapter.kubernetes.ownership.lease import micro_time
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -55,61 +53,6 @@ async def scaling(
         tmp_path, rules, world.prometheus.url, kubeconfig, *flags, *arguments
     ) as running:
         yield running
-
-
-def write(folder: Path, *documents: Any) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "web.yaml").write_text(yaml.safe_dump_all(documents))
-
-
-async def test_files_that_change_and_break(
-    tmp_path: Path, world: ScaledCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    folder = tmp_path / "autoscalers"
-    elsewhere = autoscaler() | {"metadata": {"name": "web", "namespace": "elsewhere"}}
-    write(folder, autoscaler(metrics=[QUEUE]))
-    world.queue = 60.0
-    async with scaling(tmp_path, world, f"--autoscalers={folder}", "--shard=1/1") as running:
-        await happens(lambda: world.replicas() == 6)
-        status, text = await running.get("/readyz?verbose")
-        assert (status, "caches-synced" in text) == (200, True)
-
-        (folder / "web.yaml").write_text("kind: FastPathAutoscaler\nspec: [")
-        await happens(lambda: "a file of autoscalers cannot be used" in caplog.messages)
-        world.queue = 70.0
-        await happens(lambda: world.replicas() == 7)
-
-        write(folder, autoscaler(metrics=[QUEUE], maxReplicas=8), elsewhere)
-        await happens(lambda: "an autoscaler is left out" in caplog.messages)
-        world.queue = 80.0
-        await happens(lambda: world.replicas() == 8)
-
-        (folder / "web.yaml").unlink()
-        await running.shows("fastpath_scaler_autoscalers 0.0")
-        status, _ = await running.get("/debug/fastpath/autoscalers/default/web")
-        assert status == 404
-    assert world.events() == set()
-
-
-async def test_a_file_stands_back_for_an_object_on_its_target(tmp_path: Path, world: ScaledCluster) -> None:
-    folder = tmp_path / "autoscalers"
-    write(folder, autoscaler(metrics=[QUEUE]))
-    world.cluster.create(autoscaler(metrics=[QUEUE]))  # another scaler's
-    world.queue = 60.0
-    async with scaling(tmp_path, world, f"--autoscalers={folder}") as running:
-        await running.shows("ForeignAutoscaler", "/debug/fastpath/autoscalers/default/web")
-        assert world.replicas() == 2
-        world.cluster.delete("fpa", "web", "default")
-        await happens(lambda: world.replicas() == 6)
-
-
-async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: ScaledCluster) -> None:
-    folder = tmp_path / "autoscalers"
-    write(folder, autoscaler(maxReplicas=0))
-    with pytest.raises(InputError, match="maxReplicas"):
-        async with scaling(tmp_path, world, f"--autoscalers={folder}"):
-            pass
 
 
 async def test_objects_come_change_break_and_go(
@@ -176,10 +119,9 @@ async def test_cpu_of_running_pods_by_rules_of_ours(tmp_path: Path, world: Scale
 
 async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: ScaledCluster) -> None:
     """A slow API server delays the end of the scaler; the process is not ready from the beginning of that."""
-    folder = tmp_path / "autoscalers"
-    write(folder, autoscaler(metrics=[QUEUE]))
+    world.cluster.create(autoscaler(metrics=[QUEUE]))
     world.queue = 60.0
-    async with scaling(tmp_path, world, f"--autoscalers={folder}") as running:
+    async with scaling(tmp_path, world) as running:
         await happens(lambda: world.replicas() == 6)
         assert (await running.get("/readyz"))[0] == 200
         world.cluster.delay(3.0, "*", "leases")

@@ -195,7 +195,7 @@ def _quantity(text: str) -> int:
     return int(found[1]) * (MIB if found[2] == "Mi" else 1024 * MIB)
 
 
-CLUSTER, NAMESPACE = Load(100_000, 2_000), Load(10_000, 200)
+CLUSTER = Load(100_000, 2_000)
 
 
 def processes() -> list[MemoryOfContainer]:
@@ -212,7 +212,6 @@ def processes() -> list[MemoryOfContainer]:
         read_process(
             "`scaler-in-process`", rendered.render(MANIFESTS / "overlays" / "scaler-in-process"), CLUSTER
         ),
-        read_process("`namespaced`", rendered.render(MANIFESTS / "namespaced"), NAMESPACE),
     ]
 
 

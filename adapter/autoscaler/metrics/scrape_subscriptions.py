@@ -8,6 +8,7 @@ come from the scaler's cache where it covers their namespace; otherwise they hav
 
 import asyncio
 import functools
+from dataclasses import replace
 
 from adapter.autoscaler.follower import TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Key
@@ -41,7 +42,7 @@ class EndpointSubscriptions:
 
     def __init__(self, endpoints: ScrapedEndpoints, context: ReflectorContext, pods: PodCache) -> None:
         self._endpoints = endpoints
-        self._context = context
+        self._context = replace(context, scope=None)  # a rule may name a namespace of another slice
         self._pods = pods
         self.wake = asyncio.Event()
         """Set when rules, EndpointSlices or what autoscalers read may have changed."""
@@ -86,7 +87,7 @@ class EndpointSubscriptions:
             self._stop(pods_key)
         for namespace, selector in own - self._own_pods.keys():
             purpose = f"scrape of {selector}" if selector != EVERYTHING else "scrape"
-            cache = PodCache(self._context, (namespace,), selector=selector, purpose=purpose)
+            cache = PodCache(self._context, namespace, selector=selector, purpose=purpose)
             self._own_pods[namespace, selector] = cache
             self._start((namespace, selector), cache)
         for source, access in groups:

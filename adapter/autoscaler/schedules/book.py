@@ -102,10 +102,10 @@ _MOST_AHEAD = 32
 
 
 class ScheduleBook:
-    """The schedules of `namespaces`, by the autoscalers that they are for, while the tasks of `cache` run."""
+    """The schedules by the autoscalers that they are for, while the tasks of `cache` run."""
 
-    def __init__(self, watching: ReflectorContext, problems: ProblemLog, namespaces: Sequence[str]) -> None:
-        self.cache = ScheduleCache(watching, self._changed, namespaces)
+    def __init__(self, watching: ReflectorContext, problems: ProblemLog) -> None:
+        self.cache = ScheduleCache(watching, self._changed)
         self.listener: ScheduleListener | None = None
         """Is told what changes."""
         self._problems = problems

@@ -2,12 +2,11 @@
 
 An object that cannot be decoded is cached with its faults, so that it is reported and does not keep others
 from being read. `ScaleConflicts` prevents two autoscalers from scaling one target. It gets the HPAs from
-their cache, and the FastPathAutoscalers from the source that reads them; if that reads files, those of the
-cluster are watched too.
+their cache, and the FastPathAutoscalers from the registry.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, cast
 
 import msgspec
@@ -191,20 +190,15 @@ _HPA_CODEC: ObjectCodec[WatchedHPA] = ObjectCodec(msgspec.Raw, keep_hpa)
 
 
 class AutoscalerCache(ObjectCache[ReadAutoscaler]):
-    """All FastPathAutoscalers, or those of `namespaces`."""
+    """All FastPathAutoscalers."""
 
-    def __init__(
-        self,
-        context: ReflectorContext,
-        changed: Callable[[str, str], None],
-        namespaces: Sequence[str] = ("",),
-    ) -> None:
+    def __init__(self, context: ReflectorContext, changed: Callable[[str, str], None]) -> None:
         super().__init__(context, changed, same=_same_autoscaler, lost=_lose_autoscaler)
-        self.reflect(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH, namespaces)
+        self.reflect(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH)
 
 
 class HPACache(ObjectCache[WatchedHPA]):
-    """All HPAs, or those of `namespaces`; `listed` is called after each list.
+    """All HPAs; `listed` is called after each list.
 
     Each of `followers` is called for each change with the HPA (None if it is gone), its namespace and its
     name.
@@ -213,12 +207,11 @@ class HPACache(ObjectCache[WatchedHPA]):
     def __init__(
         self,
         context: ReflectorContext,
-        namespaces: Sequence[str] = ("",),
         listed: Callable[[], Iterator[None]] = lambda: iter(()),
     ) -> None:
         self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         super().__init__(context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed)
-        self.reflect(_HPA_CODEC, _HPA, namespaces)
+        self.reflect(_HPA_CODEC, _HPA)
 
     def _notify(self, namespace: str, name: str) -> None:
         hpa = self.find(namespace, name)
@@ -251,35 +244,24 @@ MOST_NAMED = 10
 class ScaleConflicts(ReflectedCache):
     """The autoscalers of each target, while `run` runs.
 
-    With `objects` the FastPathAutoscalers of the cluster count too, if there is such a kind. `changed` is
-    called with each target whose autoscalers changed, once the first lists are in.
+    `changed` is called with each target whose autoscalers changed, once the first list is in.
     """
 
     def __init__(
-        self,
-        context: ReflectorContext,
-        changed: Callable[[TargetKey], None] = lambda _: None,
-        namespaces: Sequence[str] = ("",),
-        *,
-        objects: bool = False,
+        self, context: ReflectorContext, changed: Callable[[TargetKey], None] = lambda _: None
     ) -> None:
         self.changed = changed
         self._defects = context.problems.defects
-        self.hpas = HPACache(context, namespaces, self._listed)
+        self.hpas = HPACache(context, self._listed)
         self.hpas.followers.append(self._update_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._first: dict[TargetKey, list[_Owner]] = {}
         """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
-        self._objects: ObjectCache[WatchedHPA] = ObjectCache(
-            context, self._update_object, same=same_hpa, lost=_lose_hpa, listed=self._listed
-        )
-        if objects:
-            self._objects.reflect(_HPA_CODEC, FASTPATH, namespaces, optional=True)
-        self.reflectors = [*self.hpas.reflectors, *self._objects.reflectors]
+        self.reflectors = self.hpas.reflectors
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Add a FastPathAutoscaler of ours, or note its change."""
+        """Add a FastPathAutoscaler, or note its change."""
         meta = autoscaler.metadata
         self._set_target(
             (KIND, meta.namespace, meta.name), TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
@@ -313,12 +295,6 @@ class ScaleConflicts(ReflectedCache):
 
     def _update_hpa(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
         self._set_target((HPA_KIND, namespace, name), _find_target(hpa))
-
-    def _update_object(self, namespace: str, name: str) -> None:
-        # not under the kind alone, because one in a file may have the same name
-        self._set_target(
-            (f"{KIND}.{GROUP}", namespace, name), _find_target(self._objects.find(namespace, name))
-        )
 
     def _set_target(self, owner: _Owner, target: TargetKey | None) -> None:
         """Set the target of an autoscaler, None if it is gone; report the targets whose owners changed."""

@@ -24,7 +24,7 @@ class NamespaceNames(ObjectCache[PartialMetadata]):
         self._scope = scope
         watching = replace(watching, scope=None)
         super().__init__(watching, self._follow, same=lambda *_: True, listed=self._end_list)
-        self.reflect(PARTIAL_METADATA, _NAMESPACES, [""])
+        self.reflect(PARTIAL_METADATA, _NAMESPACES)
         (reflector,) = self.reflectors
         scope.expect_names(reflector.attempted)
 

@@ -9,7 +9,7 @@ object that exists once per pod is tracked by the garbage collector.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import msgspec
@@ -98,7 +98,7 @@ class PodSubscription:
 
 
 class PodCache(ReflectedCache):
-    """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs.
+    """The pods of the cluster, or of `namespace`, and the selections among them, while `run` runs.
 
     `selector` restricts the pods that are watched, `purpose` names the watch in logs and self-metrics.
     """
@@ -106,7 +106,7 @@ class PodCache(ReflectedCache):
     def __init__(
         self,
         context: ReflectorContext,
-        namespaces: Sequence[str] = ("",),
+        namespace: str = "",
         *,
         selector: LabelSelector = EVERYTHING,
         purpose: str = "scaler",
@@ -121,21 +121,15 @@ class PodCache(ReflectedCache):
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
         self._checked, self._stale = float("-inf"), ""
-        self.reflectors = [
-            Reflector(
-                ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector),
-                self,
-                context,
-                f"pods in {namespace} ({purpose})" if namespace else "pods",
-            )
-            for namespace in namespaces
-        ]
+        source = ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector)
+        name = f"pods in {namespace} ({purpose})" if namespace else "pods"
+        self.reflectors = [Reflector(source, self, context, name)]
 
     # -- questions -------------------------------------------------------------------------------------------
 
     def covers(self, namespace: str) -> bool:
-        """Return whether the pods of a namespace are watched."""
-        return any(reflector.source.namespace in {"", namespace} for reflector in self.reflectors)
+        """Return whether the pods of a namespace are kept and listed."""
+        return all(reflector.covers(namespace) for reflector in self.reflectors)
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""

@@ -25,6 +25,7 @@ from adapter.kubernetes.cache.filling import ObjectStore, StoreFiller, T
 from adapter.kubernetes.cache.reflector_reports import ReflectorReports, ReflectorStatus
 from adapter.kubernetes.cache.scope import UNSELECTIVE, Coverage, SliceScope
 from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.model.autoscaling import slices
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -156,6 +157,10 @@ class Reflector(Generic[T]):
     def refused(self) -> bool:
         """Whether the API server refuses the list, so that waiting for it is useless."""
         return self.error is not None and 400 <= self.error.status < 500 and self.error.status != 429
+
+    def covers(self, namespace: str) -> bool:
+        """Tell whether the objects of a namespace are kept and listed; those of other slices are not."""
+        return self._context.scope is None or slices.slice_of(namespace) in self._coverage.complete
 
     async def wait_synced(self) -> None:
         """Wait for the first list, and where the kind cannot be watched, for a list that is recent enough.

@@ -10,7 +10,7 @@ not yet known is never reported as absent.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -139,7 +139,7 @@ class TargetSubscription:
             targets.decide(kind)
             if not kind.decided:
                 return Unfound(_NOT_YET, known=False)
-        reflector = kind.find_reflector(self.namespace)
+        reflector = kind.find_reflector()
         # A target that is polled stays polled until the watch has listed: a gap in between would read as a
         # target that does not exist.
         if reflector is None or (self.place in kind.polling and not reflector.synced):
@@ -198,21 +198,19 @@ class TargetKind:
         self.objects: ObjectCache[ObservedScale] = ObjectCache(
             context, self._changed, same=scale_codec.same_scale, lost=scale_codec.lose, listed=self._listed
         )
-        self._reflectors: dict[str, Reflector[ObservedScale]] = {}
         self.targets: dict[tuple[str, str], list[TargetSubscription]] = {}
         self.polling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.polled: dict[tuple[str, str], ObservedScale | errors.KubernetesError] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
-    def watch(self, codec: ObjectCodec[ObservedScale], namespaces: Sequence[str]) -> None:
-        """Have reflectors, which the caller runs."""
+    def watch(self, codec: ObjectCodec[ObservedScale]) -> None:
+        """Have a reflector, which the caller runs."""
         self.decided = True
-        self.objects.reflect(codec, self.resource, namespaces)
-        self._reflectors = {reflector.source.namespace: reflector for reflector in self.objects.reflectors}
+        self.objects.reflect(codec, self.resource)
 
-    def find_reflector(self, namespace: str) -> Reflector[ObservedScale] | None:
-        """Return the reflector of a namespace, None without one or if it cannot succeed."""
-        reflector = self._reflectors.get(namespace) or self._reflectors.get("")
+    def find_reflector(self) -> Reflector[ObservedScale] | None:
+        """Return the reflector, None without one or if it cannot succeed."""
+        reflector = next(iter(self.objects.reflectors), None)
         refused = reflector is not None and reflector.error is not None and _is_refused(reflector.error)
         return None if refused else reflector
 
@@ -229,7 +227,7 @@ class TargetKind:
             target.changed()
 
     def _changed(self, namespace: str, name: str) -> None:
-        reflector = self.find_reflector(namespace)
+        reflector = self.find_reflector()
         if reflector is None or reflector.synced:  # else all are notified when the first list is in
             self.notify((namespace, name))
 
@@ -238,18 +236,12 @@ class TargetKind:
 
 
 class ScaleTargets:
-    """The scales of targets, while `run` runs. Each of `namespaces` ("" for all) is watched by itself."""
+    """The scales of targets, while `run` runs."""
 
-    def __init__(
-        self,
-        context: ReflectorContext,
-        catalogue: CatalogueSource,
-        namespaces: Sequence[str] = ("",),
-    ) -> None:
+    def __init__(self, context: ReflectorContext, catalogue: CatalogueSource) -> None:
         relist = min(context.periods.relist, POLL_SECONDS)
         self._context = replace(context, periods=replace(context.periods, relist=relist))
         self._catalogue = catalogue
-        self._namespaces = tuple(namespaces)
         self._group: asyncio.TaskGroup | None = None
         self._targets: dict[TargetSubscription, None] = {}
         self._kinds: dict[GroupResource, TargetKind] = {}
@@ -388,7 +380,7 @@ class ScaleTargets:
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self._group is not None
-        kind.watch(codec, self._namespaces)
+        kind.watch(codec)
         for reflector in kind.objects.reflectors:
             kind.tasks.append(self._group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 

@@ -1,6 +1,6 @@
 """The cache of FastPathSchedules. One that cannot be used is cached with its faults, to be reported."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -86,13 +86,8 @@ def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:
 
 
 class ScheduleCache(ObjectCache[WatchedSchedule]):
-    """All FastPathSchedules, or those of `namespaces`; none if there is no such kind."""
+    """All FastPathSchedules; none if there is no such kind."""
 
-    def __init__(
-        self,
-        context: ReflectorContext,
-        changed: Callable[[str, str], None],
-        namespaces: Sequence[str] = ("",),
-    ) -> None:
+    def __init__(self, context: ReflectorContext, changed: Callable[[str, str], None]) -> None:
         super().__init__(context, changed, same=_same, lost=_lose, step=5)
-        self.reflect(CODEC, SCHEDULES, namespaces, optional=True)
+        self.reflect(CODEC, SCHEDULES, optional=True)

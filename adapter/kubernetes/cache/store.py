@@ -112,21 +112,15 @@ class ObjectCache(ReflectedCache, Generic[T]):
         self,
         codec: ObjectCodec[T],
         resource: APIResource,
-        namespaces: Sequence[str],
+        namespace: str = "",
         *,
         optional: bool = False,
         selector: LabelSelector = EVERYTHING,
     ) -> None:
-        """Have a reflector for each namespace fill the cache."""
-        self.reflectors = [
-            Reflector(
-                ListWatch(codec, resource, namespace, selector, optional=optional),
-                self,
-                self._context,
-                f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)",
-            )
-            for namespace in namespaces
-        ]
+        """Have a reflector for a namespace, or for all, fill the cache."""
+        source = ListWatch(codec, resource, namespace, selector, optional=optional)
+        name = f"{resource.group_resource}{f' in {namespace}' if namespace else ''} (scaler)"
+        self.reflectors = [Reflector(source, self, self._context, name)]
 
     def __len__(self) -> int:
         return self._size

@@ -100,7 +100,7 @@ class LeaseView:
         self.cache: ObjectCache[WatchedLease] = ObjectCache(
             watching, self._follow, listed=self._listed, batched=self._end_batch
         )
-        self.cache.reflect(_CODEC, LEASES, [namespace], selector=parse_selector(f"{LABEL}={name}"))
+        self.cache.reflect(_CODEC, LEASES, namespace, selector=parse_selector(f"{LABEL}={name}"))
 
     def find(self, name: str) -> WatchedLease | None:
         return self.cache.find(self._namespace, name)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +17,9 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.scope import SliceScope
 from adapter.model import pod_networks
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import ExternalMetricSource, MetricIdentifier, MetricSpec
 from adapter.provider.relist import Relister
@@ -99,7 +102,7 @@ def autoscaler(*metrics: str) -> FastPathAutoscaler:
 
 @contextlib.asynccontextmanager
 async def following(
-    cluster: Cluster, namespaces: tuple[str, ...] = ("",), rules: str = RULES
+    cluster: Cluster, scope: SliceScope | None = None, rules: str = RULES
 ) -> AsyncIterator[Here]:
     monitoring, clock = Monitoring(), ShiftedClock()
     problems = ProblemLog(monitoring, clock)
@@ -113,12 +116,13 @@ async def following(
         Scraper(clock, monitoring, met, networks=networks) as scraper,
     ):
         context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
+        context = replace(context, scope=scope)
         registry = lambda: relister.registry  # noqa: E731 - shared by both
         scraped = ScrapedValues(
             scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
         )
         endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
-        pods = PodCache(context, namespaces)
+        pods = PodCache(context)
         subscriptions = EndpointSubscriptions(endpoints, context, pods)
         tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
         try:
@@ -199,11 +203,14 @@ async def test_endpoints_that_come_and_go() -> None:
         await until(lambda: here.read().reason.endswith("pod a is not ready"))
 
 
-async def test_pods_of_another_namespace_have_a_watch_of_their_own() -> None:
+async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own() -> None:
+    """A rule may name any namespace, and the caches of a scaler keep the objects of its own slices only."""
+    scope = SliceScope()
+    scope.set({slices.slice_of("shop")})
     async with (
         Cluster() as cluster,
         Exporter() as exporter,
-        following(cluster, namespaces=("shop",)) as here,
+        following(cluster, scope) as here,
     ):
         cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
         cluster.create(pod("other", "127.0.0.9", exporter.port, app="other"))
@@ -215,6 +222,10 @@ async def test_pods_of_another_namespace_have_a_watch_of_their_own() -> None:
         here.subscriptions.put(autoscaler("depth"))
         await until(lambda: here.value() == 3)
         assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
+        scope.set({slices.slice_of("shop"), slices.slice_of("inference")})
+        await until(lambda: not here.subscriptions._own_pods)
+        exporter.body = b"depth 4\n"
+        await until(lambda: here.value() == 4)
 
 
 async def test_missing_rights_are_the_reason() -> None:

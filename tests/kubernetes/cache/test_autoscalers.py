@@ -2,7 +2,7 @@
 
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from time import thread_time
 from typing import Any
 
@@ -51,20 +51,20 @@ def ours(name: str, namespace: str = "default", target: str = "web") -> FastPath
 
 @contextlib.asynccontextmanager
 async def watching(
-    cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
+    cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None
 ) -> AsyncIterator[AutoscalerCache]:
     async with reflecting(cluster.url) as around:
-        found = AutoscalerCache(around, changed, namespaces)
+        found = AutoscalerCache(around, changed)
         async with running(found.run()):
             yield found
 
 
 @contextlib.asynccontextmanager
 async def opposing(
-    cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
+    cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None
 ) -> AsyncIterator[ScaleConflicts]:
     async with reflecting(cluster.url) as around:
-        rivals = ScaleConflicts(around, changed, objects=objects)
+        rivals = ScaleConflicts(around, changed)
         async with running(rivals.run()):
             yield rivals
 
@@ -116,20 +116,6 @@ async def test_one_that_cannot_be_read_is_there_with_its_faults(cluster: Cluster
         ]
         cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
         await until(lambda: (fixed := found.find("default", "wrong")) and fixed.autoscaler)
-
-
-async def test_autoscalers_of_some_namespaces(cluster: Cluster) -> None:
-    cluster.create(FASTPATH_AUTOSCALERS)
-    for namespace in ("one", "two", "three"):
-        cluster.create(document("a", namespace))
-    told: list[str] = []
-    async with watching(cluster, lambda namespace, _: told.append(namespace), ("one", "two")) as found:
-        await until(lambda: found.synced)
-        assert sorted(told) == ["one", "two"]
-        assert [status.objects for status in found.status()] == [1, 1]
-        cluster.delete("fpa", "a", "one")
-        await until(lambda: len(told) == 3)
-        assert [status.objects for status in found.status()] == [0, 1]
 
 
 def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
@@ -208,50 +194,13 @@ async def test_what_is_kept_of_an_hpa(cluster: Cluster) -> None:
         assert rivals.status()[0].objects == 2
 
 
-async def test_an_object_stands_in_the_way_of_one_in_a_file(cluster: Cluster) -> None:
-    cluster.create(FASTPATH_AUTOSCALERS)
-    cluster.create(document("web"))
-    told: list[TargetKey] = []
-    async with opposing(cluster, told.append, objects=True) as rivals:
-        rivals.put(ours("web"))
-        await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
-        assert [status.resource.resource for status in rivals.status()] == [
-            "horizontalpodautoscalers",
-            "fastpathautoscalers",
-        ]
-        told.clear()
-        cluster.delete("fpa", "web")
-        await until(lambda: rivals.of(ours("web")) == ())
-        assert told == [TargetKey("default", "apps", "deployment", "web")]
-
-
-async def test_the_kind_of_objects_need_not_be_there(cluster: Cluster) -> None:
-    async with reflecting(cluster.url) as around:
-        rivals = ScaleConflicts(around, objects=True)
-        async with running(rivals.run()):
-            rivals.put(ours("web"))
-            await until(lambda: rivals.of(ours("web")) == ())
-            for _ in range(2):
-                await until(lambda: not around.problems.active())
-                cluster.create(FASTPATH_AUTOSCALERS)
-                cluster.create(document("web"))
-                await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
-                await until(lambda: cluster.open_watches == 2)
-                cluster.delete("crd", "fastpathautoscalers.fastpath.io")
-                await until(lambda: rivals.of(ours("web")) == ())
-
-
-@pytest.mark.parametrize("plural", ["horizontalpodautoscalers", "fastpathautoscalers"])
-async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(
-    plural: str, cluster: Cluster
-) -> None:
-    cluster.create(FASTPATH_AUTOSCALERS)
+async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(cluster: Cluster) -> None:
     cluster.create(hpa("a"))
-    cluster.forbid("list", plural)
-    async with opposing(cluster, objects=True) as rivals:
+    cluster.forbid("list", "horizontalpodautoscalers")
+    async with opposing(cluster) as rivals:
         await until(lambda: any("403" in status.last_error for status in rivals.status()))
         assert rivals.of(ours("web")) is None
-        cluster.allow("list", plural)
+        cluster.allow("list", "horizontalpodautoscalers")
         await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
 
 

@@ -6,7 +6,7 @@ What a GET of the scale would say, without one, and what stands in where watchin
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ class Pauses:
 class Watched:
     """ScaleTargets on a cluster."""
 
-    def __init__(self, client: KubernetesClient, namespaces: Sequence[str]) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self.clock = ShiftedClock()
         self.pauses = Pauses()
         monitoring = Monitoring()
@@ -63,7 +63,7 @@ class Watched:
             client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK
         )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
-        self.targets = ScaleTargets(around, self.catalogue, namespaces)
+        self.targets = ScaleTargets(around, self.catalogue)
         self._followed: dict[CrossVersionObjectReference, TargetSubscription] = {}
 
     def follow(
@@ -93,11 +93,9 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(
-    cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = ""
-) -> AsyncIterator[Watched]:
+async def watching(cluster: Cluster, *, url: str = "") -> AsyncIterator[Watched]:
     async with connected(url or cluster.url) as client:
-        watched = Watched(client, namespaces)
+        watched = Watched(client)
         async with running(watched.targets.run()):
             yield watched
 
@@ -214,7 +212,7 @@ async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched
 async def test_followed_before_it_runs(cluster: Cluster) -> None:
     cluster.create(deployment("web"))
     async with connected(cluster.url) as client:
-        watched = Watched(client, ("",))
+        watched = Watched(client)
         assert watched.find(WEB) == NOT_YET
         assert watched.find(WIDGET) == NOT_YET
         async with running(watched.targets.run()):
@@ -555,16 +553,6 @@ async def test_a_scale_that_may_not_be_read_either(cluster: Cluster, watched: Wa
         '"deployments/scale" in API group '
         '"apps" in the namespace "default"'
     )
-
-
-async def test_rights_in_one_namespace_only(cluster: Cluster) -> None:
-    async with watching(cluster, ("default",)) as watched:
-        cluster.forbid("*", "deployments", "")
-        cluster.create(deployment("web", replicas=2))
-        cluster.create(deployment("web", "other", replicas=3))
-        assert (await watched.until_found()).replicas == 2
-        assert "get deployments/scale" not in asked(cluster)
-        assert [status.objects for status in watched.targets.status()] == [1]
 
 
 # -- the writer of the count --------------------------------------------------------------------------------
