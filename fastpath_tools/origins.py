@@ -62,8 +62,8 @@ def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
 
     for kind, name in scheduled(tree):
         yield (
-            f"{COLLECTOR} serves the metric of {kind} {name} as long as the {HPA_KIND} exists: convert both "
-            f"together, and a schedule takes its place; {_ABSENT}"
+            f"{COLLECTOR} serves the metric of {kind} {name} as long as the {HPA_KIND} exists: write a "
+            f"FastPathSchedule in its place, and remove the metric; {_ABSENT}"
         )
 
 

@@ -1,13 +1,13 @@
 """`fastpath convert`.
 
 The FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with --back the reverse, and the
-FastPathSchedule for each ScaledObject with cron triggers and each ScalingSchedule. Fields that the other kind
-does not have, and times at which a schedule differs from what it comes from, are named on standard error.
+FastPathSchedule for each ScaledObject with cron triggers. Fields that the other kind does not have, and times
+at which a schedule differs from what it comes from, are named on standard error.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
@@ -16,7 +16,7 @@ from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from fastpath_tools import manifests, origins
-from fastpath_tools.convert import conversion, keda, scaling_schedules
+from fastpath_tools.convert import conversion, keda
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.manifests import ManifestObject, mapping_at
 
@@ -41,12 +41,11 @@ Standard error also names metrics that end with the HorizontalPodAutoscaler, whi
 metric-config.* annotations and those of KEDA, and an owner that makes it again, such as a
 ScaledObject.
 
-Prints the FastPathSchedule for the cron triggers of each ScaledObject of KEDA, and for each
-ScalingSchedule or ClusterScalingSchedule of kube-metrics-adapter that a HorizontalPodAutoscaler of
-the manifest reads. Standard error has the times at which the schedule and the other scaler differ,
-what the autoscaler needs of a ScaledObject (minReplicaCount, maxReplicaCount, other triggers,
-fallback, behavior), and each field that is not kept. A ScaledObject without a cron trigger, or
-paused by an annotation (paused, paused-replicas), has no schedule.
+Prints the FastPathSchedule for the cron triggers of each ScaledObject of KEDA. Standard error has
+the times at which the schedule and KEDA differ, what the autoscaler needs of the ScaledObject
+(minReplicaCount, maxReplicaCount, other triggers, fallback, behavior), and each field that is not
+kept. A ScaledObject without a cron trigger, or paused by an annotation (paused, paused-replicas),
+has no schedule.
 docs/guides/migrate-schedules.md explains them.
 
 Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
@@ -79,10 +78,7 @@ def main(options: ConvertOptions) -> int:
     return 0
 
 
-_SOURCES = (
-    f"{HPA_KIND}, a {keda.SCALED_OBJECT} that has a cron trigger and is not paused, or a "
-    f"{scaling_schedules.NAMESPACED}"
-)
+_SOURCES = f"{HPA_KIND}, or a {keda.SCALED_OBJECT} that has a cron trigger and is not paused"
 
 
 def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bool) -> Iterator[str]:
@@ -90,10 +86,7 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
 
     Objects of other kinds are named and left out; `faults` grows with what is wrong.
     """
-    files = _Files(
-        [given.tree for given in objects if autoscaler_documents.kind_of(given.tree)],
-        [given.tree for given in objects if scaling_schedules.is_scaling_schedule(given.tree)],
-    )
+    autoscalers = [given.tree for given in objects if autoscaler_documents.kind_of(given.tree)]
     now = int(SystemClock().wall())
     for given in objects:
         named = "not an object"
@@ -105,7 +98,7 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
             named = " ".join(str(part) for part in parts if part)
         line = f"{given.source}:{given.line}: {named}"
         with given.collecting(faults):
-            converted = _successors(given.tree, files, now, back=back)
+            converted = _successors(given.tree, autoscalers, now, back=back)
             if not converted:
                 for reason in (not back and keda.reasons_left_out(given.tree)) or ["left out"]:
                     command_line.tell("convert", f"{line}: {reason}")
@@ -115,37 +108,18 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
                 yield command_line.to_yaml(_listed(document))
 
 
-class _Files(NamedTuple):
-    """The autoscalers and the ScalingSchedules of all files."""
-
-    autoscalers: Sequence[dict[str, Any]]
-    schedules: Sequence[dict[str, Any]]
-
-
-def _successors(tree: Any, files: _Files, now: int, *, back: bool) -> Sequence[Converted]:
+def _successors(
+    tree: Any, autoscalers: Sequence[dict[str, Any]], now: int, *, back: bool
+) -> Sequence[Converted]:
     """Return what takes the place of an object, nothing for one of another kind, or one left out."""
     if back:
         return [conversion.to_native(tree)] if autoscaler_documents.kind_of(tree) == KIND else []
     if autoscaler_documents.kind_of(tree):
-        return [_autoscaler(tree, files.schedules)]
+        successor = conversion.to_fastpath(tree)
+        return [successor._replace(notes=(*successor.notes, *origins.replacement_notes(tree)))]
     if keda.is_scaled_object(tree) and not keda.reasons_left_out(tree):
-        return keda.convert(tree, lambda *target: _autoscaler_of(files.autoscalers, *target), now)
-    if scaling_schedules.is_scaling_schedule(tree):
-        return scaling_schedules.convert(tree, files.autoscalers, now)
+        return keda.convert(tree, lambda *target: _autoscaler_of(autoscalers, *target), now)
     return []
-
-
-def _autoscaler(tree: dict[str, Any], schedules: Sequence[dict[str, Any]]) -> Converted:
-    """Return the FastPathAutoscaler without the metrics of ScalingSchedules that are converted as well."""
-    conversion.to_fastpath(tree)  # its faults have the places of the document as it is given
-    rest, replaced = scaling_schedules.without_replaced(tree, schedules)
-    successor = conversion.to_fastpath(rest)
-    if not replaced:
-        return successor._replace(notes=(*successor.notes, *origins.replacement_notes(tree)))
-    notes = [f"left out: metric {name}, as the schedule takes its place" for name in replaced]
-    if not rest["spec"].get("metrics"):
-        notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
-    return successor._replace(notes=(*notes, *successor.notes, *origins.replacement_notes(rest)))
 
 
 def _autoscaler_of(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.bounds.schedule import documents
-from adapter.bounds.schedule.documents import BY_START, KIND
+from adapter.bounds.schedule.documents import KIND
 from adapter.bounds.schedule.windows import Schedule
 from adapter.errors import Fault
 from adapter.model import local_time
@@ -22,14 +22,14 @@ class WindowDraft(NamedTuple):
     """Windows that stand for one entry of another scaler.
 
     `windows` have names, and no bounds beside `replicas`. `original` says when the scaler takes the entry as
-    active, None where the windows say the same. `label` names the entry in the report.
+    active. `label` names the entry in the report.
     """
 
     label: str
     zone: ZoneInfo
     windows: Sequence[dict[str, Any]]
     replicas: int
-    original: ActiveSpans | None
+    original: ActiveSpans
     is_weekly: bool
 
 
@@ -40,7 +40,6 @@ class ScheduleDraft(NamedTuple):
     name: str
     namespace: str | None
     targets: Sequence[dict[str, str]]
-    by_start: bool
     windows: Sequence[WindowDraft]
 
 
@@ -59,7 +58,6 @@ def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
             "spec": {
                 "targets": [dict(target) for target in draft.targets],
                 "timeZone": key,
-                **({"ready": BY_START} if draft.by_start else {}),
                 "windows": [
                     {**window, "minReplicas": entry.replicas} for entry in entries for window in entry.windows
                 ],
@@ -71,8 +69,6 @@ def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
 
 def _report(scaler: str, entries: Sequence[WindowDraft], schedule: Schedule, now: int) -> Iterator[str]:
     for entry in entries:
-        if entry.original is None:
-            continue
         ours = spans_of_windows(schedule, [window["name"] for window in entry.windows])
         for sentence in sentences(Compared(scaler, entry.original, ours, entry.is_weekly), entry.zone, now):
             yield f"{entry.label}: {sentence}"

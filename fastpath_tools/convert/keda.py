@@ -98,7 +98,7 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     reference = mapping_at(spec, "scaleTargetRef")
     existing = autoscaler_of(reference, namespace)
     targets = [{"kind": KIND, "name": existing or name}]
-    draft = ScheduleDraft("KEDA", name, namespace, targets, False, entries)
+    draft = ScheduleDraft("KEDA", name, namespace, targets, entries)
     schedules = list(drafts.write(draft, now))
     notes = list(_notes(spec, entries, highest))
     if existing:

@@ -105,19 +105,6 @@ spec:
   - type: prometheus
     metadata: {serverAddress: http://prometheus, query: up, threshold: "3"}
 """
-SCALING_SCHEDULE = """\
-apiVersion: zalando.org/v1
-kind: ScalingSchedule
-metadata: {name: peak, namespace: shop}
-spec:
-  scalingWindowDurationMinutes: 5
-  schedules:
-  - type: Repeating
-    value: 40
-    durationMinutes: 60
-    period: {startTime: "08:00", endTime: "10:00", days: [Mon, Tue], timezone: Europe/Berlin}
-  - {type: OneTime, value: 50, date: "2026-11-27T07:00:00Z", durationMinutes: 90}
-"""
 RULES = """\
 rules:
 - seriesQuery: rps{namespace!="",pod!=""}
@@ -125,7 +112,7 @@ rules:
   name: {matches: ^(.*)$, as: $1}
   metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
 """
-MANIFEST = f"{HPA}---\n{SCALED_OBJECT}---\n{SCALING_SCHEDULE}"
+MANIFEST = f"{HPA}---\n{SCALED_OBJECT}"
 
 VALUES: tuple[Any, ...] = (
     None,

@@ -36,8 +36,8 @@ status:
   currentReplicas: 3
 """
 NOTHING = (
-    "expected a HorizontalPodAutoscaler, a ScaledObject that has a cron trigger and is not paused, or a "
-    "ScalingSchedule; the files have no such object"
+    "expected a HorizontalPodAutoscaler, or a ScaledObject that has a cron trigger and is not paused; the "
+    "files have no such object"
 )
 FPA = """\
 apiVersion: fastpath.io/v1alpha1

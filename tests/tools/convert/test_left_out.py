@@ -45,16 +45,6 @@ def _scheduled(name: str = "peak") -> dict[str, Any]:
     return {"type": "Object", "object": source}
 
 
-def _scaling_schedule(**spec: Any) -> dict[str, Any]:
-    period = {"startTime": "08:00", "endTime": "18:00", "days": ["Mon"], "timezone": "Europe/Berlin"}
-    return {
-        "apiVersion": "zalando.org/v1",
-        "kind": "ScalingSchedule",
-        "metadata": {"name": "peak", "namespace": "shop"},
-        "spec": {"schedules": [{"type": "Repeating", "value": 40, "period": period}]} | spec,
-    }
-
-
 def _scaled_object(replicas: str = "5", *, meta: Any = None, **spec: Any) -> dict[str, Any]:
     cron = {"timezone": "UTC", "start": "0 8 * * *", "end": "0 18 * * *", "desiredReplicas": replicas}
     return {
@@ -78,21 +68,13 @@ def _paused(**annotations: str) -> dict[str, Any]:
 # -- metrics and owners of other projects
 
 
-def test_a_schedule_takes_the_place_of_its_metric(convert: Any) -> None:
-    found = convert(_hpa(_pods("rps"), _scheduled()), _scaling_schedule())
-    autoscaler, schedule = found.documents
-    assert autoscaler["spec"]["metrics"] == [_pods("rps")]
-    assert schedule["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
-    assert found.report[0] == "left out: metric peak, as the schedule takes its place"
-    assert not any("as long as" in line for line in found.report)
-
-
-def test_a_metric_of_a_schedule_that_is_not_given_is_named(convert: Any) -> None:
-    found = convert(_hpa(_pods("rps"), _scheduled("other")), _hpa(_scheduled()), _scaling_schedule())
+def test_the_metric_of_a_scaling_schedule_is_named(convert: Any) -> None:
+    found = convert(_hpa(_pods("rps"), _scheduled("other")))
     assert len(found.documents[0]["spec"]["metrics"]) == 2
     assert found.report[0] == (
         "kube-metrics-adapter serves the metric of ScalingSchedule other as long as the "
-        f"HorizontalPodAutoscaler exists: convert both together, and a schedule takes its place{SERVED}"
+        "HorizontalPodAutoscaler exists: write a FastPathSchedule in its place, and remove the "
+        f"metric{SERVED}"
     )
 
 
@@ -284,7 +266,7 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @st.composite
 def _documents(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Draw an HPA, a ScaledObject and a ScalingSchedule with values that occur once."""
+    """Draw two HPAs and a ScaledObject with values that occur once."""
     extra = st.dictionaries(_TEXT, _TEXT | _COUNT | st.lists(_COUNT, min_size=1, max_size=2), max_size=2)
     texts = st.dictionaries(_TEXT, _TEXT, max_size=2)
 
@@ -309,25 +291,10 @@ def _documents(draw: st.DrawFn) -> list[dict[str, Any]]:
     trigger |= {"name": draw(_TEXT), "authenticationRef": {"name": draw(_TEXT)}}
     trigger["metadata"] |= draw(extra)
     scaled["spec"]["triggers"].append({"type": draw(_TEXT), "metadata": draw(extra)})
-    scheduled = _scaling_schedule(**draw(extra))
-    scheduled["metadata"] |= meta({})
-    scheduled["spec"]["schedules"][0] |= draw(extra)
-    scheduled["spec"]["schedules"][0]["period"] |= draw(extra)
-    return [hpa, scaled, scheduled, _hpa(_pods("rps"), _scheduled())]
+    return [hpa, scaled, _hpa(_pods("rps"), _scheduled())]
 
 
-_MEANT = {
-    "startTime",
-    "endTime",
-    "days[0]",
-    "start",
-    "end",
-    "value",
-    "averageValue",
-    "apiVersion",
-    "kind",
-    "type",
-}
+_MEANT = {"start", "end", "value", "averageValue", "apiVersion", "kind", "type"}
 """Fields that others stand for: a test of their own says which."""
 
 

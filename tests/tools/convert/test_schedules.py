@@ -1,4 +1,4 @@
-"""`fastpath convert` with the documents of KEDA and of kube-metrics-adapter."""
+"""`fastpath convert` with the documents of KEDA."""
 
 import json
 import re
@@ -17,8 +17,6 @@ GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
 NOW = 1_795_435_200
 """2026-11-23T12:00:00Z"""
 
-DEFAULT = "it has no other metric, so the API's default applies: cpu at 80 %"
-
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri"]
 
 
@@ -36,11 +34,11 @@ def _scaled_object(*triggers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-def _hpa(name: str, schedule: str, kind: str = "ScalingSchedule", each: str = "10") -> dict[str, Any]:
+def _hpa(name: str, schedule: str) -> dict[str, Any]:
     source = {
-        "describedObject": {"apiVersion": "zalando.org/v1", "kind": kind, "name": schedule},
+        "describedObject": {"apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": schedule},
         "metric": {"name": schedule},
-        "target": {"type": "AverageValue", "averageValue": each},
+        "target": {"type": "AverageValue", "averageValue": "10"},
     }
     return {
         "apiVersion": "autoscaling/v2",
@@ -52,21 +50,6 @@ def _hpa(name: str, schedule: str, kind: str = "ScalingSchedule", each: str = "1
             "metrics": [{"type": "Object", "object": source}],
         },
     }
-
-
-def _scaling_schedule(*entries: dict[str, Any], kind: str = "ScalingSchedule", **spec: Any) -> dict[str, Any]:
-    meta = {"name": "peak"} | ({"namespace": "shop"} if kind == "ScalingSchedule" else {})
-    return {
-        "apiVersion": "zalando.org/v1",
-        "kind": kind,
-        "metadata": meta,
-        "spec": {"scalingWindowDurationMinutes": 0, "schedules": [*entries]} | spec,
-    }
-
-
-def _repeating(value: int, duration: int = 0, **period: Any) -> dict[str, Any]:
-    full = {"startTime": "08:00", "endTime": "18:00", "days": ["Mon"], "timezone": "Europe/Berlin"} | period
-    return {"type": "Repeating", "value": value, "durationMinutes": duration, "period": full}
 
 
 @pytest.fixture(autouse=True)
@@ -203,8 +186,8 @@ def test_the_autoscaler_of_the_target_is_the_one_of_the_files(convert: Any) -> N
     )
     assert found.report[2] == (
         "kube-metrics-adapter serves the metric of ScalingSchedule peak as long as the "
-        "HorizontalPodAutoscaler exists: convert both together, and a schedule takes its place; a metric "
-        "without a value blocks every scale-down"
+        "HorizontalPodAutoscaler exists: write a FastPathSchedule in its place, and remove the metric; a "
+        "metric without a value blocks every scale-down"
     )
 
 
@@ -263,7 +246,6 @@ def test_the_autoscaler_of_another_target_is_not_taken(
             'spec.advanced.scalingModifiers.formula: "a + b": expected no formula',
         ),
         (_scaled_object(_trigger("0 8 * * *", "")), 'spec.triggers[0].metadata.end: "": expected a cron'),
-        (_scaling_schedule(_repeating(50)), "metadata.name: peak: expected a HorizontalPodAutoscaler"),
     ],
 )
 def test_what_is_refused(convert: Any, tree: dict[str, Any], said: str) -> None:
@@ -287,8 +269,8 @@ def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
             "while a metric is absent"
         ),
         (
-            "fastpath convert: expected a HorizontalPodAutoscaler, a ScaledObject that has a cron trigger "
-            "and is not paused, or a ScalingSchedule; the files have no such object"
+            "fastpath convert: expected a HorizontalPodAutoscaler, or a ScaledObject that has a cron trigger "
+            "and is not paused; the files have no such object"
         ),
     ]
 
@@ -313,153 +295,22 @@ def test_the_guide_names_each_field_of_a_scaled_object_that_has_a_note() -> None
         {"metadata": 3},
         {"spec": []},
         {"spec": {"triggers": [3, {"type": "cron", "metadata": []}, {"type": "cron"}]}},
-        {"spec": {"schedules": {}, "triggers": {}}},
-        {"spec": {"schedules": [3, {"type": "Repeating", "period": 3}, {"type": []}]}},
+        {"spec": {"triggers": {}}},
     ],
 )
-@pytest.mark.parametrize("tree", [_scaled_object(_trigger("0 8 * * *", "0 18 * * *")), _scaling_schedule()])
-def test_a_document_of_another_shape_is_refused(
-    convert: Any, tree: dict[str, Any], broken: dict[str, Any]
-) -> None:
-    hpa = _hpa("web", "peak") | broken
-    found = convert(tree | broken, _scaling_schedule(_repeating(5)), hpa, {"kind": [], "apiVersion": {}})
+def test_a_document_of_another_shape_is_refused(convert: Any, broken: dict[str, Any]) -> None:
+    tree, hpa = _scaled_object(_trigger("0 8 * * *", "0 18 * * *")), _hpa("web", "peak")
+    found = convert(tree | broken, hpa | broken, {"kind": [], "apiVersion": {}})
     assert (found.status, found.out) == (2, "")
-
-
-# -- kube-metrics-adapter ------------------------------------------------------------------------------------
-
-
-def test_a_value_is_divided_by_the_target_of_the_hpa(convert: Any) -> None:
-    tree = _scaling_schedule(_repeating(101), _repeating(7, days=["Sun"], endTime="", duration=90))
-    found = convert(tree, _hpa("web", "peak"), _hpa("api", "peak"), _hpa("batch", "peak", each="500m"))
-    first, second = found.schedules
-    assert first["metadata"] == {"name": "peak-web", "namespace": "shop"}
-    assert [each["name"] for each in first["spec"]["targets"]] == ["web", "api"]
-    assert first["spec"]["windows"] == [
-        {"name": "entry-1", "days": ["Mon"], "from": "08:00", "to": "18:00", "minReplicas": 11},
-        {"name": "entry-2", "cron": "0 8 * * 0", "for": "1h30m", "minReplicas": 1},
-    ]
-    assert "ready" not in first["spec"]
-    assert second["metadata"]["name"] == "peak-batch"
-    assert [each["minReplicas"] for each in second["spec"]["windows"]] == [202, 14]
-    gone = [line for line in found.report if "goes without" in line]
-    taken = "goes without the metric peak: this schedule takes its place"
-    assert gone == [f"FastPathAutoscaler {name} {taken}" for name in ("web", "api", "batch")]
-    autoscalers = [each for each in found.documents if each["kind"] == "FastPathAutoscaler"]
-    assert [each["spec"].get("metrics") for each in autoscalers] == [None, None, None]
-    said = found.report[-6:]
-    assert said == ["left out: metric peak, as the schedule takes its place", DEFAULT] * 3
-
-
-def test_only_autoscalers_that_read_it_are_targets(convert: Any) -> None:
-    elsewhere, of_the_cluster = _hpa("api", "peak"), _hpa("batch", "peak", "ClusterScalingSchedule")
-    elsewhere["metadata"]["namespace"] = "staging"
-    found = convert(_scaling_schedule(_repeating(50)), _hpa("web", "peak"), elsewhere, of_the_cluster)
-    (made,) = found.schedules
-    assert made["metadata"] == {"name": "peak", "namespace": "shop"}
-    assert made["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
-    cluster = _scaling_schedule(_repeating(50), kind="ClusterScalingSchedule")
-    both = [_hpa("web", "peak", "ClusterScalingSchedule"), _hpa("web", "peak", "ClusterScalingSchedule")]
-    both[1]["metadata"]["namespace"] = "staging"
-    made = convert(cluster, *both).schedules
-    assert [each["metadata"] for each in made] == [
-        {"name": "peak", "namespace": "shop"},
-        {"name": "peak", "namespace": "staging"},
-    ]
-
-
-def test_a_night_that_kube_metrics_adapter_never_sees(convert: Any) -> None:
-    tree = _scaling_schedule(
-        _repeating(50, startTime="22:00", endTime="02:00", days=["Fri"]),
-        _repeating(50, startTime="22:00", endTime="", duration=240),
-        _repeating(50, endTime=""),
-        _repeating(0),
-        kind="ClusterScalingSchedule",
-        scalingWindowDurationMinutes=None,
-    )
-    del tree["spec"]["scalingWindowDurationMinutes"], tree["spec"]["schedules"][1]["period"]["timezone"]
-    found = convert(_hpa("web", "peak", "ClusterScalingSchedule"), tree)
-    spec = found.schedules[0]["spec"]
-    assert (spec["ready"], spec["timeZone"]) == ("ByStart", "Europe/Berlin")
-    assert [each["name"] for each in spec["windows"]] == ["entry-1", "entry-2"]
-    assert found.schedules[0]["metadata"]["namespace"] == "shop"
-    one, two = ("entry 1 (5 replicas, Europe/Berlin)", "entry 2 (5 replicas, Europe/Berlin)")
-    assert found.report[:2] == ["left out: metric peak, as the schedule takes its place", DEFAULT]
-    found.report = found.report[2:]
-    assert found.report[:4] == [
-        f"{one}: kube-metrics-adapter is active 0 h a week, the schedule 4 h",
-        (
-            f"{one}: the schedule is active Fri 22:00 to Sat 02:00 as well (4 h a week); "
-            f"kube-metrics-adapter is not"
-        ),
-        f"{two}: kube-metrics-adapter is active 2 h a week, the schedule 4 h",
-        f"{two}: the schedule is active Tue 00:00 to 02:00 as well (2 h a week); kube-metrics-adapter is not",
-    ]
-    assert found.report[4:6] == [
-        "entry 3: left out: it has no length, and kube-metrics-adapter only ramps up and down around it",
-        "entry 4: left out: its value is 0",
-    ]
-    assert found.report[6].startswith("kube-metrics-adapter ramps up in the 10 minutes before each window")
-    assert found.report[7].startswith("period.timezone is absent: Europe/Berlin")
-
-
-def test_one_time_entries(convert: Any) -> None:
-    sale = {"type": "OneTime", "value": 60, "durationMinutes": 30}
-    tree = _scaling_schedule(
-        _repeating(50),
-        sale | {"date": "2026-11-27T00:00:00+01:00", "endDate": "2026-11-30T23:00:00Z"},
-        # the second 02:30 of that night
-        sale | {"date": "2026-10-25T01:30:00Z"},
-    )
-    berlin, utc = convert(tree, _hpa("web", "peak")).schedules
-    assert berlin["spec"]["windows"][1] == {
-        "name": "entry-2",
-        "start": "2026-11-27T00:00",
-        "end": "2026-12-01T00:00",
-        "minReplicas": 6,
-    }
-    assert (utc["metadata"]["name"], utc["spec"]["timeZone"]) == ("peak-utc", "UTC")
-    assert utc["spec"]["windows"][0]["start"] == "2026-10-25T01:30"
-    assert utc["spec"]["windows"][0]["end"] == "2026-10-25T02:00"
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        (_repeating(5, startTime="8:00"), 'spec.schedules[0].period.startTime: "8:00": expected HH:MM'),
-        (_repeating(5, days=["Monday"]), 'spec.schedules[0].period.days: ["Monday"]: expected days: Mon'),
-        (_repeating(5, timezone="Mars"), 'spec.schedules[0].period.timezone: "Mars": expected a time zone'),
-        (_repeating(5) | {"type": "Daily"}, 'spec.schedules[0].type: "Daily": expected Repeating or OneTime'),
-        ({"type": "OneTime", "value": 1}, "spec.schedules[0].date: absent: expected an instant"),
-        (_repeating(5, -1), "spec.schedules[0].durationMinutes: -1: expected minutes from 0 to 44640"),
-        (_repeating(0), "spec.schedules: expected an entry with a length; entry 1: left out: its value is 0"),
-    ],
-)
-def test_entries_that_are_refused(convert: Any, entry: dict[str, Any], said: str) -> None:
-    found = convert(_scaling_schedule(entry), _hpa("web", "peak"))
-    assert (found.status, found.out) == (2, "")
-    assert f"fastpath convert: standard input:1: {said}" in found.err
-
-
-def test_a_target_without_average_value_is_refused(convert: Any) -> None:
-    hpa = _hpa("web", "peak")
-    hpa["spec"]["metrics"][0]["object"]["target"] = {"type": "Value", "value": "10"}
-    found = convert(_scaling_schedule(_repeating(5)), hpa)
-    assert found.status == 2
-    assert "expected a positive averageValue in the metric of HorizontalPodAutoscaler web" in found.err
 
 
 def test_what_is_printed_is_taken_by_the_cluster_and_read_by_schedule(convert: Any) -> None:
     triggers = [_trigger("0 8 * * 1-5", "0 18 * * 1-5"), _trigger("0 22 * * 5", "30 5 * * 1", "3")]
     found = convert(
         _scaled_object(*triggers, _trigger("30 * * * *", "45 * * * *")),
-        _hpa("api", "peak"),
-        _scaling_schedule(
-            {"type": "OneTime", "value": 60, "durationMinutes": 90, "date": "2026-11-27T00:00:30Z"}
-        ),
     )
     schema = crd_schedules.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert [structural.verdict(each, schema) for each in found.schedules] == [[], []]
+    assert [structural.verdict(each, schema) for each in found.schedules] == [[]]
     printed = [each for each in found.out.split("---\n") if "kind: FastPathSchedule\n" in each]
     shown = convert(*printed, verb=("schedule", "--from", "2026-11-27T21:00:00Z", "--output", "json"))
     assert shown.status == 0
