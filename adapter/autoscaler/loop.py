@@ -10,7 +10,7 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter.autoscaler.interfaces import Forecasts, Key
@@ -183,10 +183,6 @@ class DecisionLoop:
         gap = _period(state) if state.failures else _GAP * state.period
         self._scheduler.schedule(key, max(self._clock.monotonic(), state.decided + gap))
         self._wake.set()
-
-    def touch_all(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self.touch(key)
 
     def remove(self, key: Key) -> None:
         self._scheduler.remove(key)

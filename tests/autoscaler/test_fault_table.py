@@ -319,7 +319,8 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
     controllers: list[Controller] = []
 
     def answered(keys: Iterable[Key]) -> None:
-        controllers[0].loop.touch_all(keys)
+        for key in keys:
+            controllers[0].loop.touch(key)
 
     async with Poller(
         world.clock, per_second=20.0, answered=answered, defects=Defects(Monitoring())

@@ -252,10 +252,6 @@ def count_ready(pods: Sequence[PodFacts]) -> int:
     return sum(pod.running_and_ready for pod in pods)
 
 
-_POD_LEVEL = frozenset({"cpu", "memory"})
-_HUGE_PAGES = "hugepages-"
-
-
 def read_request(pod: PodFacts, resource: str, container: str = "") -> int | Unavailable:
     """Return the request of a pod, or of one of its containers, in thousandths."""
     if pod.pod_requests and not container and any(map(_is_pod_level, pod.pod_requests)):

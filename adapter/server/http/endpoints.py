@@ -38,7 +38,6 @@ from adapter.telemetry.metrics import CONTENT_TYPE, BoundedCache, Monitoring
 
 ShowAutoscalers = Callable[[Sequence[str], str], Awaitable[tuple[int, bytes]]]
 """Returns status and JSON of a namespace and name, or of all for neither, with the query of the request."""
-"""Returns status and JSON of what is known of an autoscaler, by namespace and name."""
 
 LONGEST_KEY = 4096
 """Bytes of a target that is kept; an entry counts for as much beside its body."""
