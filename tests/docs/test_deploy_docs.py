@@ -18,9 +18,10 @@ from adapter.model import apiservices
 from fastpath_sandbox.apiserver.kinds import Kind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
-from tests.support import rendered
-from tests.support.kubectl import Kubectl
+from tests.support import rendered, tools
+from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.rendered import ROOT
+from tests.support.shell import PageShell
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -155,28 +156,19 @@ def _registration(name: str) -> JSON:
 
 
 class Migration:
-    """Runs the page's blocks one command at a time and looks at the registrations after each."""
+    """Runs the page's blocks one line at a time and looks at the registrations after each."""
 
-    def __init__(self, cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+    def __init__(self, cluster: Cluster, shell: PageShell) -> None:
         self._cluster = cluster
-        self._kubectl = kubectl
-        self._overlay = overlay
+        self._shell = shell
         self.seen: list[str] = []
-        """The version that autoscalers ask for custom metrics, and whom that leads to, after each command."""
+        """The version that autoscalers ask for custom metrics, and whom that leads to, after each line."""
 
     async def run(self, block: str) -> None:
-        """Run a block, without its waits for pods and for time."""
         for line in block.strip().splitlines():
-            words = shlex.split(line)
-            if words[0] == "sleep" or "rollout" in words:
-                continue
-            assert words[0] == "kubectl"
-            if words[1] == "wait":
-                self._cluster.patch("APIService", words[3].partition("/")[2], AVAILABLE)
-            given = [str(self._overlay) if word == "." else word for word in words[1:]]
-            given += ["--validate=false"] if words[1] == "apply" else []
-            done = await self._kubectl.run(self._cluster.url, *given)
-            assert done.status == 0, f"{line}\n{done.stderr}"
+            if line.startswith("kubectl wait"):
+                self._cluster.patch("APIService", shlex.split(line)[3].partition("/")[2], AVAILABLE)
+            await self._shell.paste(line)
             self._look()
 
     def registrations(self) -> dict[str, JSON]:
@@ -208,11 +200,18 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def test_there_and_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+@pytest.fixture
+def shell(cluster: Cluster, overlay: Path) -> PageShell:
+    program = [tools.require("kubectl", "kubernetes-client"), f"--server={cluster.url}", f"--token={TOKEN}"]
+    return PageShell(overlay, program, ["--validate=false"])
+
+
+async def test_there_and_back(cluster: Cluster, shell: PageShell) -> None:
     beside, switch, rest = rendered.blocks(MIGRATION.read_text(), "sh")
     switch_back, rest_back = rendered.blocks(MIGRATION.read_text(), "sh back")
-    migration = Migration(cluster, kubectl, overlay)
+    migration = Migration(cluster, shell)
     before = migration.registrations()
+    await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
 
     await migration.run(beside)
     assert migration.registrations() == before
@@ -243,9 +242,9 @@ async def test_there_and_back(cluster: Cluster, kubectl: Kubectl, overlay: Path)
     assert migration.seen[-1] == "v1beta1 prometheus-adapter"
 
 
-async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, shell: PageShell) -> None:
     beside, switch, _ = rendered.blocks(MIGRATION.read_text(), "sh")
-    migration = Migration(cluster, kubectl, overlay)
+    migration = Migration(cluster, shell)
     before = migration.registrations()
     for block in (beside, switch, rendered.blocks(MIGRATION.read_text(), "sh back")[0]):
         await migration.run(block)
@@ -299,21 +298,43 @@ async def test_a_renewal_as_the_page_says(
     assert {each["spec"]["caBundle"] for each in cluster.list("APIService")} == bundles
 
 
-async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+async def test_a_removal_as_the_page_says(cluster: Cluster, shell: PageShell) -> None:
     for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
         cluster.delete("APIService", name)
-    applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
-    assert applied.status == 0, applied.stderr
+    await shell.paste("kubectl apply -k .")
     (block,) = rendered.blocks(UNINSTALL.read_text(), "sh remove")
     first, second = block.strip().splitlines()
-    await _delete(kubectl, cluster, overlay, first)
+    await shell.paste(first)
     assert not cluster.list("APIService")
     assert cluster.get("Deployment", "fastpath", "fastpath"), (
         "it answers until nothing is sent to it any more"
     )
-    await _delete(kubectl, cluster, overlay, second)
+    await shell.paste(f"{second} --wait=false")
     assert not cluster.list("Deployment")
     assert not cluster.list("ClusterRole")
+    await shell.paste(first)
+
+
+@pytest.mark.parametrize("steps", [2, 3], ids=["one version switched", "all switched"])
+async def test_a_removal_after_the_way_back_leaves_the_other_adapter_registered(
+    cluster: Cluster, shell: PageShell, steps: int
+) -> None:
+    blocks = rendered.blocks(MIGRATION.read_text(), "sh")
+    migration = Migration(cluster, shell)
+    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in cluster.list("APIService")}
+    before = migration.registrations()
+    await shell.paste(*rendered.blocks(MIGRATION.read_text(), "sh save"))
+    for block in blocks[:steps]:
+        await migration.run(block)
+    for block in reversed(rendered.blocks(MIGRATION.read_text(), "sh back")[: steps - 1]):
+        await migration.run(block)
+    (block,) = rendered.blocks(UNINSTALL.read_text(), "sh remove")
+    for line in block.strip().splitlines():
+        await shell.paste(line.replace("--ignore-not-found", "--ignore-not-found --wait=false"))
+        assert migration.registrations() == before
+    registered = cluster.list("APIService")
+    assert {each["metadata"]["name"]: each["metadata"]["labels"] for each in registered} == labels
+    assert not cluster.list("Deployment")
 
 
 async def test_the_page_finds_boosted_autoscalers(cluster: Cluster, kubectl: Kubectl) -> None:
@@ -332,9 +353,3 @@ async def test_the_page_finds_boosted_autoscalers(cluster: Cluster, kubectl: Kub
         cluster.create({**kind, "metadata": metadata, "spec": spec})
     done = await kubectl.run(cluster.url, *shlex.split(line)[1:])
     assert (done.status, done.stdout) == (0, "shop/boosted\n"), done.stderr
-
-
-async def _delete(kubectl: Kubectl, cluster: Cluster, overlay: Path, line: str) -> None:
-    given = [str(overlay) if word == "." else word for word in shlex.split(line)[1:]]
-    done = await kubectl.run(cluster.url, *given, "--wait=false")
-    assert (done.status, done.stderr) == (0, ""), line

@@ -1,0 +1,321 @@
+"""The guides that change which server has the metrics APIs, pasted line by line on a real API server.
+
+Two autoscalers, on a custom and on an external metric, are looked at all the time. The old adapter is a real
+prometheus-adapter where PROMETHEUS_ADAPTER names the program; else Fastpath stands in for it.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fastpath_tools import certs
+from tests.e2e.clusters import ClusterUnderTest, Document
+from tests.e2e.conftest import REAL_ONLY, Fronted
+from tests.e2e.test_aggregation import RULES, WELL, deployment, write
+from tests.support import rendered, tools
+from tests.support.adapter import RunningAdapter
+from tests.support.processor import limited
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.rendered import ROOT
+from tests.support.shell import PageShell
+from tests.support.tls import Authority
+
+PROGRAM = os.environ.get("PROMETHEUS_ADAPTER", "")
+GUIDES = ROOT / "docs" / "guides"
+MIGRATION, UNINSTALL = (
+    (GUIDES / name).read_text() for name in ("migrate-from-prometheus-adapter.md", "uninstall.md")
+)
+OLD = ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
+VERSIONS = ("v1beta2.custom.metrics.k8s.io", *OLD)
+HPA_CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.parametrize("own_fronted", REAL_ONLY, indirect=True),
+]
+
+
+def external_name(namespace: str, name: str) -> Document:
+    """Return a Service that leads to loopback, where the adapters of this test listen."""
+    spec = {"type": "ExternalName", "externalName": "localhost"}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def autoscaler(cluster: ClusterUnderTest, name: str, metric: Document) -> Document:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": cluster.namespace},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1, "metrics": [metric]},
+    }
+
+
+def workload(cluster: ClusterUnderTest, name: str) -> Document:
+    document = json.loads(json.dumps(deployment(cluster)).replace('"web"', f'"{name}"'))
+    assert isinstance(document, dict)
+    return document
+
+
+async def feed(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> None:
+    """Keep all pods Ready, with samples."""
+    status = json.dumps({"status": WELL})
+    while True:
+        listed = json.loads(await cluster.kubectl("get", "pods", "-n", cluster.namespace, "-o", "json"))
+        for pod in listed["items"]:
+            name = pod["metadata"]["name"]
+            await write(prometheus, "load", 10, namespace=cluster.namespace, pod=name)
+            if pod["status"].get("phase") != "Running":
+                where = ("-n", cluster.namespace, "--subresource=status", "--type=merge", "-p", status)
+                await cluster.kubectl("patch", "pod", name, *where)
+        await write(prometheus, "backlog", 100, namespace=cluster.namespace, queue="orders")
+        await asyncio.sleep(2)
+
+
+LOAD = {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}}
+BACKLOG = {"metric": {"name": "backlog"}, "target": {"type": "AverageValue", "averageValue": "100"}}
+
+
+class Watch:
+    """What the autoscalers said since the test began to look: never that a metric has no value."""
+
+    def __init__(self, cluster: ClusterUnderTest) -> None:
+        self._cluster = cluster
+        self.looks = 0
+        self.faults: list[str] = []
+
+    async def look(self) -> list[Document]:
+        where = ("get", "hpa", "-n", self._cluster.namespace, "-o", "json")
+        found: list[Document] = json.loads(await self._cluster.kubectl(*where))["items"]
+        return found
+
+    @staticmethod
+    def active(document: Document) -> Document:
+        """Return the condition ScalingActive, {} before the first sync."""
+        listed = document.get("status", {}).get("conditions", ())
+        return next((each for each in listed if each["type"] == "ScalingActive"), {})
+
+    async def until_active(self) -> None:
+        async with limited(90):
+            found = await self.look()
+            while any(self.active(each).get("status") != "True" for each in found):
+                await asyncio.sleep(0.2)
+                found = await self.look()
+
+    async def until_looked(self, times: int) -> None:
+        while self.looks < times:  # noqa: ASYNC110 - another task looks
+            await asyncio.sleep(0.1)
+
+    async def run(self) -> None:
+        while True:
+            for document in await self.look():
+                condition = self.active(document)
+                if condition["status"] != "True":
+                    self.faults.append(f"{document['metadata']['name']}: {condition['message']}")
+            self.looks += 1
+            await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def real_adapter(
+    cluster: ClusterUnderTest, prometheus: PrometheusServer, directory: Path
+) -> AsyncIterator[int]:
+    """Run prometheus-adapter; yields its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kubeconfig = cluster.admin_kubeconfig
+    users = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
+    log = (directory / "prometheus-adapter.log").open("wb")
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        f"--config={directory / 'rules.yaml'}",
+        f"--prometheus-url={prometheus.url}",
+        f"--secure-port={port}",
+        f"--cert-dir={directory / 'prometheus-adapter'}",
+        "--metrics-relist-interval=5s",
+        *users,
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        yield port
+    finally:
+        process.terminate()
+        await process.wait()
+        log.close()
+
+
+@contextlib.asynccontextmanager
+async def stand_in(
+    cluster: ClusterUnderTest, prometheus: PrometheusServer, authority: Authority
+) -> AsyncIterator[int]:
+    """Run Fastpath in the place of prometheus-adapter; yields its port."""
+    pair = authority.issue("prometheus-adapter.monitoring.svc")
+    files = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
+    async with cluster.adapter(
+        prometheus.url, *files, "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io"
+    ) as running:
+        yield port_of(running)
+
+
+def port_of(running: RunningAdapter) -> int:
+    return int(running.url.rpartition(":")[2])
+
+
+def registration(name: str, port: int) -> Document:
+    """Return an APIService as prometheus-adapter's chart has it."""
+    version, _, group = name.partition(".")
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        "spec": {
+            "group": group,
+            "version": version,
+            "service": {"namespace": "monitoring", "name": "prometheus-adapter", "port": port},
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        },
+    }
+
+
+READ_ALL: list[Document] = [
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "prometheus-adapter-metrics"},
+        "rules": [
+            {
+                "apiGroups": ["custom.metrics.k8s.io", "external.metrics.k8s.io"],
+                "resources": ["*"],
+                "verbs": ["*"],
+            }
+        ],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "prometheus-adapter-metrics"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "prometheus-adapter-metrics",
+        },
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": HPA_CONTROLLER}],
+    },
+]
+
+
+def make_certificates(folder: Path) -> tuple[str, str]:
+    """Make the certificates as the deploy guide does; return the flags for those of the folder's Secret."""
+    folder.mkdir()
+    groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
+    assert certs.main([groups, "--out-dir", str(folder / "certs")]) == 0
+    data = yaml.safe_load((folder / "certs" / "secret.yaml").read_text())["data"]
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).write_bytes(base64.b64decode(data[name]))
+    return f"--tls-cert-file={folder / 'tls.crt'}", f"--tls-private-key-file={folder / 'tls.key'}"
+
+
+def make_overlay(folder: Path, port: int) -> None:
+    """Write the kustomization of the deploy guide; Service and APIServices lead to `port` of loopback."""
+    (kustomization,) = rendered.blocks((GUIDES / "deploy.md").read_text(), "yaml")
+    (folder / "rules.yaml").write_text(RULES)
+    document = yaml.safe_load(kustomization)
+    local = [
+        {"op": "replace", "path": "/spec", "value": {"type": "ExternalName", "externalName": "localhost"}}
+    ]
+    leads = [{"op": "replace", "path": "/spec/service/port", "value": port}]
+    document["patches"] += [
+        {"target": {"kind": "Service"}, "patch": json.dumps(local)},
+        {"target": {"kind": "APIService"}, "patch": json.dumps(leads)},
+    ]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+    (folder.parent / "manifests").symlink_to(rendered.MANIFESTS)
+
+
+async def test_there_and_back_and_removed(
+    tmp_path: Path, own_fronted: Fronted, prometheus_server: PrometheusFactory
+) -> None:
+    """No line makes an autoscaler lose its value, and what the old adapter has registered stays its own."""
+    cluster, backend = own_fronted
+    prometheus = await asyncio.to_thread(prometheus_server)
+    (tmp_path / "rules.yaml").write_text(RULES.partition("resourceRules:")[0])
+    await cluster.create(workload(cluster, "web"), workload(cluster, "worker"))
+    async with contextlib.AsyncExitStack() as stack:
+        feeding = asyncio.create_task(feed(cluster, prometheus), name="samples")
+        stack.push_async_callback(asyncio.gather, feeding, return_exceptions=True)
+        stack.callback(feeding.cancel)
+        old = (
+            real_adapter(cluster, prometheus, tmp_path)
+            if PROGRAM
+            else stand_in(cluster, prometheus, backend.authority)
+        )
+        port = await stack.enter_async_context(old)
+        monitoring = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}
+        service = external_name("monitoring", "prometheus-adapter")
+        await cluster.create(monitoring, service, *READ_ALL, *(registration(name, port) for name in OLD))
+        await cluster.create(
+            autoscaler(cluster, "web", {"type": "Pods", "pods": LOAD}),
+            autoscaler(cluster, "worker", {"type": "External", "external": BACKLOG}),
+        )
+        watch = Watch(cluster)
+        await watch.until_active()
+        watching = asyncio.create_task(watch.run(), name="watch")
+        stack.push_async_callback(asyncio.gather, watching, return_exceptions=True)
+        stack.callback(watching.cancel)
+
+        folder = tmp_path / "fastpath"
+        flags = (*make_certificates(folder), "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io")
+        running = await stack.enter_async_context(cluster.adapter(prometheus.url, *flags))
+        make_overlay(folder, port_of(running))
+        program = tools.require("kubectl", "kubernetes-client")
+        shell = PageShell(folder, [program, f"--kubeconfig={cluster.admin_kubeconfig}"], waits=True)
+        before = await registered(cluster)
+
+        beside, switch, rest = rendered.blocks(MIGRATION, "sh")
+        switch_back, rest_back = rendered.blocks(MIGRATION, "sh back")
+        await shell.paste(*rendered.blocks(MIGRATION, "sh save"))
+        for block in (beside, switch, rest):
+            await shell.paste(block)
+        assert (await registered(cluster)).keys() == {*VERSIONS}
+        await available(cluster)
+        looks = watch.looks
+        for block in (rest_back, switch_back):
+            await shell.paste(block)
+        assert await registered(cluster) == before
+        await shell.paste(*rendered.blocks(UNINSTALL, "sh remove"))
+        assert await registered(cluster) == before
+        assert "fastpath" not in await cluster.names("namespaces", namespace="")
+        async with limited(60):
+            await watch.until_looked(looks + 20)
+        assert not watching.done(), watching
+        assert watch.faults == []
+
+
+async def registered(cluster: ClusterUnderTest) -> dict[str, Document]:
+    """Return labels and spec of each APIService of the metrics APIs."""
+    listed = json.loads(await cluster.kubectl("get", "apiservice", "-o", "json"))["items"]
+    return {
+        each["metadata"]["name"]: {"labels": each["metadata"]["labels"], "spec": each["spec"]}
+        for each in listed
+        if each["metadata"]["name"].endswith("metrics.k8s.io")
+    }
+
+
+async def available(cluster: ClusterUnderTest) -> None:
+    names = [f"apiservice/{name}" for name in VERSIONS]
+    await cluster.kubectl("wait", "--for=condition=Available=True", "--timeout=60s", *names)
