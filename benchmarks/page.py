@@ -28,7 +28,7 @@ from benchmarks.counted import PROGRAMS
 from benchmarks.ready_world import STARTS
 from benchmarks.suite import Entry
 
-TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md"))
+TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md.in"))
 FOLDER = common.ROOT / "docs"
 
 _BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n((?:(?!^\{\{when ).)*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
@@ -340,7 +340,7 @@ def main(arguments: Sequence[str]) -> int:
     pages = {}
     for text in TEXTS:
         try:
-            pages[text.name] = render(text.read_text(encoding="utf-8"), suite.read(results))
+            pages[text.stem] = render(text.read_text(encoding="utf-8"), suite.read(results))
         except UnknownError as error:
             print(f"benchmarks.page: {text.name}: {error} ({results.name})", file=sys.stderr)
             return 2

@@ -154,7 +154,7 @@ def test_the_pages_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> No
 def test_the_pages_are_up_to_date(path: Path) -> None:
     made = page.render(path.read_text(), suite.read(suite.RESULTS))
 
-    assert (page.FOLDER / path.name).read_text() == made, "run python -m benchmarks.page"
+    assert (page.FOLDER / path.stem).read_text() == made, "run python -m benchmarks.page"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_an_unknown_placeholder_is_named(name: str) -> None:
 
 
 def test_pages_of_results_that_lack_something_are_not_written(tmp_path: Path) -> None:
-    before = [(page.FOLDER / path.name).read_bytes() for path in page.TEXTS]
+    before = [(page.FOLDER / path.stem).read_bytes() for path in page.TEXTS]
     suite.write(tmp_path / "some.json", _RESULTS)
 
     done = _run("page", str(tmp_path / "some.json"))
@@ -326,7 +326,7 @@ def test_pages_of_results_that_lack_something_are_not_written(tmp_path: Path) ->
     assert done.returncode == 2
     assert ": the results have no such figure" in done.stderr
     assert ": the results have no benchmark ready" in done.stderr
-    assert [(page.FOLDER / path.name).read_bytes() for path in page.TEXTS] == before
+    assert [(page.FOLDER / path.stem).read_bytes() for path in page.TEXTS] == before
 
 
 def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
