@@ -411,3 +411,28 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
         assert vouching["issuerRef"] == serving["issuerRef"], "its ca.crt is that of the serving certificate"
         assert "server auth" not in vouching["usages"]
         assert "dnsNames" not in vouching
+
+
+def _granted(objects: Objects) -> set[tuple[str, str, str]]:
+    """Return verb, resource and role of each right of the scaler, as the page has them."""
+    grants = set()
+    for kind, name in (("ClusterRole", SCALER), ("ClusterRole", f"{SCALER}-workloads"), ("Role", SCALER)):
+        for rule in objects.one(kind, name)["rules"]:
+            names = rule.get("resourceNames", [])
+            restricted = f" `{names[0]}` to `{names[-1][-3:]}`" if names else ""
+            for group, resource in itertools.product(rule["apiGroups"], rule["resources"]):
+                foreign = f" in {group}" if group.endswith("metrics.k8s.io") else ""
+                grants |= {
+                    (verb, resource + foreign + restricted, f"{kind} `{name}`") for verb in rule["verbs"]
+                }
+    return grants
+
+
+def test_the_page_of_the_manifests_has_each_right_of_the_scaler_and_no_other() -> None:
+    section = (MANIFESTS / "README.md").read_text().partition("## What the scaler may do")[2]
+    table = section.partition("\n\n|")[2].partition("\n\n")[0].splitlines()[2:]
+    told = set()
+    for line in table:
+        verbs, resources, role, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        told |= {(*pair, role) for pair in itertools.product(verbs.split(", "), resources.split(", "))}
+    assert told == _granted(overlay())
