@@ -158,8 +158,10 @@ class ClientConnection(web.RequestHandler):
         if self._behind:
             data, self._behind = self._behind + data, b""
         # The parser stops after a whole request, and reading stops with it until that request is answered. A
-        # request that comes alone, as nearly all do, has nothing behind it, and reading goes on.
-        is_alone = not is_busy and 0 < data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+        # request that comes alone, as nearly all do, has nothing before or behind it, and reading goes on. A
+        # head that has begun may end in its empty line: the first whole one here is then of the next head.
+        starts_new = not is_busy and not self._unfinished
+        is_alone = starts_new and 0 < data.find(_HEAD_END) == len(data) - len(_HEAD_END)
         self._max_msg_queue_size = 2 if is_alone else 1
         before, idle = self._request_count, self._waiter
         try:

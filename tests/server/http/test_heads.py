@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
+import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from adapter.server.http import budgets
 from adapter.server.http.budgets import LongHeads
 from adapter.server.http.connection import ClientConnection
 from adapter.server.http.fair_queue import FairQueue
+from adapter.server.http.responses import EncodedResponse, Response
 from adapter.telemetry.metrics import Monitoring
 from tests.support.serving import Caller
 
@@ -19,6 +21,7 @@ _NAME = st.from_regex(r"[A-Z][a-z]{0,8}", fullmatch=True).map(lambda name: f"X-{
 _VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.just(
     "\U0001f600 a"
 )
+_OK = EncodedResponse(200, b"", "")
 _HEADERS = st.lists(st.tuples(_NAME, _VALUE), max_size=6)
 
 
@@ -69,7 +72,7 @@ async def until(condition: Callable[[], object]) -> None:
 class Side:
     """The server's end of a connection whose requests are answered in `turns` turns of the event loop."""
 
-    def __init__(self, turns: int) -> None:
+    def __init__(self, turns: int, *, answers_now: bool = False) -> None:
         self._turns = turns
         self.transport = Transport()
         self.connection = ClientConnection(
@@ -79,7 +82,7 @@ class Side:
             long_heads=LongHeads(budgets.LONG_HEADS_BYTES),
             judge=lambda _: None,
             turns=FairQueue(asyncio.get_running_loop(), 8),
-            answer_now=lambda _: None,
+            answer_now=lambda request: Response(request, _OK, "") if answers_now else None,
             head_seconds=None,
             unread_seconds=60,
             access_log=None,
@@ -132,6 +135,22 @@ def test_each_request_is_answered_and_the_rest_is_known(
         side.connection.connection_lost(None)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("answers_now", [False, True])
+@pytest.mark.parametrize("first", [b"", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"])
+async def test_requests_behind_each_other_are_answered_wherever_they_are_cut(
+    first: bytes,
+    answers_now: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    stream = first + b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n" + b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n"
+    for cut in range(1, len(stream)):
+        side = Side(0, answers_now=answers_now)
+        await side.send(stream[:cut])
+        await side.send(stream[cut:])
+        await until(lambda side=side: side.transport.written.count(b" 200 OK") == 2 + bool(first))  # type: ignore[misc]
+        await until(lambda side=side: side.connection.waits)  # type: ignore[misc]
+        side.connection.connection_lost(None)
 
 
 async def test_blanks_that_the_parser_strips_do_not_stay() -> None:
