@@ -1,8 +1,10 @@
 """Writes the deletion costs of the pods that a scale-down is to remove, and takes back those it did not need.
 
-For our own scale-down costs are written right before the Scale (`mark`). For the one of a boosted
-HorizontalPodAutoscaler they are written when it is due (`follow`). Neither ever stands in its way: costs that
-cannot be written in `MARK_SECONDS` are not waited for, and their pods keep their place in Kubernetes' order.
+Costs are written when a scale-down is foreseen (`follow`): a sync period ahead of that of a boosted
+HorizontalPodAutoscaler, and `AHEAD_SECONDS` ahead of our own, since many autoscalers may shrink at one time
+and share the rate of writes. While it is due the pods are ranked again, and marks move with the load. What
+is missing is written right before our own Scale (`mark`). Neither ever stands in its way: costs that cannot
+be written in `MARK_SECONDS` are not waited for, and their pods keep their place in Kubernetes' order.
 
 What is written is remembered (`Marks`). A pod that is still there when nothing has wanted it away for
 `removal.KEEP_SECONDS` gets its cost taken back. A scaler that begins does not know what its predecessor
@@ -18,10 +20,12 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import removal
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import OptionState
+from adapter.autoscaler.decide.restraint import Restraint, restraint_of
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
+from adapter.model import timestamps
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
@@ -32,7 +36,13 @@ from adapter.telemetry.problems import Defects
 MARK_SECONDS = 1.0
 """The longest time that a scale-down waits for the costs of its pods."""
 
-REFUSED_SECONDS, FAILED_SECONDS = 300.0, 15.0
+AHEAD_SECONDS = 5.0
+"""How long before the end of its stabilization window the pods of our own scale-down are marked."""
+
+EXCHANGE_SECONDS = 2.0
+"""How often marks move with the load: a load that swings costs twice k writes in that time at most."""
+
+REFUSED_SECONDS, FAILED_SECONDS = 60.0, 15.0
 """How long no cost is written for an autoscaler after one was refused, or failed."""
 
 TAKEN_SECONDS = 10.0
@@ -60,10 +70,16 @@ class PodMarks:
     """The pods with a cost of ours, each with when it was taken back, None if it was not."""
     wanted: float = 0.0
     """When pods were last to go."""
+    exchanged: float = 0.0
+    """When marks were last exchanged."""
+    replicas: int = 0
+    """The count of the target at the last decision."""
+    lowered: int = 0
+    """When that count fell last, in nanoseconds: samples of before show load that has since moved."""
     paused: float = 0.0
     """Until when no cost is written."""
-    is_refused: bool = False
-    """Whether that is because one was refused."""
+    refused_until: str = ""
+    """That time for people, if it is because one was refused."""
     foreign: str = ""
     """What the API server said of a cost of another writer."""
     is_known: bool = False
@@ -128,7 +144,7 @@ class CostKeeper:
         if not state.prefers_idle or self._costs is None:
             return False
         marks = self._marks.setdefault(state.key, PodMarks())
-        jobs = self._choose(state, marks, snapshot, replicas)
+        jobs = self._choose(state, marks, snapshot, replicas, may_exchange=True)
         if not jobs:
             return False
         marks.wanted = now = self._clock.monotonic()
@@ -136,7 +152,7 @@ class CostKeeper:
         for job in jobs:
             if not job.has_begun:
                 self._jobs.discard(*job.turn)
-                marks.costs.pop(job.pod, None)
+                _undo(job)
         return True
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
@@ -148,16 +164,32 @@ class CostKeeper:
         seen, monotonic = snapshot.observation, self._clock.monotonic()
         foreign = _learn(marks, seen.pods, monotonic)
         state.idle_scale_down = self._describe(state, marks, seen.pods, monotonic, foreign)
-        expected = choice.replicas
-        if state.boost is not None and not boosting.only_advised(state.memory.boost, state.boost, now):
-            at = now + state.boost.period + SECOND
-            expected = removal.foresee(choice, state.memory.boost, seen.replicas, at)
-            if expected < seen.replicas:
-                self._choose(state, marks, snapshot, expected)
+        if seen.replicas < marks.replicas:
+            marks.lowered = now
+        marks.replicas = seen.replicas
+        expected = self._foresee(state, choice, seen.replicas, now)
+        is_outdated = any(
+            metric.sampled is not None and metric.sampled < marks.lowered for metric in snapshot.inputs
+        )
+        if expected < seen.replicas and not choice.rescale and not is_outdated:
+            is_due = monotonic - marks.exchanged >= EXCHANGE_SECONDS
+            self._choose(state, marks, snapshot, expected, may_exchange=is_due)
         if removal.count_active(seen.pods) > expected:
             marks.wanted = monotonic
         elif monotonic - marks.wanted > removal.KEEP_SECONDS:
             self._take_back(state, marks)
+
+    @staticmethod
+    def _foresee(state: AutoscalerState, choice: Decision, current: int, now: int) -> int:
+        """Return the count that the target is about to have, for which pods are marked now."""
+        boost, memory = state.boost, state.memory.boost
+        if boost is not None:
+            if boosting.only_advised(memory, boost, now):
+                return choice.replicas
+            return removal.foresee(choice, memory, current, now + boost.period + SECOND)
+        if restraint_of(choice, state.prepared.limits) is not Restraint.HELD:
+            return choice.replicas
+        return removal.foresee(choice, memory, current, now + int(AHEAD_SECONDS * SECOND))
 
     def forget(self, state: AutoscalerState) -> None:
         """Take back all costs of an autoscaler that is gone, or no longer asks for them."""
@@ -169,24 +201,37 @@ class CostKeeper:
     # -- what is to be written -------------------------------------------------------------------------------
 
     def _choose(
-        self, state: AutoscalerState, marks: PodMarks, snapshot: Snapshot, replicas: int
+        self,
+        state: AutoscalerState,
+        marks: PodMarks,
+        snapshot: Snapshot,
+        replicas: int,
+        *,
+        may_exchange: bool,
     ) -> list[_CostJob]:
-        """Queue the costs that are missing for a scale-down to `replicas`.
+        """Queue the costs that are missing for a scale-down to `replicas`; take back those of busier pods.
 
         Pods that go for an earlier one may still be there. Others that are too many are those of an update of
         the target, which removes them itself.
         """
-        pods = snapshot.observation.pods
-        is_paused = self._clock.monotonic() < marks.paused
+        pods, now = snapshot.observation.pods, self._clock.monotonic()
+        is_paused = now < marks.paused
         if is_paused or not removal.has_replica_set(state.object.spec.scale_target_ref.kind, pods):
             return []
         first = sum(removal.is_active(pod) and removal.goes_first(pod, marks.costs) for pod in pods)
         fewer = snapshot.observation.replicas - replicas
         count = min(fewer + first, removal.count_active(pods) - replicas)
-        chosen = removal.choose(pods, snapshot.idleness, count, marks.costs)
-        for pod, _ in chosen:
+        choice = removal.choose(pods, snapshot.idleness, count, marks.costs)
+        if choice.exchanged and may_exchange:
+            marks.exchanged = now
+        elif choice.exchanged:
+            choice = choice.without_exchange()
+        for pod in choice.exchanged:
+            marks.costs[pod] = now
+        jobs = [self._queue(state, marks, pod, None) for pod in choice.exchanged]
+        for pod, _ in choice.costs:
             marks.costs[pod] = None
-        return [self._queue(state, marks, pod, cost) for pod, cost in chosen]
+        return jobs + [self._queue(state, marks, pod, cost) for pod, cost in choice.costs]
 
     def _take_back(self, state: AutoscalerState, marks: PodMarks) -> None:
         marks.wanted = now = self._clock.monotonic()
@@ -220,15 +265,16 @@ class CostKeeper:
         """Note that a pod has no cost of ours, or after a failure to take it back, that it may have one."""
         is_gone = error.status in {404, 422} or (error.status == 403 and "cannot create" in str(error))
         if job.cost is None and not is_gone:
-            job.marks.costs[job.pod] = None
+            _undo(job)
             return
         job.marks.costs.pop(job.pod, None)
         if error.status == 409:
             job.marks.foreign = error.said or str(error)
         elif not is_gone:
-            job.marks.is_refused = error.status == 403
-            pause = REFUSED_SECONDS if job.marks.is_refused else FAILED_SECONDS
+            pause = REFUSED_SECONDS if error.status == 403 else FAILED_SECONDS
             job.marks.paused = self._clock.monotonic() + pause
+            again = timestamps.write_instant(int((self._clock.wall() + pause) * SECOND))
+            job.marks.refused_until = again if error.status == 403 else ""
 
     def _describe(
         self, state: AutoscalerState, marks: PodMarks, pods: Sequence[PodFacts], now: float, foreign: str
@@ -238,8 +284,9 @@ class CostKeeper:
         if pods and not removal.has_replica_set(target.kind, pods):
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
             described = OptionState(False, NO_REPLICA_SET, text)
-        elif marks.is_refused and now < marks.paused:
-            text = "pods may not be patched: install the component for idle scale-down"
+        elif marks.refused_until and now < marks.paused:
+            again = f"a cost is tried again from {marks.refused_until} on"
+            text = f"pods may not be patched: install the component for idle scale-down; {again}"
             described = OptionState(False, FORBIDDEN, text)
         elif foreign:
             why = f": {marks.foreign}" if marks.foreign else ""
@@ -251,6 +298,14 @@ class CostKeeper:
             marks.told.add(described.reason)
             self._actuator.event(state.object, Event("Warning", described.reason, described.message))
         return described
+
+
+def _undo(job: _CostJob) -> None:
+    """Note that what a job was to write is not written: a cost is missing, or still there."""
+    if job.cost is None:
+        job.marks.costs[job.pod] = None
+    else:
+        job.marks.costs.pop(job.pod, None)
 
 
 def _learn(marks: PodMarks, pods: Sequence[PodFacts], now: float) -> str:

@@ -44,7 +44,10 @@ class Ranking:
             return []
         marked = self.costs if now <= self._kept_until else {}
         kept = {pod.name: marked[pod.name] for pod in workload.pods if pod.name in marked}
-        self.costs = kept | dict(removal.choose(workload.pods, self._smooth(workload), count, kept))
+        choice = removal.choose(workload.pods, self._smooth(workload), count, kept)
+        self.costs = {pod: cost for pod, cost in kept.items() if pod not in choice.exchanged} | dict(
+            choice.costs
+        )
         self._kept_until = now + removal.KEEP_SECONDS * SECOND
         return sorted(self.costs, key=self.costs.__getitem__)
 

@@ -72,6 +72,14 @@ class IdleBench(Bench):
         for source in self.sources.opened[1:]:
             source.reading = self.sources.readings["connections"]
 
+    def move(self, **connections: int) -> None:
+        """Have pods another number of connections, in thousandths."""
+        known = self.sources.readings["connections"]
+        assert isinstance(known, PodsReading)
+        self.sources.readings["connections"] = PodsReading({**known.values, **connections})
+        for source in self.sources.opened[1:]:
+            source.reading = self.sources.readings["connections"]
+
     async def work(self, times: int = 1, seconds: float = 1) -> None:
         for _ in range(times):
             await self.step(seconds)
@@ -96,7 +104,7 @@ async def test_the_idlest_pods_are_marked_and_then_the_count_is_lowered(bench: I
     bench.costs.gate = asyncio.Event()
     bench.want(3)
     await bench.work()
-    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    assert bench.costs.applied == [("a", -5), ("b", -4)]
     assert bench.server.writes == []
     bench.costs.gate.set()
     await bench.work()
@@ -115,7 +123,7 @@ async def test_a_decision_that_is_lower_after_the_costs_gets_the_missing_ones(be
     bench.want(2)
     bench.costs.gate.set()
     await bench.work()
-    assert bench.costs.applied == [("a", -2), ("b", -1), ("c", -1)]
+    assert bench.costs.applied == [("a", -5), ("b", -4), ("c", -3)]
     assert bench.server.writes == [("web", 2)]
 
 
@@ -129,7 +137,7 @@ async def test_pods_of_an_earlier_scale_down_count_while_they_are_there(bench: I
     bench.want(1)
     await bench.work(2)
     assert bench.server.writes == [("web", 2), ("web", 1)]
-    assert bench.costs.applied == [("a", -2), ("b", -1), ("c", -1)]
+    assert bench.costs.applied == [("a", -5), ("b", -4), ("c", -3)]
 
 
 async def test_surplus_pods_of_an_update_get_no_cost(bench: IdleBench) -> None:
@@ -137,7 +145,7 @@ async def test_surplus_pods_of_an_update_get_no_cost(bench: IdleBench) -> None:
     bench.set_pods(*"abcdefg")
     bench.want(4)
     await bench.work()
-    assert bench.costs.applied == [("a", -1)]
+    assert bench.costs.applied == [("a", -7)]
 
 
 async def test_costs_that_are_late_are_not_waited_for(
@@ -155,7 +163,7 @@ async def test_costs_that_are_late_are_not_waited_for(
             await asyncio.sleep(0.001)
         bench.costs.gate.set()
         await bench.work(3)
-        assert bench.costs.applied == [("a", -2)]
+        assert bench.costs.applied == [("a", -5)]
 
 
 @pytest.mark.parametrize(
@@ -181,20 +189,23 @@ async def test_no_error_stands_in_the_way(bench: IdleBench, error: Exception, re
     assert events == ([] if reason is None else [reason])
 
 
-async def test_no_cost_is_written_for_five_minutes_after_one_was_refused(bench: IdleBench) -> None:
+async def test_no_cost_is_written_for_a_minute_after_one_was_refused(bench: IdleBench) -> None:
     await bench.begin(5)
     bench.costs.error = KubernetesError(403, "Forbidden", "cannot patch resource")
     bench.want(4)
     await bench.work(2)
     bench.server.tell("web")
-    text = "pods may not be patched: install the component for idle scale-down"
+    text = (
+        "pods may not be patched: install the component for idle scale-down; "
+        "a cost is tried again from 2026-11-20T12:01:03Z on"
+    )
     assert bench.condition() == ("False", "Forbidden", text)
     bench.want(3)
     await bench.work(2)
-    assert bench.costs.applied == [("a", -1)]
+    assert bench.costs.applied == [("a", -5)]
     bench.server.tell("web")
     bench.costs.error = None
-    await bench.work(300)
+    await bench.work(60)
     assert bench.condition() == ("True", "Ranking", "a scale-down removes the idlest pods first")
 
 
@@ -205,7 +216,7 @@ async def test_costs_of_a_scale_down_that_does_not_come_are_taken_back(bench: Id
     await bench.work()
     bench.want(5)
     await bench.work(30)
-    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    assert bench.costs.applied == [("a", -5), ("b", -4)]
     await bench.work(3)
     assert sorted(bench.costs.applied[2:]) == [("a", None), ("b", None)]
     await bench.work(60)
@@ -220,10 +231,10 @@ async def test_what_could_not_be_taken_back_is_tried_again(bench: IdleBench) -> 
     bench.want(5)
     bench.costs.error = KubernetesError(503, "Down", "down")
     await bench.work(33)
-    assert bench.costs.applied == [("a", -1), ("a", None)]
+    assert bench.costs.applied == [("a", -5), ("a", None)]
     bench.costs.error = None
     await bench.work(33)
-    assert bench.costs.applied == [("a", -1), ("a", None), ("a", None)]
+    assert bench.costs.applied == [("a", -5), ("a", None), ("a", None)]
 
 
 async def test_a_successor_takes_back_what_it_finds(bench: IdleBench) -> None:
@@ -246,7 +257,7 @@ async def test_costs_of_another_writer_are_kept_and_reported_once(bench: IdleBen
     await bench.work(3)
     bench.want(3)
     await bench.work(2)
-    assert bench.costs.applied == [("c", -1)]
+    assert bench.costs.applied == [("c", -5)]
     text = "Pod b has a controller.kubernetes.io/pod-deletion-cost of another writer, which is kept"
     assert bench.condition() == ("False", "ForeignDeletionCost", text)
     warnings = [event for event in bench.server.events if event.type == "Warning"]
@@ -302,7 +313,7 @@ async def test_pods_are_ranked_by_a_metric_of_the_spec(bench: IdleBench) -> None
     bench.put(fpa([metric], behavior=NO_WINDOW, scaleDown={"prefer": "Idle"}))
     await bench.work(2)
     assert bench.server.writes == [("web", 1)]
-    assert sorted(bench.costs.applied) == [("b", -2), ("c", -1)]
+    assert sorted(bench.costs.applied) == [("b", -3), ("c", -2)]
     assert len(bench.sources.opened) == 1
 
 
@@ -326,7 +337,22 @@ async def test_costs_end_with_the_option(bench: IdleBench, is_gone: bool) -> Non
     else:
         bench.put(fpa(QUEUE, behavior=NO_WINDOW))
     await bench.work(2)
-    assert bench.costs.applied == [("a", -1), ("a", None)]
+    assert bench.costs.applied == [("a", -5), ("a", None)]
+
+
+async def test_pods_are_marked_before_the_window_of_the_own_scale_down_ends(bench: IdleBench) -> None:
+    """So many that shrink at one time do not all write their costs in the same second."""
+    await bench.begin(5, behavior={"scaleDown": {"stabilizationWindowSeconds": 60}})
+    bench.want(3)
+    await bench.work(54)
+    assert bench.costs.applied == []
+    await bench.work(2)
+    assert bench.costs.applied == [("a", -5), ("b", -4)]
+    assert bench.server.writes == []
+    bench.move(a=9000)
+    await bench.work(6)
+    assert bench.server.writes == [("web", 3)]
+    assert bench.costs.applied[2:] == [("a", None), ("c", -4)]
 
 
 # -- boosted HorizontalPodAutoscalers ------------------------------------------------------------------------
@@ -358,12 +384,53 @@ async def test_costs_are_written_a_sync_period_before_the_hpa_scales_down(bench:
     await bench.work(40)
     assert bench.costs.applied == []
     await bench.work(10)
-    assert bench.costs.applied == [("a", -2), ("b", -1)]
+    assert bench.costs.applied == [("a", -5), ("b", -4)]
     bench.server.set("web", 3, "kube-controller-manager")
     bench.set_pods(*"cde")
     await bench.work(60)
     assert len(bench.costs.applied) == 2
     assert bench.server.writes == []
+
+
+async def test_marks_move_with_the_load_until_the_hpa_scales_down(bench: IdleBench) -> None:
+    """The busy pods of now were the idle ones when the scale-down was foreseen."""
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    assert bench.costs.applied == [("a", -5), ("b", -4)]
+    bench.move(a=90_000, b=80_000, c=2000, d=1000)
+    await bench.work(4)
+    assert bench.costs.applied[2:] == [("a", None), ("b", None), ("d", -5), ("c", -4)]
+    costs = {pod.name: pod.deletion_cost for pod in bench.pods.pods["app=web"]}
+    assert costs == {"a": None, "b": None, "c": -4, "d": -5, "e": None}
+
+
+async def test_a_load_that_swings_moves_marks_every_two_seconds_at_most(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    for turn in range(12):
+        busy, idle = ("ab", "cd") if turn % 2 else ("cd", "ab")
+        # far enough apart that the mean of three samples follows each one
+        bench.move(**dict.fromkeys(busy, 10 ** (turn + 5)), **dict.fromkeys(idle, 1))
+        await bench.work(2, seconds=0.5)
+    assert 4 < len(bench.costs.applied) <= 2 + 6 * 4
+
+
+async def test_samples_of_before_the_hpas_scale_down_mark_no_more_pods(bench: IdleBench) -> None:
+    """They show the load of the remaining pods without that of the removed ones."""
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    bench.server.set("web", 3, "kube-controller-manager")
+    bench.set_pods(*"cde")
+    old = bench.clock.wall() - 1
+    for source in bench.sources.opened:
+        source.sampled = int(old * 1e9)
+    bench.want(1)
+    await bench.work(50)
+    assert len(bench.costs.applied) == 2
+    for source in bench.sources.opened:
+        source.sampled = int(bench.clock.wall() * 1e9)
+    await bench.work(2)
+    assert bench.costs.applied[2:] == [("c", -3)]
 
 
 async def test_an_hpa_that_does_not_scale_down_loses_the_costs(bench: IdleBench) -> None:
@@ -381,7 +448,7 @@ async def test_costs_that_fail_are_tried_again_after_a_pause(bench: IdleBench) -
     assert len(bench.costs.applied) == 2
     bench.costs.error = None
     await bench.work(15)
-    assert bench.costs.applied[2:] == [("a", -2), ("b", -1)]
+    assert bench.costs.applied[2:] == [("a", -5), ("b", -4)]
 
 
 async def test_an_hpa_that_is_only_advised_gets_no_costs(bench: IdleBench) -> None:

@@ -1,10 +1,14 @@
-"""Which pods a scale-down is to remove: the idlest, by a deletion cost that is written right before it.
+"""Which pods a scale-down is to remove: the idlest, by a deletion cost that is written shortly before it.
 
 A ReplicaSet that has too many pods deletes them in this order (``ActivePodsWithRanks`` of Kubernetes 1.36):
 those that are not Ready, the Ready ones with the lowest cost, those that share a node, the youngest. A pod
 without the annotation costs 0. So k negative costs are enough for the k idlest pods to go, and the others
 need none. Pods that are not Ready go before them, and so do those with a negative cost of another writer:
 that many costs fewer are written.
+
+Load moves between the mark and the scale-down. A pod that is no longer among the k idlest loses its mark to
+an idler one. That one has to be clearly idler (`_CLEARLY`): values of one size change places with each
+sample.
 
 The HPA controller's own scale-down of a boosted HorizontalPodAutoscaler is foreseen. It decides from the same
 values by the same rules, once in a sync period: what these rules give at the end of the next one is what it
@@ -30,11 +34,26 @@ TEMPLATE_HASH = "pod-template-hash"
 """The end of the name of a label that ReplicaSets of Deployments, and of Argo Rollouts, give their pods."""
 
 
+_CLEARLY = (3, 4)
+"""A marked pod is exchanged for one that has less than this share of its value."""
+
+
 class Chosen(NamedTuple):
     """A pod that is to go, and the cost to write for that."""
 
     pod: str
     cost: int
+
+
+class Choice(NamedTuple):
+    """The costs to write, and the marked pods that lose theirs to idler ones."""
+
+    costs: tuple[Chosen, ...]
+    exchanged: tuple[str, ...] = ()
+
+    def without_exchange(self) -> "Choice":
+        """Return the costs that are written besides those of an exchange, which come last."""
+        return Choice(self.costs[: len(self.costs) - len(self.exchanged)])
 
 
 def is_active(pod: PodFacts) -> bool:
@@ -53,22 +72,37 @@ def count_active(pods: Iterable[PodFacts]) -> int:
 
 def choose(
     pods: Sequence[PodFacts], values: Mapping[str, int], count: int, marked: Container[str] = ()
-) -> tuple[Chosen, ...]:
-    """Return the pods whose costs have to be written so that the `count` that go are the idlest.
+) -> Choice:
+    """Return what has to be written so that the `count` pods that go are the idlest.
 
     `values` are those of the pods by name; a pod without one, and one with a cost of another writer, keeps
-    its place in Kubernetes' order. `marked` pods have their cost already. Of equal pods the youngest go.
+    its place in Kubernetes' order. `marked` pods have a cost of ours. Of equal pods the youngest go. The
+    idlest pod costs minus the number of pods, each next one 1 more: if fewer go than were foreseen, they are
+    the idlest, and pods that are marked later need no other cost of those that were marked before.
     """
     ranked = []
     for pod in pods:
         if not is_active(pod):
             continue
-        if goes_first(pod, marked):
-            count -= 1
-        elif pod.deletion_cost is None and pod.name in values:
+        if pod.running_and_ready and pod.name in values and (pod.name in marked or pod.deletion_cost is None):
             ranked.append((values[pod.name], -pod.ready_since, pod.name))
-    count = max(0, min(count, len(ranked)))
-    return tuple(Chosen(name, place - count) for place, (_, _, name) in enumerate(sorted(ranked)[:count]))
+        elif goes_first(pod, marked):
+            count -= 1
+    ranked.sort()
+    lowest = -count_active(pods)
+    places = {name: Chosen(name, lowest + place) for place, (_, _, name) in enumerate(ranked)}
+    held = [name for _, _, name in ranked if name in marked]
+    free = [name for _, _, name in ranked if name not in marked]
+    more = max(0, count - len(held))
+    written, free = free[:more], free[more:]
+    exchanged: list[str] = []
+    part, whole = _CLEARLY
+    for name, idler in zip(reversed(held), free, strict=False):
+        if whole * values[idler] >= part * values[name]:
+            break
+        exchanged.append(name)
+        written.append(idler)
+    return Choice(tuple(places[name] for name in written), tuple(exchanged))
 
 
 def count_idle(pods: Sequence[PodFacts], values: Mapping[str, int], most: int) -> int:

@@ -1,5 +1,6 @@
 """Which pods a ReplicaSet removes once costs are written, and what the HPA controller is about to remove."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ def removed(listed: list[WatchedPod], count: int) -> set[str]:
     return {one.name for one in sorted(active, key=order)[:count]}
 
 
-def marked(listed: list[WatchedPod], chosen: tuple[removal.Chosen, ...]) -> list[WatchedPod]:
+def marked(listed: list[WatchedPod], chosen: Iterable[removal.Chosen]) -> list[WatchedPod]:
     costs = dict(chosen)
     return [msgspec.structs.replace(one, cost=costs.get(one.name, one.cost)) for one in listed]
 
@@ -65,7 +66,7 @@ PODS = st.lists(
 def test_the_idlest_pods_go(listed: list[WatchedPod], count: int, given_: list[int | None]) -> None:
     listed = [msgspec.structs.replace(one, name=f"web-{at}") for at, one in enumerate(listed)]
     values = {one.name: value for one, value in zip(listed, given_, strict=False) if value is not None}
-    chosen = removal.choose(listed, values, count)
+    chosen = removal.choose(listed, values, count).costs
     gone = removed(marked(listed, chosen), count)
 
     ours = {
@@ -84,16 +85,42 @@ def test_the_idlest_pods_go(listed: list[WatchedPod], count: int, given_: list[i
 def test_of_equal_pods_the_youngest_go_and_costs_follow_the_order() -> None:
     listed = [pod("old", ready_since=1), pod("young", ready_since=9), pod("busy"), pod("mid", ready_since=5)]
     values = {"old": 3, "young": 3, "mid": 3, "busy": 9}
-    assert removal.choose(listed, values, 3) == (("young", -3), ("mid", -2), ("old", -1))
+    assert removal.choose(listed, values, 3) == ((("young", -4), ("mid", -3), ("old", -2)), ())
 
 
 def test_pods_that_are_marked_already_need_no_other_cost() -> None:
-    listed = [pod("a"), pod("b"), pod("c")]
-    assert removal.choose(listed, {"a": 0, "b": 1, "c": 2}, 2, {"c"}) == (("a", -1),)
+    listed = [pod("a"), pod("b", cost=-3), pod("c")]
+    assert removal.choose(listed, {"a": 0, "b": 1, "c": 2}, 3, {"b"}) == ((("a", -3), ("c", -1)), ())
+
+
+def test_a_marked_pod_gives_its_place_to_one_that_is_clearly_idler() -> None:
+    listed = [pod(name, cost=-4 if name in "cd" else None) for name in "abcd"]
+    values = {"a": 10, "b": 70, "c": 90, "d": 100}
+    choice = removal.choose(listed, values, 2, {"c", "d"})
+    assert choice.without_exchange() == ((), ())
+    assert choice == ((("a", -4),), ("d",))
+    assert removal.choose(listed, values | {"a": 75, "b": 80}, 2, {"c", "d"}) == ((), ())
+
+
+def test_an_exchange_is_apart_from_the_costs_that_are_missing() -> None:
+    listed = [pod(name, cost=-4 if name == "d" else None) for name in "abcd"]
+    choice = removal.choose(listed, {"a": 1, "b": 2, "c": 3, "d": 100}, 2, {"d"})
+    assert choice.without_exchange() == ((("a", -4),), ())
+    assert choice == ((("a", -4), ("b", -3)), ("d",))
+
+
+def test_fewer_that_go_than_are_marked_lose_no_mark() -> None:
+    listed = [pod(name, cost=-4) for name in "abc"]
+    assert removal.choose(listed, {"a": 1, "b": 2, "c": 3}, 1, set("abc")) == ((), ())
+
+
+def test_marked_pods_without_a_value_keep_their_mark() -> None:
+    listed = [pod("a", cost=-4), pod("b"), pod("c")]
+    assert removal.choose(listed, {"b": 1, "c": 2}, 2, {"a"}) == ((("b", -3),), ())
 
 
 def test_the_cost_of_a_pod_may_be_unknown() -> None:
-    assert removal.choose([PodFacts("a", ready="True")], {"a": 1}, 1) == (("a", -1),)
+    assert removal.choose([PodFacts("a", ready="True")], {"a": 1}, 1) == ((("a", -1),), ())
 
 
 def test_idle_pods() -> None:
