@@ -133,16 +133,17 @@ def judge(case: Case, demand: DemandGrid, check: Check = go_on) -> tuple[Verdict
     return verdict, prepared.get(verdict.chosen)
 
 
-def compare(case: Case, minimums: ForecastMinimums) -> tuple[CandidateFigures, CandidateFigures]:
-    """Return what all of the loads come to without a forecast, and with its minimums.
+def compare(case: Case, minimums: ForecastMinimums) -> tuple[int, CandidateFigures, CandidateFigures]:
+    """Return what the days with a minimum come to: how many, without a forecast, and with its minimums.
 
-    The latter has its alternative.
+    The latter has its alternative. Days without one, as before the first verdict, say nothing about it.
     """
     limits = build_limits(case)
-    days = JudgedDays(case.scenario, case.policy, limits, go_on)
+    counted = {place * minimums.step // DAY for place, least in enumerate(minimums.values) if least}
+    days = JudgedDays(case.scenario, case.policy, limits, go_on, counted)
     none = days.run(NONE)
     alternatives = Alternatives(days, none, limits, _window(_prepared(case)))
-    return none, alternatives.beat(days.run("", minimums))
+    return len(counted), none, alternatives.beat(days.run("", minimums))
 
 
 def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: VariantSpan) -> float:

@@ -7,7 +7,7 @@ apart: an autoscaler leaves it as it is, and on which side of the tolerance a co
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
@@ -31,10 +31,13 @@ def go_on(pods: int) -> None:
 
 
 class SplitFigures:
-    """Sums the figures of a run, and those from the second `recent` on."""
+    """Sums the figures of a run, and those from the second `recent` on; only of some `days`, None for all."""
 
-    def __init__(self, recent: int, limits: Limits, check: Check = go_on) -> None:
+    def __init__(
+        self, recent: int, limits: Limits, check: Check = go_on, days: Collection[int] | None = None
+    ) -> None:
         self._recent = recent
+        self._days = days
         self._limits = limits
         self._check = check
         self._sums = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -51,6 +54,18 @@ class SplitFigures:
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         self._check(replicas)
+        if self._days is None:
+            self._add(second, seconds, need, ready, replicas)
+            return
+        end = second + seconds
+        while second < end:
+            day = second // DAY
+            until = min(end, (day + 1) * DAY)
+            if day in self._days:
+                self._add(second, until - second, need, ready, replicas)
+            second = until
+
+    def _add(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         self.seconds_at[replicas] += seconds
         missing = min(need, self._limits.most) - ready
         is_tolerated = need <= ready * self._limits.high
@@ -65,13 +80,21 @@ class SplitFigures:
 
 
 class JudgedDays:
-    """Replays the days that are judged, which are the whole of a scenario's loads."""
+    """Replays the whole of a scenario's loads, the judged days; figures are those of the `counted` ones."""
 
-    def __init__(self, scenario: Scenario, policy: SimulatedPolicy, limits: Limits, check: Check) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: SimulatedPolicy,
+        limits: Limits,
+        check: Check,
+        counted: Collection[int] | None = None,
+    ) -> None:
         self.scenario = dataclasses.replace(scenario, phases=1)
         self.policy = policy
         self._limits = limits
         self._check = check
+        self._counted = counted
         self.seconds_at: Counter[int] = Counter()
         """How many seconds each count ran in the last replay."""
 
@@ -83,7 +106,7 @@ class JudgedDays:
         behavior: HorizontalPodAutoscalerBehavior | None = None,
     ) -> CandidateFigures:
         """Return the figures with the minimums of a forecast, or with another policy or behavior."""
-        split = SplitFigures((JUDGED_DAYS - RECENT_DAYS) * DAY, self._limits, self._check)
+        split = SplitFigures((JUDGED_DAYS - RECENT_DAYS) * DAY, self._limits, self._check, self._counted)
         scenario = dataclasses.replace(self.scenario, forecast=minimums)
         simulation.simulate(scenario, policy or self.policy, behavior, observer=split)
         self.seconds_at = split.seconds_at

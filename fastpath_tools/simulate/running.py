@@ -125,10 +125,11 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
     minimums = planner.join_minimums(days, start)
     compared = ""
     if any(minimums.values):
-        none, acted = judge.compare(case, minimums)
+        count, none, acted = judge.compare(case, minimums)
         left = percent(acted.whole.shortage / none.whole.shortage) if none.whole.shortage else ""
-        also = describe_alternative(acted, none)
-        compared = f"beyond the tolerance {left} of the shortage is left; {also}" if also else ""
+        if also := describe_alternative(acted, none):
+            on = f"on the {count} days with a floor" if count > 1 else "on the day with a floor"
+            compared = f"{on} {left} of the shortage beyond the tolerance is left; {also}"
     verdicts = [
         RolledVerdict(verdict.at - epoch, verdict.chosen, verdict.missing)
         for verdict in (day.verdict for day in days)

@@ -66,6 +66,7 @@ def test_each_day_has_its_verdict(documents: dict[str, Any]) -> None:
     for day, each in enumerate(short, 1):
         assert each == {"second": day * DAY, "candidate": "", "missing": f"{day} of 7 days of history"}
     assert len(short) == 6
+    assert forecast["compared"].startswith("on the day with a floor ")
     assert "the same pods by " in forecast["compared"]
     assert (last["second"], last["missing"]) == (7 * DAY, "")
     assert last["candidate"]
