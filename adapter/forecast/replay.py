@@ -6,6 +6,7 @@ apart: an autoscaler leaves it as it is, and on which side of the tolerance a co
 """
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -40,7 +41,7 @@ class SplitFigures:
         self._days = days
         self._limits = limits
         self._check = check
-        self._sums = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+        self._sums = [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
         self.seconds_at: Counter[int] = Counter()
         """How many seconds each count ran."""
 
@@ -67,12 +68,16 @@ class SplitFigures:
 
     def _add(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         self.seconds_at[replicas] += seconds
-        missing = min(need, self._limits.most) - ready
+        need = min(need, self._limits.most)
+        missing = need - ready
         is_tolerated = need <= ready * self._limits.high
         before = min(seconds, max(0, self._recent - second))
         for sums, part in zip(self._sums, (before, seconds - before), strict=True):
             sums[1] += part * replicas
-            if missing > 0:  # not in a gap, where the need is NaN
+            if math.isnan(need):  # in a gap
+                continue
+            sums[3] += part * need
+            if missing > 0:
                 sums[2 if is_tolerated else 0] += part * missing
 
     def decided(self, place: int, decider: Decider) -> None:
