@@ -257,8 +257,7 @@ async def test_there_and_back_and_removed(
     await cluster.create(workload(cluster, "web"), workload(cluster, "worker"))
     async with contextlib.AsyncExitStack() as stack:
         feeding = asyncio.create_task(feed(cluster, prometheus), name="samples")
-        stack.push_async_callback(asyncio.gather, feeding, return_exceptions=True)
-        stack.callback(feeding.cancel)
+        stack.push_async_callback(ended, feeding)
         old = (
             real_adapter(cluster, prometheus, tmp_path)
             if PROGRAM
@@ -275,8 +274,7 @@ async def test_there_and_back_and_removed(
         watch = Watch(cluster)
         await watch.until_active()
         watching = asyncio.create_task(watch.run(), name="watch")
-        stack.push_async_callback(asyncio.gather, watching, return_exceptions=True)
-        stack.callback(watching.cancel)
+        stack.push_async_callback(ended, watching)
 
         folder = tmp_path / "fastpath"
         flags = (*make_certificates(folder), "--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io")
@@ -304,6 +302,12 @@ async def test_there_and_back_and_removed(
             await watch.until_looked(looks + 20)
         assert not watching.done(), watching
         assert watch.faults == []
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    """Cancel a task, and return when it has ended."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def registered(cluster: ClusterUnderTest) -> dict[str, Document]:
