@@ -69,9 +69,10 @@ COMMAND = Command(
     usage="NAMESPACE/NAME [flags]",
     about="""\
 Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
-newest first. It reads the journal of the process that leads: at --server, or else from the Pod that
-the Lease names, whose port it forwards with kubectl. Without --server it also reads the pods, and says
-which requests a utilization counts against while an in-place resize is not actuated.
+newest first. It reads the journal of the scaler that decides about it: at --server, or else from the
+Pod that the Lease of its slice names, whose port it forwards with kubectl. Without --server it also
+reads the pods, and says which requests a utilization counts against while an in-place resize is not
+actuated.
 """,
     deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
 )

@@ -5,7 +5,7 @@ an HPA ask for, as long as the HPA exists. Both end, or begin again, when an HPA
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from adapter.model.autoscaling import boost
@@ -65,6 +65,23 @@ def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
             f"{COLLECTOR} serves the metric of {kind} {name} as long as the {HPA_KIND} exists: write a "
             f"FastPathSchedule in its place, and remove the metric; {_ABSENT}"
         )
+
+
+def target_of(tree: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return namespace, kind and name of what an autoscaler, or a ScaledObject, scales."""
+    target = mapping_at(tree, "spec", "scaleTargetRef")
+    namespace = str(mapping_at(tree, "metadata").get("namespace") or "")
+    return namespace, str(target.get("kind") or "Deployment"), str(target.get("name"))
+
+
+def rivalry(tree: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+    """Return why an autoscaler is not the only one of its target among the others, "" if it is."""
+    target = target_of(tree)
+    for other in others:
+        if other is not tree and target_of(other) == target:
+            name = f"{other.get('kind')} {mapping_at(other, 'metadata').get('name')}"
+            return f"{name} scales {target[1]} {target[2]} too: keep only one autoscaler for it"
+    return ""
 
 
 def boost_notes(tree: Mapping[str, Any]) -> Iterator[str]:

@@ -178,9 +178,16 @@ def _boost_faults(given: CheckedAutoscaler) -> Iterator[Fault]:
         yield given.fault("spec.metrics", "", f"{handshake.fault}; `fastpath boost` writes it")
 
 
-def warnings_of(given: CheckedAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
-    """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate."""
+def warnings_of(
+    given: CheckedAutoscaler, rules: Sequence[RulePreview], earlier: Sequence[CheckedAutoscaler] = ()
+) -> Iterator[Fault]:
+    """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate.
+
+    `earlier` are the autoscalers before this one, which may have the same target.
+    """
     yield from _boost_warnings(given)
+    if rivalry := origins.rivalry(given.origin.tree, (other.origin.tree for other in earlier)):
+        yield given.fault("spec.scaleTargetRef", "", rivalry)
     specs = with_defaults(given.autoscaler).spec.metrics or ()
     metrics = _metrics_by_name(specs)
     for metric in metrics:

@@ -103,9 +103,16 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
                 for reason in (not back and keda.reasons_left_out(given.tree)) or ["left out"]:
                     command_line.tell("convert", f"{line}: {reason}")
             for document, notes in converted:
-                for note in notes:
+                for note in (*notes, *_rivalry(given.tree, autoscalers, back=back)):
                     command_line.tell("convert", f"{line}: {note}")
                 yield command_line.to_yaml(_listed(document))
+
+
+def _rivalry(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], *, back: bool) -> Iterator[str]:
+    """Yield why the successor of an autoscaler is not the only one of its target."""
+    others = [other for other in autoscalers if not back or other["kind"] == KIND]
+    if autoscaler_documents.kind_of(tree) and (rivalry := origins.rivalry(tree, others)):
+        yield rivalry
 
 
 def _successors(
@@ -126,12 +133,11 @@ def _autoscaler_of(
     autoscalers: Sequence[dict[str, Any]], reference: dict[str, Any], namespace: str | None
 ) -> str:
     """Return the name of the autoscaler of a target, "" for none."""
-    for tree in autoscalers:
-        meta, target = mapping_at(tree, "metadata"), mapping_at(tree, "spec", "scaleTargetRef")
-        here, there = ((one.get("kind") or "Deployment", one.get("name")) for one in (target, reference))
-        if here == there and (meta.get("namespace") or None) == namespace:
-            return str(meta.get("name"))
-    return ""
+    wanted = origins.target_of({"metadata": {"namespace": namespace}, "spec": {"scaleTargetRef": reference}})
+    named = (
+        mapping_at(tree, "metadata").get("name") for tree in autoscalers if origins.target_of(tree) == wanted
+    )
+    return str(next(named, ""))
 
 
 def _listed(value: Any) -> Any:

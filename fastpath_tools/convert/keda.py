@@ -4,21 +4,24 @@ KEDA serves each active cron trigger as a metric, desiredReplicas with a target 
 takes the highest metric. A floor has the same effect, but for the HPA's tolerance.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from adapter.errors import Fault, InputError
-from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
 from fastpath_tools.convert import cron, drafts
 from fastpath_tools.convert.conversion import Converted
 from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
-from fastpath_tools.manifests import listed_at, mapping_at
+from fastpath_tools.manifests import NOWHERE, listed_at, mapping_at
 
 SCALED_OBJECT = "ScaledObject"
 
 _DEFAULT_MOST = 100
 _DEFAULT_COOLDOWN = 300
 _TOLERANCE = 0.1
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 _GROUP = "autoscaling.keda.sh/"
 _PAUSED, _PAUSED_REPLICAS = f"{_GROUP}paused", f"{_GROUP}paused-replicas"
@@ -43,11 +46,7 @@ AutoscalerOf = Callable[[dict[str, Any], str | None], str]
 
 
 def is_scaled_object(tree: object) -> bool:
-    return (
-        isinstance(tree, dict)
-        and tree.get("kind") == SCALED_OBJECT
-        and str(tree.get("apiVersion")).startswith("keda.sh/")
-    )
+    return isinstance(tree, dict) and tree.get("kind") == SCALED_OBJECT
 
 
 def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
@@ -69,13 +68,14 @@ def reasons_left_out(tree: Any) -> list[str]:
         return []
     spec = mapping_at(tree, "spec")
     types = ", ".join(_other_types(spec)) or "none"
-    lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
-    reason = (
-        f"left out: it has no cron trigger, so it has no schedule: make a {KIND} with minReplicas {lowest}, "
-        f"maxReplicas {highest} and a metric for each trigger ({types}), and delete the {SCALED_OBJECT} "
-        "before you apply it"
+    limits, refused = _successor(
+        tree, spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
     )
-    return [reason, *autoscaler_notes(tree)]
+    reason = (
+        f"left out: it has no cron trigger, so it has no schedule: make a {KIND} with {limits}, "
+        f"and a metric for each trigger ({types}); delete the {SCALED_OBJECT} before you apply it"
+    )
+    return [reason, *autoscaler_notes(tree), *refused]
 
 
 def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list[Converted]:
@@ -85,11 +85,22 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     """
     faults: list[Fault] = []
     spec = mapping_at(tree, "spec")
+    if not str(version := tree.get("apiVersion")).startswith("keda.sh/"):
+        old = (
+            "the API group of KEDA 1, whose fields have other names"
+            if "keda." in str(version)
+            else "not KEDA's"
+        )
+        drafts.refuse(faults, "apiVersion", version, f"expected keda.sh/v1alpha1; this is {old}")
+        raise InputError(faults)
     name, namespace = drafts.named(tree, faults)
-    modifiers = mapping_at(spec, "advanced", "scalingModifiers")
-    if modifiers.get("formula"):
-        expected = "expected no formula: it computes with the value of the cron trigger, which a floor is not"
-        drafts.refuse(faults, "spec.advanced.scalingModifiers.formula", modifiers["formula"], expected)
+    if formula := mapping_at(spec, "advanced", "scalingModifiers").get("formula"):
+        names = {str(trigger.get("name")) for _, trigger in cron_triggers(tree)}
+        why = "KEDA scales by it alone, and it does not read the cron trigger, which has no effect: remove it"
+        if names & {*_NAME.findall(str(formula))}:
+            why = "it computes with the value of the cron trigger, which a floor is not"
+        expected = f"expected no formula: {why}"
+        drafts.refuse(faults, "spec.advanced.scalingModifiers.formula", formula, expected)
     entries = [entry for index, trigger in cron_triggers(tree) for entry in _entry(index, trigger, faults)]
     lowest = drafts.integer_at(spec, "minReplicaCount", "spec.minReplicaCount", faults, 0)
     highest = drafts.integer_at(spec, "maxReplicaCount", "spec.maxReplicaCount", faults, _DEFAULT_MOST)
@@ -107,7 +118,8 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
             "own"
         )
     else:
-        notes.append(_missing_autoscaler(name, spec, (lowest, highest)))
+        limits, refused = _successor(tree, lowest, highest)
+        notes += [_missing_autoscaler(name, spec, limits), *refused]
     notes += [*autoscaler_notes(tree), *drafts.left_out(tree, READ)]
     schedules[-1] = schedules[-1]._replace(notes=(*schedules[-1].notes, *notes))
     return schedules
@@ -209,15 +221,50 @@ def _range(low: int, high: int) -> str:
     return f"{low} to {high} replicas"
 
 
-def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]) -> str:
+def _missing_autoscaler(name: str, spec: dict[str, Any], limits: str) -> str:
     reference = mapping_at(spec, "scaleTargetRef")
     target = f"{reference.get('kind') or 'Deployment'} {reference.get('name')}"
-    lowest, highest = limits
     metric = "" if _other_types(spec) else " Without a metric of its own it scales on cpu at 80 %."
     return (
-        f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "
-        f"and maxReplicas {highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"
+        f"the files have no autoscaler for {target}: make {KIND} {name} with {limits}, "
+        f"and delete the {SCALED_OBJECT} before you apply it.{metric}"
     ).removesuffix(".")
+
+
+def _successor(tree: dict[str, Any], lowest: object, highest: object) -> tuple[str, list[str]]:
+    """Return the limits of the autoscaler that takes KEDA's place, and why `fastpath check` refuses it.
+
+    A count of 0 needs a metric that has a value without pods.
+    """
+    spec = mapping_at(tree, "spec")
+    metrics = [_metric(kind) for kind in _other_types(spec)]
+    limits = f"minReplicas {lowest} and maxReplicas {highest}"
+    if lowest == 0 and not any("external" in metric for metric in metrics):
+        lowest = 1
+        limits = f"minReplicas 1 (0 needs a metric of type Object or External) and maxReplicas {highest}"
+    bounds = {"minReplicas": lowest, "maxReplicas": highest}
+    given = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
+        "behavior": mapping_at(spec, "advanced", "horizontalPodAutoscalerConfig").get("behavior"),
+        "metrics": metrics or None,
+    }
+    if "fallback" in spec:
+        given["fallback"] = {"type": "Floor", "replicas": mapping_at(spec, "fallback").get("replicas")}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "x"}, "spec": given | bounds}
+    try:
+        autoscaler_documents.read_document(document, NOWHERE)
+    except InputError as error:
+        return limits, [f"`fastpath check` refuses that autoscaler: {fault}" for fault in error.faults]
+    return limits, []
+
+
+def _metric(trigger_type: str) -> dict[str, Any]:
+    """Return a metric of the type that takes the place of a trigger."""
+    if trigger_type in {"cpu", "memory"}:
+        target = {"type": "Utilization", "averageUtilization": 80}
+        return {"type": "Resource", "resource": {"name": trigger_type, "target": target}}
+    target = {"type": "AverageValue", "averageValue": 1}
+    return {"type": "External", "external": {"metric": {"name": "queue"}, "target": target}}
 
 
 def paused(tree: object) -> str:

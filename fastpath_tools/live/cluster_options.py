@@ -136,8 +136,8 @@ class ScalerAddressOptions(CommandOptions):
     """The address of a process that decides about autoscalers, where no Lease is to name its Pod."""
 
     server: str = _server_text(
-        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
-        "its Pod.",
+        "Address of the scaler that decides about the autoscaler, such as http://127.0.0.1:10254; without "
+        "it the Lease of the autoscaler's slice names its Pod.",
         metavar="url",
     )
     token_file: str = _server_file("File with a bearer token for --server.")

@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 
 async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
-    """Return what the process that leads shows of the autoscaler; `fastpath` is the namespace of the Lease.
+    """Return what its scaler shows of the autoscaler; `fastpath` is the namespace of the Lease.
 
     RunError if that cannot be read.
     """

@@ -194,3 +194,41 @@ def test_a_command_line_that_finds_nothing(arguments: list[str], said: str, cli:
     printed = cli("convert", *arguments, stdin=HPA)
     assert (printed.status, printed.out) == (2, "")
     assert printed.err.endswith(f"fastpath convert: {said}\n")
+
+
+def _named(name: str, target: str = "web", kind: str = "HorizontalPodAutoscaler", space: str = "shop") -> str:
+    version = "autoscaling/v2" if kind == "HorizontalPodAutoscaler" else "fastpath.io/v1alpha1"
+    reference = f"{{apiVersion: apps/v1, kind: Deployment, name: {target}}}"
+    spec = f"{{scaleTargetRef: {reference}, maxReplicas: 9}}"
+    meta = f"{{name: {name}, namespace: {space}}}"
+    return f"{{apiVersion: {version}, kind: {kind}, metadata: {meta}, spec: {spec}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("documents", "arguments", "named"),
+    [
+        ([_named("up"), _named("down")], [], ["HorizontalPodAutoscaler down", "HorizontalPodAutoscaler up"]),
+        ([_named("up"), _named("down", space="other")], [], []),
+        ([_named("up"), _named("down", target="api")], [], []),
+        (
+            [_named("up"), _named("up", kind="FastPathAutoscaler")],
+            [],
+            ["FastPathAutoscaler up", "HorizontalPodAutoscaler up"],
+        ),
+        ([_named("up"), _named("up", kind="FastPathAutoscaler")], ["--back"], []),
+        (
+            [_named("up", kind="FastPathAutoscaler"), _named("down", kind="FastPathAutoscaler")],
+            ["--back"],
+            ["FastPathAutoscaler down", "FastPathAutoscaler up"],
+        ),
+    ],
+    ids=["two", "namespaces", "targets", "both kinds", "both kinds back", "two back"],
+)
+def test_two_autoscalers_of_one_target(
+    documents: list[str], arguments: list[str], named: list[str], cli: Run
+) -> None:
+    printed = cli("convert", *arguments, stdin="---\n".join(documents))
+    assert printed.status == 0
+    said = [line.split(": ", 3)[-1] for line in printed.err.splitlines() if "keep only one" in line]
+    wanted = "scales Deployment web too: keep only one autoscaler for it"
+    assert said == [f"{name} {wanted}" for name in named]

@@ -1,6 +1,8 @@
 """Conversion between the two kinds of autoscalers: what is kept, what is left out and named."""
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents
+from adapter.model.autoscaling.fastpath_autoscaler import OWN_FIELDS
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost import boost_patch as patch
 from fastpath_tools.boost.boost_patch import Wish
@@ -214,3 +217,9 @@ def test_there_and_back_is_where_it_began(metrics: list[Any], spec: dict[str, An
     assert (there.notes, back.notes) == ((), ())
     assert back.document["kind"] == "HorizontalPodAutoscaler"
     assert _reads_as(back.document) == _reads_as(before)
+
+
+def test_the_guide_names_each_field_that_goes_back_to_no_field() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "guides" / "fast-scaler.md").read_text()
+    listed = text.partition("It leaves out ")[2].partition("and Fastpath's annotations")[0]
+    assert re.findall("`([a-zA-Z]+)`", listed) == list(OWN_FIELDS)

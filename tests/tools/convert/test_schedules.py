@@ -260,8 +260,8 @@ def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
     assert found.err.splitlines() == [
         (
             "fastpath convert: standard input:1: ScaledObject web: left out: it has no cron trigger, so it "
-            "has no schedule: make a FastPathAutoscaler with minReplicas 2, maxReplicas 100 and a metric for "
-            "each trigger (kafka), and delete the ScaledObject before you apply it"
+            "has no schedule: make a FastPathAutoscaler with minReplicas 2 and maxReplicas 100, and a "
+            "metric for each trigger (kafka); delete the ScaledObject before you apply it"
         ),
         (
             'fastpath convert: standard input:1: ScaledObject web: spec.fallback: {"replicas": 6}: the '
@@ -273,6 +273,101 @@ def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
             "and is not paused; the files have no such object"
         ),
     ]
+
+
+CPU, QUEUE = {"type": "cpu", "metadata": {"value": "60"}}, {"type": "kafka"}
+
+
+@pytest.mark.parametrize(
+    ("triggers", "lowest", "advised"),
+    [([], 0, 1), ([CPU], 0, 1), ([CPU, QUEUE], 0, 0), ([QUEUE], 0, 0), ([], 3, 3), ([CPU], None, 1)],
+    ids=["cron alone", "cpu", "cpu and a queue", "queue", "no zero", "the default of zero"],
+)
+@pytest.mark.parametrize("periods", [["0 8 * * *"], []], ids=["with cron", "without cron"])
+def test_check_takes_the_autoscaler_that_is_advised(
+    periods: list[str],
+    triggers: list[dict[str, Any]],
+    lowest: int | None,
+    advised: int,
+    convert: Any,
+    cli: Any,
+) -> None:
+    spec = {} if lowest is None else {"minReplicaCount": lowest}
+    tree = _scaled_object(
+        *(_trigger(start, "0 18 * * *") for start in periods), *triggers, maxReplicaCount=20
+    )
+    tree["spec"].pop("minReplicaCount")
+    found = convert(tree | {"spec": {**tree["spec"], **spec}})
+    words = re.search(r"minReplicas (\d+)( .0 needs [^)]+.)? and maxReplicas (\d+)", found.err)
+    assert words is not None
+    assert (int(words[1]), bool(words[2]), words[3]) == (advised, advised != (lowest or 0), "20")
+    assert "refuses" not in found.err
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": _target(averageUtilization=60)}}]
+    external = {"metric": {"name": "lag"}, "target": _target(averageValue=10)}
+    metrics = [
+        *metrics[: CPU in triggers],
+        *[{"type": "External", "external": external}][: QUEUE in triggers],
+    ]
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    advice = {"scaleTargetRef": reference, "minReplicas": advised, "maxReplicas": 20, "metrics": metrics}
+    document = {"apiVersion": "fastpath.io/v1alpha1", "kind": "FastPathAutoscaler", "spec": advice}
+    printed = cli("check", "-", stdin=json.dumps(document | {"metadata": {"name": "web"}}))
+    assert printed.status == 0, printed.err
+
+
+def _target(**value: int) -> dict[str, Any]:
+    return {"type": "Utilization" if "averageUtilization" in value else "AverageValue", **value}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"maxReplicaCount": 0}, "spec.maxReplicas: Invalid value: 0"),
+        ({"minReplicaCount": 9, "maxReplicaCount": 3}, "spec.maxReplicas: Invalid value: 3"),
+        ({"fallback": {"failureThreshold": 3, "replicas": 200}}, "spec.fallback.replicas: "),
+        ({"fallback": {"failureThreshold": 3, "replicas": 0}}, "spec.fallback.replicas: "),
+    ],
+)
+def test_advice_that_check_refuses_says_so(spec: dict[str, Any], said: str, convert: Any) -> None:
+    tree = _scaled_object(_trigger("0 8 * * *", "0 18 * * *"))
+    found = convert(tree | {"spec": tree["spec"] | spec})
+    assert f"`fastpath check` refuses that autoscaler: {said}" in found.err
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"apiVersion": "keda.k8s.io/v1alpha1"},
+            'apiVersion: "keda.k8s.io/v1alpha1": expected keda.sh/v1alpha1; this is the API group of KEDA 1',
+        ),
+        ({"apiVersion": "apps/v1"}, 'apiVersion: "apps/v1": expected keda.sh/v1alpha1; this is not KEDA\'s'),
+        ({"apiVersion": None}, "apiVersion: absent: expected keda.sh/v1alpha1; this is not KEDA's"),
+    ],
+)
+def test_the_api_group_of_a_scaled_object(tree: dict[str, Any], said: str, convert: Any) -> None:
+    found = convert(_scaled_object(_trigger("0 8 * * *", "0 18 * * *")) | tree)
+    assert (found.status, found.out) == (2, "")
+    assert said in found.err
+    assert "cron trigger" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("formula", "name", "why"),
+    [
+        ("(a + b)/2", None, "it does not read the cron trigger, which has no effect"),
+        ("(a + b)/2", "c", "it does not read the cron trigger, which has no effect"),
+        ("max([a, office])", "office", "it computes with the value of the cron trigger"),
+        ("office_b", "office", "it does not read the cron trigger, which has no effect"),
+    ],
+)
+def test_a_formula_that_reads_the_cron_trigger_or_not(
+    formula: str, name: str | None, why: str, convert: Any
+) -> None:
+    trigger = _trigger("0 8 * * *", "0 18 * * *") | ({"name": name} if name else {})
+    found = convert(_scaled_object(trigger, advanced={"scalingModifiers": {"formula": formula}}))
+    assert found.status == 2
+    assert why in found.err
 
 
 def test_the_example_of_the_guide(convert: Any) -> None:
