@@ -34,7 +34,7 @@ FastpathError
     └── TimeoutStatusError     504: the response took too long
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,6 +62,13 @@ class Fault:
         """Return one line: file, line, path, value, what was expected."""
         place = f"{self.source}:{self.line}" if self.line else self.source
         return ": ".join(part for part in (place, self.path, self.value, self.expected) if part)
+
+
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return faults in the order of files, which is that of their first faults, and of lines."""
+    every = tuple(faults)
+    files = list(dict.fromkeys(fault.source for fault in every))
+    return tuple(sorted(every, key=lambda fault: (files.index(fault.source), fault.line)))
 
 
 class InputError(FastpathError):

@@ -1,6 +1,7 @@
 """The rules of a rules file, and how they scrape, as frozen values."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter import errors
@@ -125,10 +126,10 @@ class ResourcesConfig:
 class RuleConfig:
     """One entry of `rules` or `externalRules`. Durations are seconds, None if not in the file.
 
-    `path`, `source` and `line` are its position. `ttl`: how long an answer is cached; `max_age`: how old an
-    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods,
-    or the endpoints of an external rule, are scraped. Without `on_nan` a custom metric leaves the object out,
-    and an external metric is an error.
+    `path`, `source` and `line` are its position, `lines` has those of its keys by path. `ttl`: how long an
+    answer is cached; `max_age`: how old an answer may be while Prometheus fails; `max_sample_age`: how old a
+    sample may be; `scrape`: how the pods, or the endpoints of an external rule, are scraped. Without `on_nan`
+    a custom metric leaves the object out, and an external metric is an error.
     """
 
     path: str
@@ -146,6 +147,7 @@ class RuleConfig:
     max_age: float | None = None
     max_sample_age: float | None = None
     scrape: ScrapeConfig | None = None
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ class ResourceRulesConfig:
     source: str = ""
     line: int = 0
     on_warnings: OnWarnings = OnWarnings.FAIL
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def queries(self) -> bool:
@@ -191,6 +194,12 @@ class ResourceRulesConfig:
         both = (self.cpu, self.memory)
         queried = any(rule.container_query or rule.node_query for rule in both)
         return queried or all(rule.scrape is None for rule in both)
+
+
+def fault_at(config: RuleConfig | ResourceRulesConfig, path: str, value: str, expected: str) -> errors.Fault:
+    """Return a fault with the line of its path, or of the nearest key above that the file has."""
+    line = config.lines.get(max(filter(path.startswith, config.lines), key=len, default=""), config.line)
+    return errors.Fault(path, value, expected, config.source, line)
 
 
 @dataclass(frozen=True, slots=True)

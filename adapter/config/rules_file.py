@@ -50,7 +50,8 @@ _Default = TypeVar("_Default", bound=enum.Enum | None)
 _CONVERT = "`fastpath check --print-config` converts them"
 _CHART = f"a key of the Helm chart's values, not of the configuration file: {_CONVERT}"
 _MANIFEST = (
-    "this is a Kubernetes manifest: give the content of its data key or of spec.values, not the manifest"
+    "this is a Kubernetes manifest and no rules file: of a ConfigMap give the content of its data key, of a "
+    "HelmRelease that of spec.values"
 )
 
 
@@ -109,7 +110,7 @@ _FILE = Shape(
     {"rules": Leaf.NODE, "externalRules": Leaf.NODE, "resourceRules": Leaf.NODE},
     notes={
         **dict.fromkeys(("default", "custom", "external", "resource", "existing", "prometheus"), _CHART),
-        **dict.fromkeys(("apiVersion", "kind", "metadata", "data", "spec"), _MANIFEST),
+        **dict.fromkeys(("apiVersion", "kind", "metadata", "data", "spec", "items"), _MANIFEST),
         "groups": "this looks like a file of recording or alerting rules, which Prometheus itself reads",
     },
 )
@@ -223,6 +224,7 @@ def _rule(fields: Fields, *, external: bool = False) -> RuleConfig:
         max_age=max_age,
         max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", BOUNDS, None),
         scrape=scrape,
+        lines=fields.lines(),
     )
 
 
@@ -263,6 +265,7 @@ def _resource_rules(fields: Fields) -> ResourceRulesConfig:
         fields.decoder.source,
         fields.line,
         _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL),
+        fields.lines(),
     )
 
 

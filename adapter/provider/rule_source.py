@@ -14,7 +14,7 @@ from pathlib import Path
 
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RulesConfig
-from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
+from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError, in_order
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
 from adapter.provider import text_files
@@ -189,7 +189,7 @@ class RuleSource:
             compiler.compile_rules, parsed.config, self._catalogue, self._ruleset
         )
         other = self._check(parsed.config)
-        faults = (*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ()))
+        faults = in_order((*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ())))
         if faults:
             self.refused = faults
             self._monitoring.config_reloads.labels(outcome="refused").inc()
@@ -214,10 +214,10 @@ class RuleSource:
         await self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
 
     async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
-        self.faults = tuple(faults)
+        self.faults = in_order(faults)
         self._ruleset = ruleset
         if faults:
-            text = "; ".join(map(str, faults))
+            text = "; ".join(map(str, self.faults))
             self._problems.report("config", "rules left out", text, faults=len(faults))
         else:
             self._problems.resolve("config")

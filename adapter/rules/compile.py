@@ -17,6 +17,7 @@ from adapter.config.rules_config import (
     ResourcesConfig,
     RuleConfig,
     RulesConfig,
+    fault_at,
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.go_text import quote
@@ -136,9 +137,7 @@ def _compile_rule(
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
-        faults.append(
-            Fault(f"{config.path}.{path}", matchers.shorten(value), expected, config.source, config.line)
-        )
+        faults.append(fault_at(config, f"{config.path}.{path}", matchers.shorten(value), expected))
 
     converter = _compile_converter(config.resources, catalogue, report)
     query = _parse_query(config.metrics_query, key, report)
@@ -199,7 +198,7 @@ def _compile_scraped_query(
         return scraped_query.compile_query(query, pod=pod, absent=absent)
     except UnscrapableError as error:
         about = "" if pod is None else " for one pod by itself"
-        expected = f"expected a query that scrape can evaluate{about}: {error}"
+        expected = f"expected a query that scrape can evaluate{about}: {parsing.show(str(error))}"
         report(key, config.metrics_query, expected)
         return None
 
@@ -283,11 +282,12 @@ def _compile_usages(
             resources=_PLAIN if scraped.resources == ResourcesConfig() else scraped.resources,
             metrics_query=scraped.scrape.query or _COUNTERS[resource],
             scrape=scraped.scrape.scrape,
+            lines=config.lines,
         )
         if "<<.Series>>" in rule.metrics_query.replace(" ", ""):
             expected = "expected the name of a series: <<.Series>> stands for none here"
             text = matchers.shorten(rule.metrics_query)
-            faults.append(Fault(f"{rule.path}.query", text, expected, rule.source, rule.line))
+            faults.append(fault_at(rule, f"{rule.path}.query", text, expected))
             continue
         before = known.get(resource)
         compiled = None if before is None or before.rule.config != rule else before.rule
@@ -308,7 +308,7 @@ def _compile_resource_rule(
     place = f"{whole.path}.{kind}"
 
     def report(below: str, value: str, expected: str) -> None:
-        faults.append(Fault(f"{place}.{below}", matchers.shorten(value), expected, whole.source, whole.line))
+        faults.append(fault_at(whole, f"{place}.{below}", matchers.shorten(value), expected))
 
     converter = _compile_converter(config.resources, catalogue, report)
     containers = _parse_query(config.container_query, "containerQuery", report)

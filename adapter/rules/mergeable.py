@@ -86,11 +86,11 @@ def analyse(
         if part.scalar:
             return Separability(reason="the query is a scalar")
     except NotSeparableError as error:
-        return Separability(reason=str(error))
+        return Separability(reason=parsing.show(str(error)))
     if not namespace_label:
         return Separability()
     if walk.join_fault:
-        return Separability(join_reason=walk.join_fault)
+        return Separability(join_reason=parsing.show(walk.join_fault))
     return Separability(joined=part.text)
 
 

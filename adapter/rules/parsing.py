@@ -77,7 +77,7 @@ def parse_rule(template: Template, group_by: str) -> Any:
     try:
         return parse(template.render({"Series": SERIES, "LabelMatchers": MATCHERS, "GroupBy": group_by}))
     except (TemplateError, ValueError) as error:
-        raise TemplateError(f"the query does not parse: {matchers.shorten(str(error))}") from error
+        raise TemplateError(f"the query does not parse: {matchers.shorten(show(str(error)))}") from error
 
 
 def read_matcher(node: Any) -> Matcher:
@@ -91,9 +91,10 @@ def series_name(selector: Any) -> str:
     return str(selector.name or (names[0].value if is_one else ""))
 
 
-def show(name: str) -> str:
-    """Return the name of a series as the rule's template has it."""
-    return name.replace(SERIES, "<<.Series>>")
+def show(text: str) -> str:
+    """Return a name or a message with what the rule's template has, in place of the placeholders."""
+    text = text.replace(SERIES, "<<.Series>>").replace(MATCHERS, "<<.LabelMatchers>>")
+    return text.replace(LABEL, "<<.LabelMatchers>>")
 
 
 def find_excess(template: str) -> str:

@@ -160,7 +160,7 @@ resourceRules:
     assert [fault.partition(": expected")[0] for fault in faults] == [
         "rules.yaml:3: resourceRules.cpu.resources.overrides.p: apps",
         "rules.yaml:3: resourceRules.cpu.containerQuery: <<",
-        "rules.yaml:3: resourceRules.memory.nodeQuery: <<end>>",
+        "rules.yaml:4: resourceRules.memory.nodeQuery: <<end>>",
     ]
 
 
@@ -261,7 +261,7 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
         pytest.param(
             "rules",
             SCRAPED.replace("sum(", "stddev("),
-            "rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a "
+            "5: rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a "
             "query that scrape can "
             "evaluate for one pod by itself: stddev is not one of sum, max, min, avg, count",
             id="query",
@@ -269,7 +269,7 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
         pytest.param(
             "rules",
             SCRAPED.replace("template: '<<.Resource>>'", "overrides: {n: {resource: namespace}}"),
-            "rules[0].scrape: expected a rule that names pods, by resources.template or "
+            "3: rules[0].scrape: expected a rule that names pods, by resources.template or "
             "resources.overrides: no generic resource "
             "label form specified for this metric",
             id="no pods",
@@ -280,7 +280,7 @@ def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said
     ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
 
     assert (ruleset.custom, ruleset.external) == ((), ())
-    assert faults == [f"rules.yaml:2: {said}"]
+    assert faults == [f"rules.yaml:{said}"]
 
 
 ENDPOINTS = """
@@ -336,7 +336,7 @@ def test_an_external_rule_with_a_query_that_cannot_be_evaluated_is_left_out() ->
     query = "stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
     expected = "expected a query that scrape can evaluate: stddev is not one of sum, max, min, avg, count"
 
-    assert faults_of(text)[1] == [f"rules.yaml:2: externalRules[0].metricsQuery: {query}: {expected}"]
+    assert faults_of(text)[1] == [f"rules.yaml:4: externalRules[0].metricsQuery: {query}: {expected}"]
 
 
 def test_pods_have_no_job() -> None:

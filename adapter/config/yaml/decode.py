@@ -10,6 +10,7 @@ yaml.v2 does all of this.
 
 import difflib
 import enum
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -83,6 +84,14 @@ class Fields:
     def struct(self, key: str) -> "Fields":
         """Return a nested mapping, an empty one when absent."""
         return self.structs.get(key) or Fields(self.decoder, reader.join(self.path, key), self.line)
+
+    def lines(self) -> dict[str, int]:
+        """Return the line of the mapping and of all below it, by path."""
+        lines = {reader.join(self.path, key): scalar.line for key, scalar in self.scalars.items()}
+        values = (*self.lists.values(), *(entries.values() for entries in self.maps.values()))
+        for fields in (*self.structs.values(), *itertools.chain.from_iterable(values)):
+            lines |= fields.lines()
+        return {self.path: self.line} | lines
 
     def refuse(self, key: str, expected: str) -> None:
         """Report a fault of a text field, or that it is missing."""
