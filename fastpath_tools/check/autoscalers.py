@@ -40,6 +40,8 @@ _POD = CrossVersionObjectReference("Pod", "", "v1")
 
 _KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_documents.KIND})\b""")
 
+_OBJECT = re.compile(r"""^(?:\{\s*)?["']?(?:apiVersion|kind)["']?\s*:""", re.MULTILINE)
+
 
 class CheckedAutoscaler(NamedTuple):
     """An autoscaler, and the object that it was read from."""
@@ -79,7 +81,7 @@ class Autoscalers:
 def read(text: str, source: str, into: Autoscalers) -> bool:
     """Add the autoscalers and schedules of a manifest; return False for a text without one.
 
-    Other objects are left out.
+    Other objects are left out. A document that cannot be read may be one of these if it is of Kubernetes.
     """
     if not _KIND.search(text):  # most files are rules, which are parsed elsewhere
         return False
@@ -89,6 +91,10 @@ def read(text: str, source: str, into: Autoscalers) -> bool:
         tree = given.tree
         is_schedule = isinstance(tree, dict) and tree.get("kind") == schedule_documents.KIND
         if not is_schedule and not autoscaler_documents.kind_of(tree):
+            if isinstance(tree, dict) and "kind" not in tree:
+                faults.append(
+                    given.located(Fault("", "", "expected objects alone: put rules into another file"))
+                )
             continue
         is_manifest = True
         with given.collecting(faults):
@@ -97,6 +103,7 @@ def read(text: str, source: str, into: Autoscalers) -> bool:
             else:
                 autoscaler = autoscaler_documents.read_document(tree, NOWHERE, floor_metric=True)
                 into.given.append(CheckedAutoscaler(autoscaler, given))
+    is_manifest = is_manifest or bool(faults and _OBJECT.search(text))
     into.faults += faults if is_manifest else ()
     return is_manifest
 
@@ -178,6 +185,17 @@ def _boost_faults(given: CheckedAutoscaler) -> Iterator[Fault]:
         yield given.fault("spec.metrics", "", f"{handshake.fault}; `fastpath boost` writes it")
 
 
+def _resource_faults(given: CheckedAutoscaler, metrics: Sequence[MetricSpec]) -> Iterator[Fault]:
+    """Yield the resource metrics that no API serves."""
+    for number, metric in enumerate(metrics):
+        for key, source in (("resource", metric.resource), ("containerResource", metric.container_resource)):
+            if source is not None and source.name not in {"cpu", "memory"}:
+                sentence = (
+                    "the resource metrics are cpu and memory only: read others by type Pods or External"
+                )
+                yield given.fault(f"spec.metrics[{number}].{key}.name", source.name, sentence)
+
+
 def warnings_of(
     given: CheckedAutoscaler, rules: Sequence[RulePreview], earlier: Sequence[CheckedAutoscaler] = ()
 ) -> Iterator[Fault]:
@@ -190,8 +208,16 @@ def warnings_of(
         yield given.fault("spec.scaleTargetRef", "", rivalry)
     specs = with_defaults(given.autoscaler).spec.metrics or ()
     metrics = _metrics_by_name(specs)
+    yield from _resource_faults(given, specs)
     for metric in metrics:
         same_api = [rule for rule in rules if rule.external is metric.external]
+        if not any(map(metric.is_made_by, same_api)):
+            other_api = metric._replace(external=not metric.external)
+            if other := next(filter(other_api.is_made_by, rules), None):
+                wanted = "Pods or Object" if metric.external else "External"
+                sentence = f"{other.path} makes it, in another API: use a metric of type {wanted}"
+                yield given.fault(f"{metric.path}.metric.name", metric.name, sentence)
+                continue
         # a rule that names no metric, as without its series, may make any
         are_known = bool(same_api) and all(rule.metrics for rule in same_api)
         if not are_known or metric.name == METRIC or any(map(metric.is_served_by, same_api)):

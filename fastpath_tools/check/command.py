@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from adapter import errors
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
-from adapter.config.rules_config import Parsed
+from adapter.config.rules_config import OnNaN, Parsed, fault_at
 from adapter.errors import Fault, KubernetesError, PrometheusError
+from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import Catalogue
+from adapter.model.visible import listed
 from adapter.rules import compile as compiler
 from adapter.rules.compile import Ruleset
+from adapter.rules.resource import NODES
 from adapter.telemetry import logs
 from fastpath_tools.check import autoscalers, empty, lint, lint_query, missing, schedules, why
 from fastpath_tools.check.autoscalers import Autoscalers
@@ -28,11 +32,12 @@ from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
 from fastpath_tools.check.report import Answer, Report, Summary
 from fastpath_tools.check.why import WhyQuestion
+from fastpath_tools.live import chart_values as helm_values
 from fastpath_tools.live import preview, rules_files
-from fastpath_tools.live.preview import ResourcePreview, RulePreview
+from fastpath_tools.live.preview import EXTERNAL, ResourcePreview, RulePreview
 
 if TYPE_CHECKING:
-    from fastpath_tools.live.servers import PrometheusReader
+    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
 
 _LAST_STEP = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])\Z")
 
@@ -93,16 +98,19 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             unreachable += explanation.unreachable
             absent = not explanation.served
         else:
-            reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
+            reports = await _report_rules(options, ruleset, prometheus, cluster, notes, unreachable)
             rules = [report.preview for report in reports if isinstance(report.preview, RulePreview)]
             faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, rules))
-            reports += await _report_resource_rules(ruleset, prometheus, unreachable)
+            reports += await _report_resource_rules(options, ruleset, prometheus, cluster, unreachable)
             has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
+            general = [fault for source, text in rules_texts for fault in rules_files.unread(text, source)]
             needs_rules = bool(given.given) or not given.schedules
-            general = [_NO_RULE] if needs_rules and not has_rules and not faults else []
-            general += [warning for one in given.given for warning in autoscalers.warnings_of(one, rules)]
+            general += [_NO_RULE] if needs_rules and not has_rules and not faults else []
+            for number, one in enumerate(given.given):
+                general += autoscalers.warnings_of(one, rules, given.given[:number])
             general += schedules.warnings_of(given.schedules, int(SystemClock().wall()))
-            summary = Summary(reports, general, faults, len(given.given), len(given.schedules))
+            charts = [source for source, text in rules_texts if helm_values.is_chart_values(text)]
+            summary = Summary(reports, general, faults, len(given.given), len(given.schedules), charts)
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):
@@ -123,6 +131,7 @@ async def _report_rules(
     options: CheckOptions,
     ruleset: Ruleset,
     prometheus: "PrometheusReader | None",
+    cluster: "ClusterReader | None",
     notes: Sequence[Fault],
     unreachable: list[str],
 ) -> list[Report]:
@@ -143,12 +152,17 @@ async def _report_rules(
         ]
         mine += _problems(f"{config.path}.seriesQuery", series, rule, unreachable)
         mine += _problems(f"{config.path}.metricsQuery", answer, rule, unreachable)
+        mine += await _strangers(f"{config.path}.resources", answer, rule, cluster, unreachable)
         reports.append(Report(rule, mine, answer, unread))
     return reports
 
 
 async def _report_resource_rules(
-    ruleset: Ruleset, prometheus: "PrometheusReader | None", unreachable: list[str]
+    options: CheckOptions,
+    ruleset: Ruleset,
+    prometheus: "PrometheusReader | None",
+    cluster: "ClusterReader | None",
+    unreachable: list[str],
 ) -> list[Report]:
     """Return the report on each query of the resource rules; `unreachable` grows as for rules."""
     if ruleset.resource is None:
@@ -156,10 +170,11 @@ async def _report_resource_rules(
     reports = []
     for query in preview.preview_resource_rules(ruleset.resource):
         answer = await prometheus.ask(query.main.everything) if prometheus and query.main.promql else None
-        warnings = [*lint_query.check_resource_query(query)]
+        warnings = [*lint_query.check_resource_query(query, options.scrape_interval)]
         warnings += _problems(query.path, answer, query, unreachable)
+        warnings += await _strangers(query.path, answer, query, cluster, unreachable)
         if isinstance(answer, QueryResult) and not answer.samples:
-            warnings.append(Fault(query.path, "", _NO_SAMPLE, query.config.source, query.config.line))
+            warnings.append(fault_at(query.config, query.path, "", _NO_SAMPLE))
         reports.append(Report(query, warnings, answer))
     return reports
 
@@ -167,14 +182,54 @@ async def _report_resource_rules(
 def _problems(
     path: str, answer: object, rule: RulePreview | ResourcePreview, unreachable: list[str]
 ) -> list[Fault]:
-    """Return a warning where Prometheus refuses a query; note any other failure in `unreachable`."""
+    """Return warnings where Prometheus refuses a query, or answers with what is no value.
+
+    Any other failure is noted in `unreachable`.
+    """
+    if isinstance(answer, QueryResult):
+        on_nan, asked = (
+            (rule.config.on_nan, rule.rule) if isinstance(rule, RulePreview) else (None, rule.query)
+        )
+        values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in answer.samples]
+        sentences = [empty.faulty(values, on_nan), empty.negative(values) if rule.api == EXTERNAL else ""]
+        sentences += [] if asked.accepts_warnings else map(empty.partial, answer.warnings)
+        found = filter(None, sentences)
+        return [fault_at(rule.config, path, "", sentence) for sentence in found]
     if not isinstance(answer, PrometheusError):
         return []
     if answer.kind in empty.OF_THE_QUERY:
         sentence = f"Prometheus refuses the query: {answer}"
-        return [Fault(path, "", sentence, rule.config.source, rule.config.line)]
+        return [fault_at(rule.config, path, "", sentence)]
     unreachable.append(f"cannot query Prometheus: {answer}")
     return []
+
+
+async def _strangers(
+    path: str,
+    answer: object,
+    rule: RulePreview | ResourcePreview,
+    cluster: "ClusterReader | None",
+    unreachable: list[str],
+) -> list[Fault]:
+    """Return a warning where the cluster has no object of the names in an answer, or not each node."""
+    example = rule.main
+    if cluster is None or not isinstance(answer, QueryResult) or example is None or example.resource is None:
+        return []
+    kind, label = example.resource.group_resource, example.label
+    values = {sample.labels[label] for sample in answer.samples if label in sample.labels}
+    try:
+        names = {*await cluster.names(example.resource, None, EVERYTHING)}
+    except KubernetesError as error:
+        unreachable.append(f"cannot query the API server for {kind}: {error}")
+        return []
+    there = names & values
+    if not values or len(there) == len(names) or (there and kind != NODES):
+        return []
+    sentence = (
+        f"{len(there)} of {len(names)} {kind} of the cluster have a sample: label {label} is "
+        f"{listed(sorted(values))}, and they are named {listed(sorted(names))}; map the label of their names"
+    )
+    return [fault_at(rule.config, path, "", sentence)]
 
 
 async def _ask_example(rule: RulePreview, prometheus: "PrometheusReader") -> Answer | None:
@@ -197,8 +252,7 @@ def collect_faults(parsed: Parsed, catalogue: Catalogue) -> tuple[Fault, ...]:
     read = _once((*parsed.fatal, *parsed.faults))
     compiled = compiler.compile_rules(parsed.readable, catalogue)[1]
     own = [fault for fault in compiled if not any(_follows(fault, earlier) for earlier in read)]
-    files = list(dict.fromkeys(fault.source for fault in (*read, *own)))
-    return tuple(sorted((*read, *own), key=lambda fault: (files.index(fault.source), fault.line)))
+    return errors.in_order((*read, *own))
 
 
 def _once(faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -4,11 +4,11 @@ Here are the further queries that tell causes apart, and the sentences for their
 queries. `missing` explains why a metric is not served at all.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from adapter.config.rules_config import OnNaN
 from adapter.errors import PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
@@ -16,7 +16,7 @@ from adapter.model.resources import APIResource
 from adapter.model.visible import counted, listed
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
+from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, milli_of
 from fastpath_tools.check import report
 from fastpath_tools.check.missing import guess_overrides
 from fastpath_tools.check.wanted import Wanted
@@ -26,21 +26,37 @@ OF_THE_QUERY = frozenset({"query", "type"})
 
 
 class Value(NamedTuple):
-    """What an object's sample comes to: a quantity, or why it has no value."""
+    """What an object's sample comes to: a quantity, or why it has none and what gives it one.
+
+    `refused`: every request that reads it fails, whatever `onNaN` says.
+    """
 
     quantity: str
     fault: str = ""
+    remedy: str = ""
+    refused: bool = False
+
+
+_DIVIDES = "let metricsQuery return a number, or nothing, where it divides by zero"
+_REMEDIES = {
+    NAN: f"{_DIVIDES}, or set onNaN: zero on the rule",
+    INFINITE: _DIVIDES,
+    HISTOGRAM: (
+        "let metricsQuery take a number from it with histogram_count, histogram_sum, histogram_avg or "
+        "histogram_quantile"
+    ),
+}
 
 
 def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
+    shown = report.show_number(sample.value)
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
-        shown = report.show_number(sample.value)
-        return Value("", f"{shown} is beyond 9.2e15, the limit of a quantity: requests fail")
+        fault = f"{shown} is beyond 9.2e15, the limit of a quantity: requests fail"
+        return Value("", fault, "let metricsQuery limit it with clamp_max, or count in a larger unit", True)
     if isinstance(milli, Dropped):
-        shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
-        return Value("", f"{shown} is not a finite number and is left out")
+        return Value("", f"{shown} is not a finite number and is left out", _REMEDIES[milli])
     return Value(quantity.format_milli(milli))
 
 
@@ -73,12 +89,8 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     return f"{lacks}: use <<.LabelMatchers>> in every selector of it"
 
 
-def no_number(metric: str, wanted: object, value: float) -> str:
-    zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
-    return (
-        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, not served as "
-        f"zero: let metricsQuery return a number, or nothing, where it divides by zero{zero}"
-    )
+def no_number(metric: str, wanted: object, value: Value) -> str:
+    return f"{metric} of {wanted} has no value: {value.fault}; {value.remedy}"
 
 
 def no_query(place: str, error: TemplateError) -> str:
@@ -144,6 +156,7 @@ class EmptyCase:
     around: Sequence[Sample]
     labels: frozenset[str]
     look_back: str
+    causes: Sequence[str] = ()
 
     @property
     def namespaces(self) -> list[str]:
@@ -167,7 +180,7 @@ def no_sample_of_object(
     if exists is False:
         return f"neither the cluster nor Prometheus has {wanted}: check kind, namespace and name"
     if case.is_there:
-        return query_gives_nothing(case.place, case.series)
+        return query_gives_nothing(case)
     series, mapped = case.series, case.namespace_label
     if case.named:
         spaces = case.namespaces
@@ -194,7 +207,7 @@ def no_sample_of_object(
 def no_sample_of_external(case: EmptyCase, selector: str) -> str:
     """Return the sentence for an external metric without a sample that passes `selector`."""
     if case.is_there:
-        return query_gives_nothing(case.place, case.series)
+        return query_gives_nothing(case)
     series, mapped = case.series, case.namespace_label
     if case.named:
         spaces = case.namespaces
@@ -213,11 +226,14 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
     )
 
 
-def query_gives_nothing(place: str, series: str) -> str:
+def query_gives_nothing(case: EmptyCase) -> str:
+    usual = (
+        "a rate needs two samples within its window, and every other matcher and operand has to find "
+        "something; run it part by part"
+    )
     return (
-        f"the series {series} are there, but the metricsQuery of {place} returns nothing for them: a rate "
-        "needs two samples within its window, and every other matcher and operand has to find something; run "
-        "it part by part"
+        f"the series {case.series} are there, but the metricsQuery of {case.place} returns nothing for them: "
+        f"{'; '.join(case.causes) or usual}"
     )
 
 
@@ -232,12 +248,22 @@ def can_be_asked_for(metric: str) -> bool:
     return metric == metric.lower()
 
 
-def lacks_a_part(metric: str, lost: int, number: int) -> str:
-    """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
-    return (
-        f"{lost} of {counted(number, 'value', 'values')} of {metric} are not numbers, so every request "
-        "fails: the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the "
-        "rule: zero serves NaN as 0, drop serves the rest"
+def faulty(values: Sequence[Value], on_nan: OnNaN | None) -> str:
+    """Return which values have no quantity and what gives them one, "" if none is missed."""
+    lost = [value for value in values if value.fault and (value.refused or on_nan is not OnNaN.DROP)]
+    if not lost:
+        return ""
+    worst = max(lost, key=lambda value: value.refused)
+    have = f"{len(lost)} of {counted(len(values), 'value', 'values')} {'has' if len(lost) == 1 else 'have'}"
+    return f"{have} no quantity ({worst.fault}): {worst.remedy}"
+
+
+def negative(values: Sequence[Value]) -> str:
+    """Return what an HPA does with the first negative value of an external metric, "" without one."""
+    quantity = next((value.quantity for value in values if value.quantity.startswith("-")), "")
+    return quantity and (
+        f"{quantity} is negative, and an HPA takes a negative sum of an external metric for the largest "
+        "number and scales to maxReplicas: let metricsQuery keep it at 0 or more with clamp_min"
     )
 
 

@@ -20,7 +20,7 @@ from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry, ExternalEntry
-from fastpath_tools.check import empty, missing, report
+from fastpath_tools.check import empty, lint_query, missing, report
 from fastpath_tools.check.empty import EmptyCase, Followups, Value
 from fastpath_tools.check.wanted import ALL, Wanted, build_query
 from fastpath_tools.live.preview import SeriesLists
@@ -76,6 +76,7 @@ class Inquiry:
     cluster: "ClusterReader | None"
     explanation: Explanation
     lists: SeriesLists
+    scrape_interval: float
 
     @property
     def look_back(self) -> str:
@@ -122,6 +123,7 @@ class Inquiry:
     async def follow_up(
         self,
         lines: list[str],
+        promql: str,
         followups: Followups,
         rule: Rule,
         series: str,
@@ -137,6 +139,7 @@ class Inquiry:
             await self.follow(lines, followups.around),
             self.labels(rule.config.series_query, series),
             self.look_back,
+            lint_query.causes(promql, self.scrape_interval),
         )
 
 
@@ -164,13 +167,13 @@ async def follow_external(
     ]
     good = [value for value in values if not value.fault]
     # the sum of what is left would be too small, unless the rule says that it is not
-    if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
-        return empty.lacks_a_part(metric, len(values) - len(good), len(values))
+    if fault := empty.faulty(values, on_nan if good else None):
+        return f"every request for {metric} fails: {fault}"
     if good:
         inquiry.explanation.served = empty.can_be_asked_for(metric)
-        return empty.served(metric, len(good))
+        return ". ".join(filter(None, (empty.served(metric, len(good)), empty.negative(good))))
     followups = empty.external_followups(entry.series, label, namespace, selector)
-    case = await inquiry.follow_up(lines, followups, rule, entry.series, label, namespace)
+    case = await inquiry.follow_up(lines, promql, followups, rule, entry.series, label, namespace)
     return empty.no_sample_of_external(case, join(selector))
 
 
@@ -260,7 +263,7 @@ class _Answer:
             return empty.unusable(self.query, self.result, listed(self.chosen))
         if not values:
             return await self._why_nothing()
-        return await self._too_old() or self._sentence(samples, values)
+        return await self._too_old() or self._sentence(values)
 
     def _exists(self) -> bool | None:
         """Tell whether the cluster has the one object that was asked for, None when that is unknown."""
@@ -270,6 +273,7 @@ class _Answer:
         name, query = self.chosen[0], self.query
         case = await self.inquiry.follow_up(
             self.lines,
+            query.render(self.wanted.namespace, self.chosen),
             empty.object_followups(query, self.wanted, name),
             self.entry.rule,
             query.series,
@@ -297,11 +301,13 @@ class _Answer:
             return ""
         return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
 
-    def _sentence(self, samples: Mapping[str, Sample], values: Mapping[str, Value]) -> str:
+    def _sentence(self, values: Mapping[str, Value]) -> str:
         metric, wanted = self.inquiry.explanation.metric, self.wanted
-        faulty = [name for name, value in values.items() if value.fault]
-        if len(faulty) == len(values):
-            return empty.no_number(metric, wanted, samples[faulty[0]].value)
+        faulty = sorted(
+            filter(lambda value: value.fault, values.values()), key=lambda value: not value.refused
+        )
+        if faulty and (faulty[0].refused or len(faulty) == len(values)):
+            return empty.no_number(metric, wanted, faulty[0])
         if self._exists() is False:
             return empty.no_object(wanted)
         self.inquiry.explanation.served = True

@@ -8,22 +8,30 @@ labels, objects, and rules beside one another. `lint_query` has what is wrong wi
 import re
 from collections.abc import Iterable, Iterator
 
+from adapter.config.rules_config import fault_at
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
+from adapter.model.go_text import quote
 from adapter.model.resources import APIResource
-from adapter.model.visible import counted
+from adapter.model.visible import counted, listed
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import show_series
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
 from fastpath_tools.check import lint_query, saturation
-from fastpath_tools.live.preview import RulePreview
+from fastpath_tools.live.preview import RulePreview, selected_names
 
 # From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
 # kind of object.
 MANY_METRICS = 1000
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
+
+_TEMPLATE = re.compile(r"<<.*>>|\{\{.*\}\}")
+_SETS = re.compile(r"\[[^\]]*\]|\(\?[^):]*[:>)]")
+"""Parts of a regular expression whose characters are not text that a name has to have."""
+_OPTIONAL = re.compile(r"\||\)[?*{]")
+_FOREIGN = re.compile(r"[^\w:\\^$.*+?()|{},](?![?*{])|(?<=\\)[-. /](?![?*{])")
 
 Finding = tuple[str, str, str]
 """Path below the rule, value, sentence."""
@@ -36,6 +44,7 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
     previews = list(previews)
     for number, preview in enumerate(previews):
         findings = (
+            *_templates(preview),
             *_names(preview),
             *_references(preview),
             *_series(preview),
@@ -46,7 +55,7 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
         )
         config = preview.config
         for path, value, sentence in findings:
-            warnings[Fault(f"{config.path}.{path}", value, sentence, config.source, config.line)] = None
+            warnings[fault_at(config, f"{config.path}.{path}", value, sentence)] = None
     return list(warnings)
 
 
@@ -64,10 +73,26 @@ def _collisions(made: RulePreview, number: int, makers: _Makers) -> Iterator[Fin
         makers.update(dict.fromkeys(keys, (number, made.path)))
 
 
+def _templates(made: RulePreview) -> Iterator[Finding]:
+    """Yield templates in plain texts, and expressions that no metric name matches."""
+    config = made.config
+    required = {"name.matches": config.name_matches}
+    required |= {f"seriesFilters[{index}].is": one.is_ for index, one in enumerate(config.series_filters)}
+    texts = required | {"seriesQuery": config.series_query, "name.as": config.name_as}
+    texts |= {f"seriesFilters[{index}].isNot": one.is_not for index, one in enumerate(config.series_filters)}
+    for path, text in texts.items():
+        if _TEMPLATE.search(text):
+            yield path, text, "this is no template: only metricsQuery and resources.template are"
+        elif (
+            path in required and not _OPTIONAL.search(text) and (sign := _FOREIGN.search(_SETS.sub("", text)))
+        ):
+            yield path, text, f"the name of a series has no {quote(sign[0])}, so this matches none"
+
+
 def _names(made: RulePreview) -> Iterator[Finding]:
-    rule, metrics = made.rule, set(made.metrics)
+    rule, metrics = made.rule, {metric for metric in made.metrics if not _TEMPLATE.search(metric)}
     if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
-        metrics.add("".join(piece.text for piece in rule.namer.expansion))
+        metrics.add(_TEMPLATE.sub("x", "".join(piece.text for piece in rule.namer.expansion)))
     for metric in sorted(metrics):
         if not metric:
             yield "name.as", rule.config.name_as, "the metric name is empty, so no request finds it"
@@ -100,8 +125,16 @@ def _references(made: RulePreview) -> Iterator[Finding]:
 
 
 def _series(made: RulePreview) -> Iterator[Finding]:
-    """Yield what the series that exist say; nothing if they were not read."""
+    """Yield what the series that exist say, or the names that the rule selects where they were not read."""
     if made.known is None:
+        selected = selected_names(made.config.series_query)
+        reasons = [reason for name in selected if (reason := made.rule.namer.rejection(name))]
+        if selected and len(reasons) == len(selected):
+            if reasons[0] == UNWRITABLE:
+                yield "seriesQuery", listed(selected), f"{UNWRITABLE}: such series are left out"
+            else:
+                sentence = f"it excludes {listed(selected)}, so the rule serves nothing"
+                yield reasons[0].partition(" ")[0], reasons[0].partition(" ")[2], sentence
         return
     unwritable = [
         series.name for series in made.known if made.rule.namer.rejection(series.name) == UNWRITABLE

@@ -11,8 +11,10 @@ from typing import Any
 
 import promql_parser as promql
 
+from adapter.config.rules_config import fault_at
 from adapter.errors import Fault
 from adapter.model.go_text import quote
+from adapter.model.visible import counted
 from adapter.rules import matchers, parsing
 from adapter.rules.naming import NAMESPACES
 from fastpath_tools.live.preview import (
@@ -25,8 +27,16 @@ from fastpath_tools.live.preview import (
 )
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
+_OF_TWO = _RATES | {"predict_linear", "holt_winters", "double_exponential_smoothing"}
+"""Functions that take two samples; others of a range take one."""
+
+_SUBQUERY_STEP = timedelta(minutes=1)
+"""What a subquery without a step takes: the default of Prometheus' evaluation interval."""
+
 _LIKE_AN_EXPRESSION = re.compile(r"^\^|\$$|\.[*+]")
 _BARE_WINDOW = re.compile(r"\[\s*([0-9]+(?:\.[0-9]+)?)\s*\]")
+_OF_ONE_BUCKET = re.compile(r"\ble\s*[=!]")
+_SERIES_BUCKET = re.compile(r"<<\s*\.Series\s*>>_bucket")
 _LEADING_COMMA = re.compile(r"[{,]\s*,")
 
 Finding = tuple[str, str, str]
@@ -53,7 +63,10 @@ def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
             yield "metricsQuery", matchers.shorten(example.promql), sentence
             return
         yield from _check_expressions(parsed, "metricsQuery")
-        yield from _check_windows(example.promql, parsed, scrape_interval)
+        for window, sentence in _windows(example.promql, parsed, scrape_interval):
+            yield "metricsQuery", window, sentence
+        if example is made.main:
+            yield from _check_kinds(example.promql, parsed)
         yield from _check_result(made, example, parsed)
 
 
@@ -76,6 +89,11 @@ def _check_template(made: RulePreview) -> Iterator[Finding]:
     if made.external and "GroupBy" in fields:
         reason = "external metrics describe no object, so this is empty"
         yield "metricsQuery", "<<.GroupBy>>", f"{reason} and the query is summed to one value"
+    if not made.known and _SERIES_BUCKET.search(made.rule.query.text):
+        sentence = (
+            "a histogram has no series of its own name: select NAME_bucket, and write <<.Series>> for it"
+        )
+        yield "metricsQuery", "<<.Series>>_bucket", sentence
     has_several = len(made.series) > 1
     if made.known is None:
         has_several = named_series(made.rule.config.series_query) is None
@@ -96,6 +114,8 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if _LEADING_COMMA.search(example.promql):
         remedy = "put <<.LabelMatchers>> last between the braces, because it may be empty"
         return f"a comma has no matcher before it; {remedy}"
+    if re.search(r"\$\{?\w", example.promql):
+        return "references such as ${1} are for name.as: the series is <<.Series>>"
     reason = matchers.shorten(str(error))
     is_range = "got matrix" in reason
     return f"{reason}{' (a range such as [5m] belongs inside a function such as rate)' if is_range else ''}"
@@ -117,22 +137,77 @@ def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
 _TEXT_OPERATORS = ((promql.MatchOp.Equal, "=", "=~"), (promql.MatchOp.NotEqual, "!=", "!~"))
 
 
-def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[Finding]:
-    ranges = [
-        argument.range.total_seconds()
-        for node in _nodes(parsed)
-        if isinstance(node, promql.Call) and node.func.name in _RATES
-        for argument in node.args
-        if isinstance(argument, promql.MatrixSelector)
-    ]
+def _windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[tuple[str, str]]:
+    """Yield each window with too few samples, and what that does to the value."""
     bare = {float(number): number for number in reversed(_BARE_WINDOW.findall(text))}
-    for seconds in dict.fromkeys(ranges):
-        if seconds < SCRAPES_IN_WINDOW * scrape_interval:
+    windows: dict[tuple[str, str], None] = {}
+    for call in _nodes(parsed):
+        for argument in call.args if isinstance(call, promql.Call) else ():
+            if not isinstance(argument, promql.MatrixSelector | promql.SubqueryExpr):
+                continue
+            length, step, every = argument.range or timedelta(), scrape_interval, "scrape"
             # a bare number of seconds stays one
-            window = bare.get(seconds) or promql.display_duration(timedelta(seconds=seconds))
-            scrapes = f"{SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s"
-            sentence = f"shorter than {scrapes}: the value is gone after one lost scrape"
-            yield "metricsQuery", f"[{window}]", sentence
+            window = bare.get(length.total_seconds()) or promql.display_duration(length)
+            if isinstance(argument, promql.SubqueryExpr):
+                given, every = argument.step or _SUBQUERY_STEP, "step"
+                step = given.total_seconds()
+                window += f":{promql.display_duration(given) if argument.step else ''}"
+            if sentence := _shortage(call.func.name, length.total_seconds(), step, every):
+                windows[f"[{window}]", sentence] = None
+    yield from windows
+
+
+def _shortage(function: str, seconds: float, step: float, every: str) -> str:
+    """Return what is wrong with the number of samples in a window, "" for nothing.
+
+    A window leaves out its first instant, as in Prometheus 3: in one as long as a step is one sample.
+    """
+    least = 2 if function in _OF_TWO else 1
+    if least == 2 and seconds <= step:
+        return f"no longer than one {every} of {step:g} s: it never has the two samples of a value"
+    if seconds < least * step:
+        missing = least - seconds / step
+        steps = counted(least, every, f"{every}s")
+        return f"shorter than {steps} of {step:g} s: there is no value {missing:.0%} of the time"
+    if function in _RATES and every == "scrape" and seconds < SCRAPES_IN_WINDOW * step:
+        return (
+            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {step:g} s: the value is gone after one lost scrape"
+        )
+    return ""
+
+
+def causes(text: str, scrape_interval: float) -> list[str]:
+    """Return what a query has that may leave it without a value, for one that gave none."""
+    try:
+        parsed = parsing.parse(text)
+    except ValueError:
+        return []
+    found = (*_windows(text, parsed, scrape_interval), *(kind[1:] for kind in _check_kinds(text, parsed)))
+    return [f"{value}: {sentence}" for value, sentence in found]
+
+
+def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
+    """Yield histograms and counters that are read as something else, by the names of their series."""
+    bucket = _reads(parsed, "_bucket")
+    calls = [node for node in _nodes(parsed) if isinstance(node, promql.Call)]
+    quantiles = [call for call in calls if call.func.name in {"histogram_quantile", "histogram_fraction"}]
+    for call in quantiles:
+        if bucket and (culprit := loses(call.args[-1], "le")):
+            sentence = f"{call.func.name} of {bucket} needs the label le: group by it too"
+            yield "metricsQuery", culprit, sentence
+    if bucket and not quantiles and not _OF_ONE_BUCKET.search(text):
+        yield "metricsQuery", bucket, "a bucket counts those below it too: read _count, or choose one le"
+    core = parsed
+    while isinstance(core, promql.ParenExpr | promql.AggregateExpr):
+        core = core.expr
+    if isinstance(core, promql.VectorSelector) and (counter := _reads(core, "_total")):
+        yield "metricsQuery", counter, "a counter only grows until its process starts again: read its rate"
+
+
+def _reads(parsed: Any, suffix: str) -> str:
+    """Return the first series of a parsed query whose name ends so, "" for none."""
+    selectors = (node for node in _nodes(parsed) if isinstance(node, promql.VectorSelector))
+    return next((name for one in selectors if (name := parsing.series_name(one)).endswith(suffix)), "")
 
 
 def _nodes(parsed: Any) -> list[Any]:
@@ -169,13 +244,13 @@ def _check_result(made: RulePreview, example: Example, parsed: Any) -> Iterator[
             yield "metricsQuery", culprit, sentence
 
 
-def check_resource_query(made: ResourcePreview) -> Iterator[Fault]:
+def check_resource_query(made: ResourcePreview, scrape_interval: float) -> Iterator[Fault]:
     """Yield what keeps the answer to a template of the resource rules from being usages."""
-    for value, sentence in _resource_findings(made):
-        yield Fault(made.path, matchers.shorten(value), sentence, made.config.source, made.config.line)
+    for value, sentence in _resource_findings(made, scrape_interval):
+        yield fault_at(made.config, made.path, matchers.shorten(value), sentence)
 
 
-def _resource_findings(made: ResourcePreview) -> Iterator[tuple[str, str]]:
+def _resource_findings(made: ResourcePreview, scrape_interval: float) -> Iterator[tuple[str, str]]:
     """Yield value and sentence."""
     example, part_label = made.main, made.query.part_label
     if not example.promql:
@@ -186,6 +261,7 @@ def _resource_findings(made: ResourcePreview) -> Iterator[tuple[str, str]]:
     except ValueError as error:
         yield example.promql, f"this PromQL does not parse: {matchers.shorten(str(error))}"
         return
+    yield from _windows(example.promql, parsed, scrape_interval)
     kind = "pods" if part_label is not None else "nodes"
     if culprit := loses(parsed, example.label):
         yield culprit, f"the result has no label {example.label}, so {kind} are never found: group by it"

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.errors import PrometheusError
+from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
 from adapter.model.visible import counted, listed
-from adapter.rules import naming
+from adapter.rules import matchers, naming
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import show_series
 from adapter.rules.registry import Registry
@@ -152,6 +153,26 @@ class MissingCase:
     left_out: Sequence[str]
     look_back: str
 
+    def known(self, name: str) -> tuple[SeriesInfo, ...]:
+        """Return the series of a name, none where they could not be read."""
+        answer = self.probes.get(name, ())
+        return () if isinstance(answer, PrometheusError) else tuple(one for one in answer if one.name == name)
+
+    def related(self, name: str) -> str:
+        """Return the names of the series that a histogram or a counter of a name has, "" for none."""
+        answer = self.probes.get(name, ())
+        return "" if isinstance(answer, PrometheusError) else listed(sorted({one.name for one in answer}))
+
+
+_SUFFIX = re.compile(r"_(?:bucket|count|sum|total)\Z")
+
+
+def probe(name: str) -> str:
+    """Return the selector of the series of a name, with any ending of a histogram or counter."""
+    if not matchers.is_series_name(name):
+        return f"{{__name__={quote(name)}}}"
+    return f'{{__name__=~"{_SUFFIX.sub("", name)}(_bucket|_count|_sum|_total)?"}}'
+
 
 def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
     """Return the series names to look for outside any rule.
@@ -255,11 +276,17 @@ def _missing(case: MissingCase) -> str:
         name = None if traced.matched else traced.fixed_name(case.metric)
         if name is None:
             continue
-        known = case.probes.get(name, ())
-        if isinstance(known, PrometheusError) or not known:
+        known = case.known(name)
+        if not known:
+            others = case.related(name)
+            remedy = (
+                f"it has {others}: select one of these"
+                if others
+                else "check that its targets are up, and the name"
+            )
             return (
                 f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the "
-                f"last {case.look_back}: check that its targets are up, and the name"
+                f"last {case.look_back}: {remedy}"
             )
         labels = labels_of(known)
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
@@ -300,8 +327,8 @@ def _left_out(case: MissingCase) -> str:
 
 def _unclaimed(case: MissingCase) -> str:
     """Judge series of this very name that no rule asks for."""
-    known = case.probes.get(case.metric, ())
-    if isinstance(known, PrometheusError) or not known:
+    known = case.known(case.metric)
+    if not known:
         return ""
     labels = labels_of(known)
     number = counted(sum(series.count for series in known), "series", "series")
@@ -318,15 +345,17 @@ def _unclaimed(case: MissingCase) -> str:
 def _misspelt(case: MissingCase) -> str:
     served = {key.metric for key in case.registry.custom} | case.registry.external.keys()
     close = difflib.get_close_matches(case.metric, sorted(served), n=1)
-    return f"no rule makes {case.metric}: did you mean {close[0]}?" if close else ""
+    is_typo = close and not case.related(case.metric)
+    return f"no rule makes {case.metric}: did you mean {close[0]}?" if is_typo else ""
 
 
 def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that selects the series"
+    others = case.related(case.metric)
     return (
         f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name "
-        f"in the last {case.look_back}: check the spelling, or add a rule"
+        f"in the last {case.look_back}{others and f', but {others}'}: check the spelling, or add a rule"
     )
 
 

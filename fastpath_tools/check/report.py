@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import Fault, PrometheusError
 from adapter.model import visible
-from adapter.model.metrics import QueryResult, Sample
+from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
 from adapter.model.visible import counted, listed
 from fastpath_tools.live.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
@@ -32,13 +32,22 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The reports on all files, the warnings about the files together, and their faults."""
+    """The reports on all files, the warnings about the files together, and their faults.
+
+    `charts` are the files that were read as values of the chart.
+    """
 
     reports: Sequence[Report]
     warnings: Sequence[Fault]
     faults: Sequence[Fault]
     autoscaler_count: int = 0
     schedule_count: int = 0
+    charts: Sequence[str] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        remedy = "`fastpath serve` takes the rules file that --print-config makes of them"
+        return [f"{source}: read as values of the Helm chart; {remedy}" for source in self.charts]
 
     @property
     def warning_count(self) -> int:
@@ -46,7 +55,8 @@ class Summary:
 
     def text(self) -> str:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
-        blocks = [visible.join(_block(report)) for report in self.reports]
+        blocks = [visible.join([note]) for note in self.notes]
+        blocks += [visible.join(_block(report)) for report in self.reports]
         for warning in self.warnings:
             where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
             blocks.append(visible.join([f"{warning.path}{where}", _warning(warning, "")]))
@@ -72,6 +82,7 @@ class Summary:
             ],
             "warnings": [*map(_fault_document, self.warnings)],
             "faults": [*map(_fault_document, self.faults)],
+            "notes": self.notes,
         }
 
 
@@ -166,6 +177,8 @@ def _example(example: Example, answer: Answer | None) -> list[str]:
 
 def show_number(value: float) -> str:
     """Return a sample's value as Prometheus prints it, shortened to ten digits."""
+    if value is HISTOGRAM:
+        return "a native histogram"
     return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
 
 

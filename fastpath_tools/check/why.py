@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
-from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
 from adapter.model.visible import counted, listed
@@ -43,6 +42,7 @@ class WhyQuestion:
     objects: LabelSelector
     labels: tuple[Matcher, ...]
     metric_labels: tuple[Matcher, ...]
+    scrape_interval: float
 
 
 def parse_question(options: CheckOptions) -> WhyQuestion:
@@ -54,7 +54,7 @@ def parse_question(options: CheckOptions) -> WhyQuestion:
     objects = _selector("--selector", options.selector)
     labels = _matchers("--selector", objects) if wanted is not None and not wanted.kind else ()
     metric_labels = _matchers("--metric-selector", _selector("--metric-selector", options.metric_selector))
-    return WhyQuestion(options.why, wanted, objects, labels, metric_labels)
+    return WhyQuestion(options.why, wanted, objects, labels, metric_labels, options.scrape_interval)
 
 
 def _selector(flag: str, text: str) -> LabelSelector:
@@ -82,7 +82,7 @@ async def explain(
     """Explain one metric. `left_out`: the paths of rules that faults keep out of `ruleset`."""
     lists = await prometheus.lists(ruleset.selectors())
     explanation = Explanation(question.metric)
-    inquiry = Inquiry(prometheus, cluster, explanation, lists)
+    inquiry = Inquiry(prometheus, cluster, explanation, lists, question.scrape_interval)
     traces = missing.trace_rules(ruleset, lists, question.metric)
     _explain_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
@@ -153,7 +153,7 @@ async def _explain_absence(
 ) -> str:
     metric = inquiry.explanation.metric
     names = missing.probe_names(metric, traces)
-    lists = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
+    lists = await inquiry.prometheus.lists([*map(missing.probe, names)])
     probes = dict(zip(names, lists.values(), strict=True))
     lines = inquiry.explanation.section("what Prometheus has without any rule")
     for name, answer in probes.items():
@@ -161,8 +161,10 @@ async def _explain_absence(
             lines.append(f"{name}: not read: {answer}")
             continue
         labels = listed(sorted(missing.labels_of(series for series in answer if series.name == name)))
-        number = counted(sum(series.count for series in answer), "series", "series")
-        lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
+        for other in sorted({name, *(series.name for series in answer)}):
+            number = sum(series.count for series in answer if series.name == other)
+            with_labels = f" with labels {labels}" if labels and other == name else ""
+            lines.append(f"{other}: {counted(number, 'series', 'series')}{with_labels}")
     return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))
 
 

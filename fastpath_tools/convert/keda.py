@@ -21,6 +21,7 @@ SCALED_OBJECT = "ScaledObject"
 _DEFAULT_MOST = 100
 _DEFAULT_COOLDOWN = 300
 _TOLERANCE = 0.1
+_EXTERNAL = {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": 1}}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _GROUP = "autoscaling.keda.sh/"
@@ -237,34 +238,28 @@ def _successor(tree: dict[str, Any], lowest: object, highest: object) -> tuple[s
     A count of 0 needs a metric that has a value without pods.
     """
     spec = mapping_at(tree, "spec")
-    metrics = [_metric(kind) for kind in _other_types(spec)]
+    metrics = (
+        [{"type": "External", "external": _EXTERNAL}] if {*_other_types(spec)} - {"cpu", "memory"} else None
+    )
     limits = f"minReplicas {lowest} and maxReplicas {highest}"
-    if lowest == 0 and not any("external" in metric for metric in metrics):
+    if lowest == 0 and not metrics:
         lowest = 1
         limits = f"minReplicas 1 (0 needs a metric of type Object or External) and maxReplicas {highest}"
-    bounds = {"minReplicas": lowest, "maxReplicas": highest}
     given = {
+        "minReplicas": lowest,
+        "maxReplicas": highest,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
         "behavior": mapping_at(spec, "advanced", "horizontalPodAutoscalerConfig").get("behavior"),
-        "metrics": metrics or None,
+        "metrics": metrics,
     }
     if "fallback" in spec:
         given["fallback"] = {"type": "Floor", "replicas": mapping_at(spec, "fallback").get("replicas")}
-    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "x"}, "spec": given | bounds}
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "x"}, "spec": given}
     try:
         autoscaler_documents.read_document(document, NOWHERE)
     except InputError as error:
         return limits, [f"`fastpath check` refuses that autoscaler: {fault}" for fault in error.faults]
     return limits, []
-
-
-def _metric(trigger_type: str) -> dict[str, Any]:
-    """Return a metric of the type that takes the place of a trigger."""
-    if trigger_type in {"cpu", "memory"}:
-        target = {"type": "Utilization", "averageUtilization": 80}
-        return {"type": "Resource", "resource": {"name": trigger_type, "target": target}}
-    target = {"type": "AverageValue", "averageValue": 1}
-    return {"type": "External", "external": {"metric": {"name": "queue"}, "target": target}}
 
 
 def paused(tree: object) -> str:

@@ -31,8 +31,8 @@ SERIES, NAMESPACE, OBJECT = "SERIES", "NAMESPACE", "NAME"
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 
-# A regular expression that matches one name only.
-_LITERAL = re.compile(r"\^?([a-zA-Z_:][a-zA-Z0-9_:]*)\$?\Z")
+# A regular expression that matches the names alone that it has.
+_LITERALS = re.compile(r"\^?(\()?[\w:]+(?:\|[\w:]+)*(?(1)\))\$?\Z", re.ASCII)
 
 
 class Example(NamedTuple):
@@ -113,25 +113,35 @@ class ResourcePreview(NamedTuple):
 def parse_selector(text: str) -> promql.VectorSelector:
     """Parse a `seriesQuery`. Raises ValueError with the reason."""
     parsed = parsing.parse(text)
-    if not isinstance(parsed, promql.VectorSelector):
-        raise ValueError("it is an expression, not a selector of series")  # noqa: TRY004 - what the parser raises
+    if not isinstance(parsed, promql.VectorSelector) or parsed.offset is not None or parsed.at is not None:
+        what = (
+            "an expression"
+            if not isinstance(parsed, promql.VectorSelector)
+            else "a selector with offset or @"
+        )
+        raise ValueError(f"it is {what}, not a selector of series")
     return parsed
 
 
 def named_series(series_query: str) -> str | None:
     """Return the only series name that a selector matches, None if it matches several or does not parse."""
+    names = selected_names(series_query)
+    return names[0] if len(names) == 1 else None
+
+
+def selected_names(series_query: str) -> tuple[str, ...]:
+    """Return the series names that a selector lists, none if it may match others or does not parse."""
     selector = _selector(series_query)
     if selector is None:
-        return None
+        return ()
     if selector.name:
-        return str(selector.name)
+        return (str(selector.name),)
     for matcher in selector.matchers.matchers:
         if matcher.name == "__name__" and matcher.op == promql.MatchOp.Equal:
-            return str(matcher.value)
+            return (str(matcher.value),)
         if matcher.name == "__name__" and matcher.op == promql.MatchOp.Re:
-            literal = _LITERAL.match(matcher.value)
-            return literal[1] if literal else None
-    return None
+            return tuple(matcher.value.strip("^$()").split("|")) if _LITERALS.match(matcher.value) else ()
+    return ()
 
 
 def demanded_labels(series_query: str) -> frozenset[str]:

@@ -1,11 +1,12 @@
 """Rules from files: those of prometheus-adapter and Fastpath, and values of the chart."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from adapter.cli.command_line import STDIN
 from adapter.config import rules_file
-from adapter.config.rules_config import Parsed, RulesConfig
+from adapter.config.rules_config import Parsed, RulesConfig, fault_at
+from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files
@@ -68,6 +69,15 @@ def combine(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:
     )
 
 
+def unread(text: str, source: str) -> Iterator[Fault]:
+    """Yield the documents of a file after its first, which no reader of rules reads."""
+    for document in list(documents.read_documents(text, source))[1:]:
+        line = document.faults[0].line if isinstance(document, InputError) else document.line_of("")
+        yield Fault(
+            "", "", "only the first document of a file is read: put this one into another file", source, line
+        )
+
+
 def render_config(files: Sequence[str]) -> str:
     """Return the rules file that the chart makes of its values.
 
@@ -101,5 +111,5 @@ def assumed_catalogue(config: RulesConfig) -> tuple[Catalogue, tuple[Fault, ...]
             )
             added[kind] = None
             place, value = f"{rule.path}.resources.overrides.{override.label}", f"{override.resource}.{group}"
-            notes.append(Fault(place, value, _NOT_BUILT_IN, rule.source, rule.line))
+            notes.append(fault_at(rule, place, value, _NOT_BUILT_IN))
     return Catalogue([*BUILTIN, *added]), tuple(notes)

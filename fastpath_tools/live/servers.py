@@ -25,6 +25,7 @@ from adapter.prometheus.series import SeriesLister
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live.preview import SeriesLists
+from fastpath_tools.live.reading import once
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class ClusterReader:
     async def catalogue(self) -> Catalogue:
         return await fetch_catalogue(self._client)
 
+    @once
     async def names(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[str, ...]:

@@ -223,3 +223,72 @@ def test_a_rule_of_other_objects_does_not_bound_a_target(check: Check) -> None:
     )
     assert check(_hpa(PODS), rules=RULES + gauge)[0] == 0
     assert check(_hpa(_object("Service", "v1")), rules=RULES + gauge)[0] == 2
+
+
+# -- objects beside one another ------------------------------------------------------------------------------
+
+
+def _resource(name: str, container: str = "") -> dict[str, Any]:
+    source: dict[str, Any] = {"name": name, "target": {"type": "AverageValue", "averageValue": "1"}}
+    if container:
+        return {"type": "ContainerResource", "containerResource": source | {"container": container}}
+    return {"type": "Resource", "resource": source}
+
+
+@pytest.mark.parametrize("container", ["", "app"])
+@pytest.mark.parametrize(("name", "is_named"), [("cpu", False), ("memory", False), ("nvidia.com/gpu", True)])
+def test_resource_metrics_are_cpu_and_memory(
+    name: str, *, is_named: bool, container: str, check: Check
+) -> None:
+    _, warned, _ = check(_hpa(_resource(name, container)))
+    key = "containerResource" if container else "resource"
+    sentence = "the resource metrics are cpu and memory only: read others by type Pods or External"
+    assert warned == ([f"spec.metrics[0].{key}.name: shop/web: {sentence}"] if is_named else [])
+
+
+EXTERNAL_RULES = """\
+externalRules:
+- seriesQuery: 'queue'
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+"""
+
+
+def _external(name: str) -> dict[str, Any]:
+    target = {"type": "AverageValue", "averageValue": "10"}
+    return {"type": "External", "external": {"metric": {"name": name}, "target": target}}
+
+
+@pytest.mark.parametrize(
+    ("metric", "rules", "said"),
+    [
+        (_external("rps"), RULES, "rules[0] makes it, in another API: use a metric of type Pods or Object"),
+        (
+            _external("rps"),
+            RULES + EXTERNAL_RULES,
+            "rules[0] makes it, in another API: use a metric of type Pods",
+        ),
+        (
+            _object("Pod", "v1", "queue"),
+            EXTERNAL_RULES,
+            "externalRules[0] makes it, in another API: use a metric of",
+        ),
+        (_external("queue"), RULES + EXTERNAL_RULES, ""),
+        (_external("other"), RULES, ""),
+    ],
+    ids=["custom as external", "with external rules", "external as object", "right", "unknown"],
+)
+def test_a_metric_of_the_other_api(metric: dict[str, Any], rules: str, said: str, check: Check) -> None:
+    _, warned, _ = check(_hpa(metric), rules=rules)
+    assert len(warned) == bool(said)
+    assert all(said in sentence for sentence in warned)
+
+
+def test_two_autoscalers_of_one_target(check: Check) -> None:
+    up, down = _hpa(PODS, name="up"), _hpa(PODS, name="down")
+    fast, other = _hpa(PODS, kind="FastPathAutoscaler", name="fast"), _hpa(PODS, namespace="other")
+    said = "HorizontalPodAutoscaler up scales Deployment web too: keep only one autoscaler for it"
+    assert check(up, other)[1] == []
+    assert check(up, down, fast, other)[1] == [
+        f"spec.scaleTargetRef: shop/{name}: {said}" for name in ("down", "fast")
+    ]

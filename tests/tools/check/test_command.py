@@ -246,7 +246,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         "warnings": [
             {
                 "file": "mistakes-labels.yaml",
-                "line": 2,
+                "line": 3,
                 "path": "rules[0].resources.overrides",
                 "value": "",
                 "sentence": "no label for namespaces, so namespaced objects cannot be requested: add an "

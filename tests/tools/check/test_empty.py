@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adapter import errors
+from adapter.config.rules_config import OnNaN
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
@@ -163,15 +164,20 @@ def test_build_query_without_a_label() -> None:
 @pytest.mark.parametrize(
     ("value", "zero", "expected"),
     [
-        (1.5, False, Value("1500m")),
-        (math.nan, True, Value("0")),
-        (math.nan, False, Value("", "NaN is not a finite number and is left out")),
-        (-math.inf, True, Value("", "-Inf is not a finite number and is left out")),
-        (1e17, False, Value("", "1e+17 is beyond 9.2e15, the limit of a quantity: requests fail")),
+        (1.5, False, ("1500m", "", "")),
+        (math.nan, True, ("0", "", "")),
+        (math.nan, False, ("", "NaN is not a finite number and is left out", "or set onNaN: zero")),
+        (-math.inf, True, ("", "-Inf is not a finite number and is left out", "where it divides by zero")),
+        (HISTOGRAM, True, ("", "a native histogram is not a finite number and is left out", "histogram_avg")),
+        (1e17, False, ("", "1e+17 is beyond 9.2e15, the limit of a quantity: requests fail", "clamp_max")),
     ],
 )
-def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
-    assert empty.value_of(Sample({}, value, 0.0), nan_is_zero=zero) == expected
+def test_value_of(value: float, *, zero: bool, expected: tuple[str, str, str]) -> None:
+    answer = empty.value_of(Sample({}, value, 0.0), nan_is_zero=zero)
+    assert answer[:2] == expected[:2]
+    assert expected[2] in answer.remedy
+    assert ("onNaN" in answer.remedy) is ("onNaN" in expected[2])
+    assert answer.refused is (value == 1e17)
 
 
 @pytest.mark.parametrize(
@@ -225,17 +231,40 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
     assert empty.unusable(query_of("load", "pod/shop/a"), result, "a") == sentence
 
 
+def test_no_number() -> None:
+    value = empty.value_of(Sample({}, math.inf, 0.0), nan_is_zero=True)
+    assert empty.no_number("load", "pod/a/b", value) == (
+        "load of pod/a/b has no value: +Inf is not a finite number and is left out; let metricsQuery return "
+        "a number, or nothing, where it divides by zero"
+    )
+
+
+def values_of(*values: float) -> list[Value]:
+    return [empty.value_of(Sample({}, value, 0.0), nan_is_zero=False) for value in values]
+
+
 @pytest.mark.parametrize(
-    ("value", "end"),
+    ("values", "on_nan", "said"),
     [
-        (math.nan, "where it divides by zero, or set onNaN: zero on the rule"),
-        (math.inf, "where it divides by zero"),
+        ([1.0, math.nan], None, "1 of 2 values has no quantity (NaN is not a finite number"),
+        ([1.0], None, ""),
+        ([math.inf, HISTOGRAM], None, "2 of 2 values have no quantity (+Inf is not a finite number"),
+        ([math.nan, math.inf, HISTOGRAM], OnNaN.DROP, ""),
+        ([math.nan, 1e17], OnNaN.DROP, "1 of 2 values has no quantity (1e+17 is beyond 9.2e15"),
+        ([math.nan, -1e17], None, "2 of 2 values have no quantity (-1e+17 is beyond 9.2e15"),
     ],
 )
-def test_no_number(value: float, end: str) -> None:
-    assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {report.show_number(value)} and left out, not served as zero: let "
-        f"metricsQuery return a number, or nothing, {end}"
+def test_values_without_a_quantity(values: list[float], on_nan: OnNaN | None, said: str) -> None:
+    sentence = empty.faulty(values_of(*values), on_nan)
+    assert sentence.startswith(said)
+    assert bool(sentence) is bool(said)
+    assert ("clamp_max" in sentence) is ("beyond" in said)
+
+
+def test_a_negative_value() -> None:
+    assert empty.negative(values_of(1.0, 0.0)) == ""
+    assert empty.negative(values_of(2.0, -0.5)).startswith(
+        "-500m is negative, and an HPA takes a negative sum"
     )
 
 
@@ -422,11 +451,6 @@ def test_an_answer_with_a_warning() -> None:
     )
 
 
-def test_a_histogram_is_no_value() -> None:
-    value = empty.value_of(Sample({}, HISTOGRAM, 0.0), nan_is_zero=True)
-    assert value.fault == "a native histogram is not a finite number and is left out"
-
-
 SELECTOR = (Matcher("queue", "=", "mail"),)
 
 
@@ -545,10 +569,4 @@ def test_no_namespace_label() -> None:
     assert empty.no_namespace_label("externalRules[0]") == (
         "externalRules[0] names no label for namespaces, so every request fails: add an override for "
         "namespace, or set resources.namespaced: false"
-    )
-
-
-def test_an_external_metric_that_lacks_a_part() -> None:
-    assert empty.lacks_a_part("lag", 1, 3).startswith(
-        "1 of 3 values of lag are not numbers, so every request fails"
     )

@@ -17,7 +17,7 @@ def inquire(outcome: Outcome) -> Inquiry:
         "hits": series({"__name__": "hits", "pod": "a"}),
         "broken": PrometheusError("timeout", "too slow"),
     }
-    return Inquiry(prometheus, None, Explanation("hits"), lists)
+    return Inquiry(prometheus, None, Explanation("hits"), lists, 15.0)
 
 
 def test_a_story_as_text() -> None:

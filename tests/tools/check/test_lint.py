@@ -346,6 +346,11 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "[59s]",
                 "shorter than 4 scrapes of 15 s: the value is gone after one lost scrape",
             ),
+            (
+                "rules[0].metricsQuery",
+                "[1s]",
+                "shorter than 1 scrape of 15 s: there is no value 93% of the time",
+            ),
         ],
     ),
     "other templates": (
@@ -652,7 +657,7 @@ def test_our_own_examples_have_no_warning(path: Path) -> None:
     assert [each.value for each in warnings] == SATURATES.get(path.name, [])
     if ruleset.resource is not None:
         resource = preview.preview_resource_rules(ruleset.resource)
-        assert [[*lint_query.check_resource_query(each)] for each in resource] == [[]] * 4
+        assert [[*lint_query.check_resource_query(each, 15.0)] for each in resource] == [[]] * 4
 
 
 # Query, and what takes the label `pod` away.

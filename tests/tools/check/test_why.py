@@ -255,8 +255,9 @@ SENTENCES = {
     "NaN": (
         "load --object=pod/shop/web-1",
         (
-            "the value of load for pod/shop/web-1 is NaN and left out, not served as zero: let metricsQuery "
-            "return a number, or nothing, where it divides by zero, or set onNaN: zero on the rule"
+            "load of pod/shop/web-1 has no value: NaN is not a finite number and is left out; let "
+            "metricsQuery return a number, or nothing, where it divides by zero, or set onNaN: zero on the "
+            "rule"
         ),
     ),
     "too old": (
@@ -346,9 +347,9 @@ SENTENCES = {
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "1 of 1 value of external_nan are not numbers, so every request fails: the sum of the rest would "
-            "be too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
-            "drop serves the rest"
+            "every request for external_nan fails: 1 of 1 value has no quantity (NaN is not a finite number "
+            "and is left out): let metricsQuery return a number, or nothing, where it divides by zero, or "
+            "set onNaN: zero on the rule"
         ),
     ),
     "external, refused": ("broken --object=shop", "fix metricsQuery, or what the selector puts into it"),

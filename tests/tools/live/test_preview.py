@@ -246,7 +246,7 @@ def test_sound_rules() -> None:
         "nodes",
     ]
     for each in found:
-        assert [*lint_query.check_resource_query(each)] == []
+        assert [*lint_query.check_resource_query(each, 15.0)] == []
         assert each.main.separability is not None
         assert not each.main.separability.reason
 
@@ -293,7 +293,7 @@ def test_what_is_asked_alone() -> None:
 )
 def test_warnings(cpu: dict[str, object], number: int, value: str, sentence: str) -> None:
     found = previewed(**cpu)[number]
-    [warning] = lint_query.check_resource_query(found)
+    [warning] = lint_query.check_resource_query(found, 15.0)
     assert (warning.path, warning.source, warning.line) == (found.path, "rules.yaml", 2)
     assert warning.value.startswith(value)
     assert warning.expected.startswith(sentence)

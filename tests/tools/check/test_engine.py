@@ -1,0 +1,175 @@
+"""`fastpath check` on values without a quantity, histograms, short windows and nodes, with a real Prometheus."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from adapter.cli import main
+from fastpath_sandbox.apiserver.server import Cluster
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.remotewrite import Written
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+RULES = """
+rules:
+- seriesQuery: 'lat{pod!=""}'
+  resources: &pod {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {as: base_p9}
+  metricsQuery: >-
+    histogram_quantile(0.9, sum(rate(<<.Series>>_bucket{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>, le))
+- seriesQuery: 'lat_bucket{pod!=""}'
+  resources: *pod
+  name: {as: p9}
+  metricsQuery: 'histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>))'
+  onWarnings: accept
+- seriesQuery: 'lat_count{pod!=""}'
+  resources: *pod
+  name: {as: short}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[15s])) by (<<.GroupBy>>)'
+- seriesQuery: 'huge{pod!=""}'
+  resources: *pod
+  name: {as: huge_of_pods}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+externalRules:
+- &all
+  seriesQuery: 'huge'
+  resources: {namespaced: false}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+  onNaN: drop
+- {<<: *all, seriesQuery: lag}
+- {<<: *all, seriesQuery: lag, name: {as: ratio}, metricsQuery: 'lag{<<.LabelMatchers>>} / 0', onNaN: zero}
+- {<<: *all, seriesQuery: lag, name: {as: a_text}, metricsQuery: '"<<.Series>>"'}
+resourceRules:
+  cpu:
+    containerQuery: &containers 'sum(usage{<<.LabelMatchers>>,container!=""}) by (<<.GroupBy>>)'
+    nodeQuery: &nodes 'sum(usage{<<.LabelMatchers>>,id="/"}) by (<<.GroupBy>>)'
+    resources: &mapped
+      overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}
+    containerLabel: container
+  memory: {containerQuery: *containers, nodeQuery: *nodes, resources: *mapped, containerLabel: container}
+"""
+
+
+def _samples(now: float) -> list[Written]:
+    def one(name: str, value: float, age: float = 0.0, **labels: str) -> Written:
+        return Written({"__name__": name, "namespace": "shop", **labels}, value, now - age)
+
+    pod = {"pod": "web-0"}
+    samples = [
+        one(name, 1000 - age, age, **pod, **labels)
+        for name, labels in (
+            ("lat_bucket", {"le": "0.5"}),
+            ("lat_bucket", {"le": "+Inf"}),
+            ("lat_count", {}),
+        )
+        for age in range(600, -1, -20)
+    ]
+    samples += [one("huge", 9.3e15, pod="web-0"), one("huge", 1, pod="web-1"), one("lag", -1.5)]
+    for node in ("1", "2"):
+        samples.append(one("usage", 1, instance=f"10.0.0.{node}:10250", node=f"node-{node}", id="/"))
+        samples.append(one("usage", 1, instance="x", pod=f"web-{node}", container="app"))
+    return samples
+
+
+@pytest.fixture(scope="module")
+def prometheus(module_prometheus: PrometheusFactory) -> PrometheusServer:
+    server = module_prometheus()
+    server.write(*_samples(time.time()))  # noqa: TID251  # a real Prometheus looks at real time
+    return server
+
+
+class Checked(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Awaitable[Checked]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixture[str]) -> Run:
+    async def check(*arguments: str, rules: str = RULES) -> Checked:
+        (tmp_path / "rules.yaml").write_text(rules)
+        command = ["check", str(tmp_path / "rules.yaml"), f"--prometheus-url={prometheus.url}", *arguments]
+        status = await asyncio.to_thread(main.main, command)
+        return Checked(status, *capsys.readouterr())
+
+    return check
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        for name in ("node-1", "node-2"):
+            cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        for name in ("web-1", "web-3"):
+            meta = {"name": name, "namespace": "shop"}
+            cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta})
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("base_p9", ["makes base_p9 of lat", "it has lat_bucket, lat_count: select one of these"]),
+        ("lat", ["no rule makes lat of the series there are", "but lat_bucket, lat_count"]),
+        ("p9 --object=pod/shop/web-0", ["sum by (pod): histogram_quantile of lat_bucket needs the label le"]),
+        ("short --object=pod/shop/web-0", ["[15s]: no longer than one scrape of 15 s: it never has"]),
+        ("huge_of_pods --object=pod/shop/web-0", ["9.3e+15 is beyond 9.2e15", "clamp_max"]),
+        ("huge --object=shop", ["every request for huge fails: 1 of 2 values has no", "beyond", "clamp_max"]),
+        (
+            "ratio --object=shop",
+            ["every request for ratio fails: 1 of 1 value", "-Inf is not a finite number"],
+        ),
+        ("lag --object=shop", ["lag is served: 1 value. -1500m is negative", "maxReplicas", "clamp_min"]),
+        ("a_text --object=shop", ["so every request fails"]),
+    ],
+)
+async def test_the_last_line_names_the_cause(run: Run, question: str, parts: list[str]) -> None:
+    checked = await run(*f"--why={question}".split())
+    conclusion = checked.out.splitlines()[-1]
+    assert [part for part in parts if part not in conclusion] == []
+    assert "onNaN" not in conclusion
+    assert checked.status == (0 if "is served" in conclusion else 1)
+
+
+def warnings_of(document: dict[str, Any]) -> dict[str, list[str]]:
+    reports = (*document["rules"], *document["resourceQueries"])
+    return {one["path"]: [warning["sentence"] for warning in one["warnings"]] for one in reports}
+
+
+async def test_answers_that_are_no_values_are_warnings(run: Run) -> None:
+    warned = warnings_of(json.loads((await run("-o", "json")).out))
+    assert any("1 of 2 values has no quantity (9.3e+15 is beyond" in one for one in warned["rules[3]"])
+    assert any(
+        "1 of 2 values has no quantity (9.3e+15 is beyond" in one for one in warned["externalRules[0]"]
+    )
+    assert any(one.startswith("-1500m is negative") for one in warned["externalRules[1]"])
+    assert any("-Inf is not a finite number" in one for one in warned["externalRules[2]"])
+
+
+async def test_names_are_compared_with_the_objects_of_the_cluster(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    flag = f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
+    warned = warnings_of(json.loads((await run("-o", "json", flag)).out))
+    sentence = (
+        "0 of 2 nodes of the cluster have a sample: label instance is 10.0.0.1:10250, 10.0.0.2:10250, and "
+        "they are named node-1, node-2; map the label of their names"
+    )
+    assert warned["resourceRules.cpu.nodeQuery"] == warned["resourceRules.memory.nodeQuery"] == [sentence]
+    assert warned["resourceRules.cpu.containerQuery"] == []  # one of the pods has usage
+    assert any("0 of 2 pods of the cluster have a sample" in one for one in warned["rules[2]"]) is False
+    named = RULES.replace("instance: {resource: node}", "node: {resource: node}")
+    warned = warnings_of(json.loads((await run("-o", "json", flag, rules=named)).out))
+    assert warned["resourceRules.cpu.nodeQuery"] == []
+    cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-3"}})
+    warned = warnings_of(json.loads((await run("-o", "json", flag, rules=named)).out))
+    assert warned["resourceRules.cpu.nodeQuery"][0].startswith("2 of 3 nodes of the cluster have a sample")
