@@ -1,4 +1,4 @@
-"""`fastpath check` on values without a quantity, histograms, short windows and nodes, with a real Prometheus."""
+"""`fastpath check` on values, histograms, short windows and nodes, with a real Prometheus."""
 
 import asyncio
 import json
