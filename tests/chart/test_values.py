@@ -621,3 +621,116 @@ def test_the_schema_is_a_schema() -> None:
     schema = json.loads((charts.CHART / "values.schema.json").read_text())
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     assert charts.require().lint(charts.CHART)["errors"] == []
+
+
+# What people write, right and wrong, for each value that becomes a part of a flag.
+URLS = [
+    *(
+        "http://prometheus.monitoring.svc",
+        "https://10.0.0.1",
+        "http://[fd00::1]",
+        "http://u:p@prometheus",
+        "",
+    ),
+    *(
+        "http://prometheus:8080",
+        "http://prometheus/api",
+        "http://prometheus/",
+        "prometheus",
+        "prometheus:9090",
+    ),
+    *("http://", "ftp://prometheus", "http://a b", "http://x:0", "http://x:99999", "http://x:9090:9090"),
+    *(
+        "http://x?query",
+        "http://x#part",
+        "http://x/%zz",
+        "http://x\n",
+        "//x",
+        "http//x",
+        "HTTP://x",
+        "http://é",
+    ),
+]
+PORTS = [
+    0,
+    1,
+    9090,
+    65535,
+    65536,
+    -1,
+    1_000_000,
+    "",
+    "9090",
+    "65536",
+    "http",
+    "0",
+    "080",
+    " 9090",
+    ":9090",
+    None,
+]
+PATHS = [
+    "",
+    "/prometheus",
+    "/a/b/",
+    "/a%20b",
+    "/%zz",
+    "prometheus",
+    "/a b",
+    "/a?b",
+    "/a#b",
+    "?a",
+    ":9090",
+    None,
+]
+DURATIONS = [
+    "1m",
+    "1m30s",
+    "1.5h",
+    "0s",
+    "0m0s",
+    "1",
+    "60",
+    "1d",
+    "-1m",
+    "m",
+    "1m 30s",
+    "",
+    "0.0s",
+    "99999999h",
+    None,
+]
+LEVELS = [0, 6, 10, -1, 1_000_000, "6", "", "high", "-1", "6.5", None]
+LISTENED = [1, 443, 65535, 0, 65536, "6443", "0", "65536", "https", None]
+
+
+@pytest.mark.timeout(300)
+def test_the_schema_accepts_no_value_that_the_program_refuses() -> None:
+    tried = [
+        *({"prometheus": {"url": url, "port": port}} for url in URLS for port in (9090, 0)),
+        *({"prometheus": {"port": port}} for port in PORTS),
+        *({"prometheus": {"path": path, "port": port}} for path in PATHS for port in (9090, "")),
+        *({"metricsRelistInterval": duration} for duration in DURATIONS),
+        *({"logLevel": level} for level in LEVELS),
+        *({"listenPort": port} for port in LISTENED),
+    ]
+    helm = charts.require()
+    accepted = []
+    with helm.Chart.load(charts.CHART) as loaded:
+        for values in tried:
+            try:
+                loaded.validate_schema(values)
+            except helm.HelmError:
+                continue
+            text = loaded.render(values, name="x", namespace="y")["fastpath/templates/deployment.yaml"]
+            (deployment,) = charts.read_documents(text)
+            (container,) = deployment["spec"]["template"]["spec"]["containers"]
+            options, _ = SERVE.parse(container["args"])  # raises for what the program refuses
+            accepted.append((values, options.prometheus_url))
+    shown = [url for values, url in accepted if "prometheus" in values]
+    assert "http://prometheus.monitoring.svc:9090" in shown
+    assert {"http://prometheus:8080", "http://prometheus/api", "http://u:p@prometheus:9090"} <= {*shown}
+    assert {"http://prometheus-operated.monitoring.svc:9090/prometheus"} <= {*shown}
+    assert [url for url in shown if url.count(":9090") > 1 or "svcprometheus" in url or "/api:" in url] == []
+    kept = {str(next(iter(values.values()))) for values, _ in accepted if "prometheus" not in values}
+    assert {"1m", "1m30s", "1.5h", "6", "10", "443", "65535", "6443"} <= kept
