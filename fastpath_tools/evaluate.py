@@ -187,6 +187,7 @@ def show(given: EvaluateDocument, decision: Decision) -> dict[str, Any]:
         "rescaled": decision.rescale,
         "status": _status(decision.status) if decision.status_changed else None,
         "events": [event._asdict() for event in decision.events],
+        **({"remarks": remarks} if (remarks := [*evaluate_document.remarks(given)]) else {}),
         **({"error": decision.error} if decision.error else {}),
         "trace": [
             {"step": step.name, "text": step.text(), "numbers": dict(step.facts)} for step in decision.trace
@@ -220,7 +221,7 @@ def explain(given: EvaluateDocument, decision: Decision) -> str:
     """Return a decision as lines for people: what it comes to, each step, conditions and events."""
     current = decision.status.current_replicas
     headline = f"scales from {current} to {decision.replicas}" if decision.rescale else f"stays at {current}"
-    lines = [f"{given.name or given.hpa.metadata.name}: {headline}", ""]
+    lines = [f"{given.name or given.hpa.metadata.name}: {headline}", *evaluate_document.remarks(given), ""]
     lines += [f"  {step.text()}" for step in decision.trace]
     lines += ["", "conditions"]
     lines += [

@@ -416,7 +416,7 @@ def test_every_field_is_documented() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     read = [evaluate_document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
     shown = {name for each in read for name in evaluate.show(each, evaluate.evaluate(each))}
-    assert shown == {"name", "desiredReplicas", "rescaled", "status", "events", "error", "trace"}
+    assert shown == {"name", "desiredReplicas", "rescaled", "status", "events", "remarks", "error", "trace"}
     fields = [
         *EvaluateDocument.__struct_encode_fields__,
         *ControllerOptions.__struct_encode_fields__,

@@ -256,3 +256,15 @@ def test_explains(changes: dict[str, object], lines: list[str]) -> None:
     read = _read(**changes)
 
     assert evaluate.explain(read, evaluate.evaluate(read)).splitlines() == lines
+
+
+def test_a_remark_is_in_the_result_and_at_the_top_of_the_explanation() -> None:
+    target = {"type": "AverageValue", "averageValue": "1"}
+    metric = {"type": "Resource", "resource": {"name": "nvidia.com/gpu", "target": target}}
+    hpa = {**_TEXT["hpa"], "spec": {**_TEXT["hpa"]["spec"], "metrics": [metric]}}
+    read = _read(hpa=hpa)
+    said = "nvidia.com/gpu has no value: the resource metrics are cpu and memory only"
+    decision = evaluate.evaluate(read)
+    assert evaluate.show(read, decision)["remarks"] == [said]
+    assert evaluate.explain(read, decision).splitlines()[:3] == ["busy: stays at 2", said, ""]
+    assert "remarks" not in evaluate.show(_read(), evaluate.evaluate(_read()))

@@ -5,7 +5,7 @@ then answers each metric from the lists of the document as the metrics APIs woul
 metrics clients that can occur for an answer from a list.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -237,6 +237,20 @@ def observe(document: EvaluateDocument) -> Observation:
         readings=[_answer(metric, metrics, keys, namespace) for metric in hpa.spec.metrics or ()],
         status=hpa.status or NO_STATUS,
     )
+
+
+def remarks(document: EvaluateDocument) -> Iterator[str]:
+    """Yield why a resource metric can have no value, which the controller's own message does not say."""
+    pods = document.pods or ()
+    for metric in document.hpa.spec.metrics or ():
+        part = metric.container_resource
+        source = part or metric.resource
+        if source is not None and source.name not in {"cpu", "memory"}:
+            yield f"{source.name} has no value: the resource metrics are cpu and memory only"
+        names = {container.name for pod in pods for container in pod.spec.containers or ()}
+        sidecars = {container.name for pod in pods for container in pod.spec.init_containers or ()}
+        if part is not None and names and part.container not in names | sidecars:
+            yield f"no pod has a container {part.container}: they have {', '.join(sorted(names))}"
 
 
 def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str) -> Reading:

@@ -353,3 +353,43 @@ def _outcome(read: Callable[[], EvaluateDocument]) -> EvaluateDocument | InputEr
 def test_any_bytes_are_refused_with_a_sentence(text: bytes) -> None:
     with pytest.raises(InputError):
         evaluate_document.read_json(text)
+
+
+def _resource(name: str, container: str = "") -> dict[str, Any]:
+    source = {"name": name, "target": {"type": "AverageValue", "averageValue": "1"}}
+    if container:
+        return {"type": "ContainerResource", "containerResource": source | {"container": container}}
+    return {"type": "Resource", "resource": source}
+
+
+PODS = [{"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]}}]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "pods", "said"),
+    [
+        ([_resource("cpu"), _resource("memory", "app")], PODS, []),
+        (
+            [_resource("cpu", "application")],
+            PODS,
+            ["no pod has a container application: they have app, proxy"],
+        ),
+        ([_resource("cpu", "application")], [], []),
+        ([_resource("cpu", "log")], [{"spec": PODS[0]["spec"] | {"initContainers": [{"name": "log"}]}}], []),
+        (
+            [_resource("nvidia.com/gpu"), _resource("nvidia.com/gpu", "app")],
+            PODS,
+            2 * ["nvidia.com/gpu has no value: the resource metrics are cpu and memory only"],
+        ),
+    ],
+    ids=["right", "a typing mistake", "no pods", "a sidecar", "another resource"],
+)
+def test_why_a_resource_metric_can_have_no_value(
+    metrics: list[dict[str, Any]], pods: list[dict[str, Any]], said: list[str]
+) -> None:
+    tree = _changed("hpa/spec/metrics", metrics, _LEAST) | {"pods": pods}
+    assert list(evaluate_document.remarks(_read(tree))) == said
+
+
+def test_other_metrics_have_no_remark() -> None:
+    assert list(evaluate_document.remarks(_read(_CASE))) == []
