@@ -199,8 +199,8 @@ def _growth(
 def _increase(points: Sequence[Point], start: float, end: float) -> float | None:
     """Return the increase of a counter in a window, None for fewer than two samples.
 
-    As Prometheus' extrapolatedRate: the covered time grows to the window if the samples reach close to its
-    ends, and never below zero.
+    As extrapolatedRate of Prometheus 3: the covered time grows to the window if the samples reach close to
+    its ends, and never below zero.
     """
     if len(points) < 2:
         return None
@@ -210,12 +210,10 @@ def _increase(points: Sequence[Point], start: float, end: float) -> float | None
     covered = last.time - first.time
     to_start, to_end = first.time - start, end - last.time
     average = covered / (len(points) - 1)
+    to_start, to_end = (time if time < average * 1.1 else average / 2 for time in (to_start, to_end))
     if growth > 0 and first.value >= 0:
         to_start = min(to_start, covered * (first.value / growth))
-    reach = covered
-    reach += to_start if to_start < average * 1.1 else average / 2
-    reach += to_end if to_end < average * 1.1 else average / 2
-    return growth * (reach / covered)
+    return growth * ((covered + to_start + to_end) / covered)
 
 
 def _without_name(values: Iterable[tuple[LabelSet, float]]) -> list[VectorElement]:

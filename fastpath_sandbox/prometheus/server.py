@@ -173,7 +173,7 @@ def _time(parameters: Parameters, name: str, absent: float | None = None) -> flo
     try:
         return dt.datetime.fromisoformat(text).astimezone(dt.UTC).timestamp()
     except ValueError:
-        cause = f"Invalid time value for '{name}': cannot parse \"{text}\" to a valid timestamp"
+        cause = f"invalid time value for '{name}': cannot parse \"{text}\" to a valid timestamp"
         raise _invalid(name, cause) from None
 
 
