@@ -193,8 +193,8 @@ def _problems(
         values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in answer.samples]
         sentences = [empty.faulty(values, on_nan), empty.negative(values) if rule.api == EXTERNAL else ""]
         sentences += [] if asked.accepts_warnings else map(empty.partial, answer.warnings)
-        found = filter(None, sentences)
-        return [fault_at(rule.config, path, "", sentence) for sentence in found]
+        said = filter(None, sentences)
+        return [fault_at(rule.config, path, "", sentence) for sentence in said]
     if not isinstance(answer, PrometheusError):
         return []
     if answer.kind in empty.OF_THE_QUERY:

@@ -182,8 +182,8 @@ def causes(text: str, scrape_interval: float) -> list[str]:
         parsed = parsing.parse(text)
     except ValueError:
         return []
-    found = (*_windows(text, parsed, scrape_interval), *(kind[1:] for kind in _check_kinds(text, parsed)))
-    return [f"{value}: {sentence}" for value, sentence in found]
+    findings = (*_windows(text, parsed, scrape_interval), *(kind[1:] for kind in _check_kinds(text, parsed)))
+    return [f"{value}: {sentence}" for value, sentence in findings]
 
 
 def _check_kinds(text: str, parsed: Any) -> Iterator[Finding]:
