@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -98,10 +98,11 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             unreachable += explanation.unreachable
             absent = not explanation.served
         else:
-            reports = await _report_rules(options, ruleset, prometheus, cluster, notes, unreachable)
+            asking = _Servers(prometheus, cluster, unreachable)
+            reports = await _report_rules(options, ruleset, asking, notes)
             rules = [report.preview for report in reports if isinstance(report.preview, RulePreview)]
             faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, rules))
-            reports += await _report_resource_rules(options, ruleset, prometheus, cluster, unreachable)
+            reports += await _report_resource_rules(options, ruleset, asking)
             has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
             general = [fault for source, text in rules_texts for fault in rules_files.unread(text, source)]
             needs_rules = bool(given.given) or not given.schedules
@@ -127,15 +128,18 @@ def _print(answer: Explanation | Summary, output: str) -> None:
         command_line.show(answer.text())
 
 
+class _Servers(NamedTuple):
+    """What is asked, each None if it is not; `unreachable` grows with what could not be asked."""
+
+    prometheus: "PrometheusReader | None"
+    cluster: "ClusterReader | None"
+    unreachable: list[str]
+
+
 async def _report_rules(
-    options: CheckOptions,
-    ruleset: Ruleset,
-    prometheus: "PrometheusReader | None",
-    cluster: "ClusterReader | None",
-    notes: Sequence[Fault],
-    unreachable: list[str],
+    options: CheckOptions, ruleset: Ruleset, servers: _Servers, notes: Sequence[Fault]
 ) -> list[Report]:
-    """Return the report on each rule; `unreachable` grows with what could not be asked."""
+    prometheus = servers.prometheus
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
     previews = preview.preview_rules(ruleset, lists)
     warnings = [*notes, *lint.lint(previews, options.scrape_interval)]
@@ -150,69 +154,51 @@ async def _report_rules(
             for warning in warnings
             if warning.path.startswith(f"{config.path}.") and warning.source == config.source
         ]
-        mine += _problems(f"{config.path}.seriesQuery", series, rule, unreachable)
-        mine += _problems(f"{config.path}.metricsQuery", answer, rule, unreachable)
-        mine += await _strangers(f"{config.path}.resources", answer, rule, cluster, unreachable)
+        mine += _problems(f"{config.path}.seriesQuery", series, rule, servers)
+        mine += _problems(f"{config.path}.metricsQuery", answer, rule, servers)
+        mine += await _strangers(f"{config.path}.resources", answer, rule, servers)
         reports.append(Report(rule, mine, answer, unread))
     return reports
 
 
-async def _report_resource_rules(
-    options: CheckOptions,
-    ruleset: Ruleset,
-    prometheus: "PrometheusReader | None",
-    cluster: "ClusterReader | None",
-    unreachable: list[str],
-) -> list[Report]:
-    """Return the report on each query of the resource rules; `unreachable` grows as for rules."""
+async def _report_resource_rules(options: CheckOptions, ruleset: Ruleset, servers: _Servers) -> list[Report]:
     if ruleset.resource is None:
         return []
-    reports = []
+    reports, prometheus = [], servers.prometheus
     for query in preview.preview_resource_rules(ruleset.resource):
         answer = await prometheus.ask(query.main.everything) if prometheus and query.main.promql else None
         warnings = [*lint_query.check_resource_query(query, options.scrape_interval)]
-        warnings += _problems(query.path, answer, query, unreachable)
-        warnings += await _strangers(query.path, answer, query, cluster, unreachable)
+        warnings += _problems(query.path, answer, query, servers)
+        warnings += await _strangers(query.path, answer, query, servers)
         if isinstance(answer, QueryResult) and not answer.samples:
             warnings.append(fault_at(query.config, query.path, "", _NO_SAMPLE))
         reports.append(Report(query, warnings, answer))
     return reports
 
 
-def _problems(
-    path: str, answer: object, rule: RulePreview | ResourcePreview, unreachable: list[str]
-) -> list[Fault]:
-    """Return warnings where Prometheus refuses a query, or answers with what is no value.
+_Preview = RulePreview | ResourcePreview
 
-    Any other failure is noted in `unreachable`.
-    """
+
+def _problems(path: str, answer: object, rule: _Preview, servers: _Servers) -> list[Fault]:
+    """Return warnings where Prometheus refuses a query, or answers with what is no value."""
+    sentences: list[str] = []
     if isinstance(answer, QueryResult):
-        on_nan, asked = (
+        on_nan, query = (
             (rule.config.on_nan, rule.rule) if isinstance(rule, RulePreview) else (None, rule.query)
         )
         values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in answer.samples]
         sentences = [empty.faulty(values, on_nan), empty.negative(values) if rule.api == EXTERNAL else ""]
-        sentences += [] if asked.accepts_warnings else map(empty.partial, answer.warnings)
-        said = filter(None, sentences)
-        return [fault_at(rule.config, path, "", sentence) for sentence in said]
-    if not isinstance(answer, PrometheusError):
-        return []
-    if answer.kind in empty.OF_THE_QUERY:
-        sentence = f"Prometheus refuses the query: {answer}"
-        return [fault_at(rule.config, path, "", sentence)]
-    unreachable.append(f"cannot query Prometheus: {answer}")
-    return []
+        sentences += [] if query.accepts_warnings else map(empty.partial, answer.warnings)
+    elif isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
+        sentences = [f"Prometheus refuses the query: {answer}"]
+    elif isinstance(answer, PrometheusError):
+        servers.unreachable.append(f"cannot query Prometheus: {answer}")
+    return [fault_at(rule.config, path, "", sentence) for sentence in sentences if sentence]
 
 
-async def _strangers(
-    path: str,
-    answer: object,
-    rule: RulePreview | ResourcePreview,
-    cluster: "ClusterReader | None",
-    unreachable: list[str],
-) -> list[Fault]:
+async def _strangers(path: str, answer: object, rule: _Preview, servers: _Servers) -> list[Fault]:
     """Return a warning where the cluster has no object of the names in an answer, or not each node."""
-    example = rule.main
+    example, cluster = rule.main, servers.cluster
     if cluster is None or not isinstance(answer, QueryResult) or example is None or example.resource is None:
         return []
     kind, label = example.resource.group_resource, example.label
@@ -220,7 +206,7 @@ async def _strangers(
     try:
         names = {*await cluster.names(example.resource, None, EVERYTHING)}
     except KubernetesError as error:
-        unreachable.append(f"cannot query the API server for {kind}: {error}")
+        servers.unreachable.append(f"cannot query the API server for {kind}: {error}")
         return []
     there = names & values
     if not values or len(there) == len(names) or (there and kind != NODES):
