@@ -49,6 +49,10 @@ def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
     if not query:
         yield "metricsQuery", "", "there is no query, so every request for this metric fails"
         return
+    age = made.rule.config.max_sample_age
+    if age is not None and age < scrape_interval and made.rule.scraped is None:
+        missing = f"samples are older than this {1 - age / scrape_interval:.0%} of the time and left out"
+        yield "maxSampleAge", f"{age:g} s", f"shorter than a scrape of {scrape_interval:g} s: {missing}"
     yield from _check_template(made)
     main_first = sorted(made.examples, key=lambda example: example is not made.main)
     for example in main_first:

@@ -92,9 +92,11 @@ def render_config(files: Sequence[str]) -> str:
             )
         except InputError as error:
             fatal += error.faults
+    if len(rendered) > 1:
+        fatal.append(Fault("--print-config", "", "expected one file: a rules file has one document"))
     if fatal:
         raise InputError(fatal)
-    return "---\n".join(rendered)
+    return "".join(rendered)
 
 
 def assumed_catalogue(config: RulesConfig) -> tuple[Catalogue, tuple[Fault, ...]]:

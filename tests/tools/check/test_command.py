@@ -198,9 +198,15 @@ def test_print_config_renders_chart_values(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_print_config_leaves_a_rules_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["check", "pods.yaml", "external.yaml", "--print-config"]) == 0
-    texts = [(DATA / name).read_text() for name in ("pods.yaml", "external.yaml")]
-    assert capsys.readouterr().out == "---\n".join(texts)
+    assert main.main(["check", "pods.yaml", "--print-config"]) == 0
+    assert capsys.readouterr().out == (DATA / "pods.yaml").read_text()
+
+
+def test_print_config_prints_no_second_document_that_serve_would_not_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["check", "pods.yaml", "external.yaml", "--print-config"]) == 2
+    assert "--print-config: expected one file: a rules file has one document" in capsys.readouterr().err
 
 
 def test_print_config_refuses_what_the_chart_would(

@@ -74,6 +74,13 @@ def test_windows_are_compared_with_the_scrape_interval() -> None:
     assert NEVER in findings("hits", query, scrape_interval=60)[0][2]
 
 
+@pytest.mark.parametrize(("age", "missing"), [("10s", "33%"), ("15s", ""), ("1m", "")])
+def test_ages_are_compared_with_the_scrape_interval(age: str, missing: str) -> None:
+    found = findings("hits", more=f", maxSampleAge: {age}")
+    said = f"shorter than a scrape of 15 s: samples are older than this {missing} of the time and left out"
+    assert found == ([("maxSampleAge", "10 s", said)] if missing else [])
+
+
 QUANTILE = f"histogram_quantile(0.9, sum(rate(<<.Series>>{M}[2m])) by (<<.GroupBy>>))"
 BASE = "a histogram has no series of its own name: select NAME_bucket, and write <<.Series>> for it"
 NEEDS = "histogram_quantile of lat_bucket needs the label le: group by it too"
