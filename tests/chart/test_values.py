@@ -706,7 +706,7 @@ LISTENED = [1, 443, 65535, 0, 65536, "6443", "0", "65536", "https", None]
 
 @pytest.mark.timeout(300)
 def test_the_schema_accepts_no_value_that_the_program_refuses() -> None:
-    tried = [
+    tried: list[Values] = [
         *({"prometheus": {"url": url, "port": port}} for url in URLS for port in (9090, 0)),
         *({"prometheus": {"port": port}} for port in PORTS),
         *({"prometheus": {"path": path, "port": port}} for path in PATHS for port in (9090, "")),

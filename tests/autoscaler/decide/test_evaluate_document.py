@@ -362,7 +362,9 @@ def _resource(name: str, container: str = "") -> dict[str, Any]:
     return {"type": "Resource", "resource": source}
 
 
-PODS = [{"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]}}]
+PODS: list[dict[str, Any]] = [
+    {"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]}}
+]
 
 
 @pytest.mark.parametrize(
