@@ -43,7 +43,8 @@ class Reading:
 
 @contextlib.asynccontextmanager
 async def reading(cluster: Cluster, faults: ProblemLog, clock: FakeClock) -> AsyncIterator[Reading]:
-    async def pause(_: float) -> None:
+    async def pause(seconds: float) -> None:
+        clock.advance(seconds)
         await asyncio.sleep(0.005)
 
     async with connected(cluster.url, pause) as client:

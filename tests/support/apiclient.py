@@ -18,7 +18,9 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock, ShiftedClock
 
-QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, first_list=1.0)
+QUICK = ReflectorPeriods(
+    backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, refusals=0, first_list=1.0
+)
 
 Sleep = Callable[[float], Awaitable[None]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -41,6 +41,9 @@ DRAIN = 0.05
 EPOCH = 1_700_000_000.0
 """What a right clock shows when the world begins at 0."""
 
+HANGS = -1
+"""In place of a status: the API servers do not answer."""
+
 _TURN = 1e-7
 """Seconds that a turn of a loop takes."""
 
@@ -158,6 +161,8 @@ class World:
         """When a slice's Lease was last deleted, and until when a watch is silent."""
         self.refused: set[str] = set()
         """The names of Leases that may not be read."""
+        self.faults: dict[str, int] = {}
+        """The statuses with which the API servers refuse requests, by verb; without an answer for `HANGS`."""
         self.before_write: Callable[[str], None] = lambda _name: None
         self._version = 0
         self._shown: dict[int, WatchEvent[Any] | None] = {}
@@ -310,6 +315,9 @@ class World:
     def compact(self) -> None:
         """Forget the past: a watch from an older version has to list again."""
         self.compacted = self._version
+        self.end_watches()
+
+    def end_watches(self) -> None:
         for watch in self._watches:
             watch.end()
 
@@ -514,14 +522,15 @@ class _Client:
         self._process = process
 
     async def get(self, path: str) -> ResponseBody:
-        answer = await self._call(math.inf, lambda: self._process.world.read(path))
+        answer = await self._call("get", math.inf, lambda: self._process.world.read(path))
         return ResponseBody("application/json", answer)
 
     async def write(
         self, method: str, path: str, content: bytes, *, seconds: float, check: Callable[[], object]
     ) -> ResponseBody:
         check()
-        answer = await self._call(seconds, lambda: self._process.world.write(method, path, content))
+        world = self._process.world
+        answer = await self._call("write", seconds, lambda: world.write(method, path, content))
         return ResponseBody("application/json", answer, self._process.world.date())
 
     async def list_objects(
@@ -542,7 +551,7 @@ class _Client:
                 raise KubernetesError(504, "Timeout", "Too large resource version")
             return version, found
 
-        version, found = await self._call(10, read)
+        version, found = await self._call("list", 10, read)
         shown = [document for _, document in sorted(found.items()) if _is_shown(document)]
         for start in range(0, len(shown), 10):
             part = shown[start : start + 10]
@@ -564,14 +573,14 @@ class _Client:
                 watch.report(change)
             world.watch(watch)
 
-        await self._call(10, begin)
+        await self._call("watch", 10, begin)
         try:
             yield watch.events(silence)
         finally:
             if watch in world._watches:
                 world.unwatch(watch)
 
-    async def _call(self, seconds: float, act: Callable[[], _T]) -> _T:
+    async def _call(self, verb: str, seconds: float, act: Callable[[], _T]) -> _T:
         process, world, dice = self._process, self._process.world, self._process.world.dice
         process.calls += 1
         mode, future = process.mode, process.loop.create_future()
@@ -584,8 +593,10 @@ class _Client:
             there = dice.uniform(6, 12)
 
         def land() -> None:
-            settle = functools.partial(_settle, future, *_try(_refuse if mode == "error" else act))
-            if mode != "deaf":
+            status = 503 if mode == "error" else world.faults.get(verb, 0)
+            done = _try(functools.partial(_refuse, status) if status else act)
+            settle = functools.partial(_settle, future, *done)
+            if mode != "deaf" and status != HANGS:
                 world.after(back, settle)
 
         if mode != "cut":
@@ -599,8 +610,8 @@ class _Client:
             timer.cancel()
 
 
-def _refuse() -> NoReturn:
-    raise KubernetesError(503, "ServiceUnavailable", "refused")
+def _refuse(status: int) -> NoReturn:
+    raise KubernetesError(status, "Refused", "refused")
 
 
 def _try(act: Callable[[], object]) -> tuple[object, KubernetesError | None]:

@@ -2,21 +2,26 @@
 
 It lists the objects, then watches the changes from the version of that list. While a watch can go on where
 the last one ended, a broken connection or a restarting server costs no list. Only when the version itself is
-useless does it list again: 410 (too old for the server's log) and 504 (newer than the server, which was
-restored from a backup or is another one). It must never watch without a version after that, because such a
-watch reports what exists and not what was deleted in between.
+useless does it list again, without a version: 410 (too old for the server's log) and 504 (newer than the
+server, whose cache is behind after a start, which was restored from a backup, or is another one). It must
+never watch without a version after that, because such a watch reports what exists and not what was deleted in
+between.
 
-Where watching is forbidden (403) or not served (405), the reflector polls: it lists every `relist` seconds,
-and tries to watch again every `watch_again` seconds. A kind that is read only on request (`on_demand`) is
-polled only while it is read.
+A watch that is refused (403) is tried again, after one second at first: an API server that starts has not
+read the roles yet. While the API server answers, and no watch begins, the kind is listed whenever nothing was
+heard for `relist` seconds. After `refusals` seconds of refusals, or where the kind cannot be watched at all
+(405), that counts as lasting, and is reported. A kind that is read only on request (`on_demand`) is then
+listed only while it is read.
 
 A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
 first list is told "not synced", never "not found".
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Literal
 
@@ -34,7 +39,7 @@ from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
 
-_RESUMABLE = frozenset({0, 429, 500, 502, 503})
+_RESUMABLE = frozenset({0, 401, 429, 500, 502, 503})
 """Statuses of a failed watch whose version is still good. Must be disjoint from `_USELESS_VERSION`."""
 
 _USELESS_VERSION = frozenset({410, 504})
@@ -52,9 +57,12 @@ class ReflectorPeriods:
     """Shortest duration of a watch; the longest is twice that."""
 
     silence: float = 120.0
-    """A watch without a byte for this long is lost. Servers send a bookmark about every minute; client-go
-    relies on pings.
+    """A watch without a byte for this long is lost. Servers send a bookmark about every minute, but none
+    before the first event, so a watch that has shown nothing is only renewed. client-go relies on pings.
     """
+
+    answer: float = 30.0
+    """How long the API server may take to begin a watch, or between two parts of a list. Our own."""
 
     short_watch: float = 1.0
     """A watch that ends sooner without an event is a failure. Otherwise a broken server would be called in
@@ -66,7 +74,10 @@ class ReflectorPeriods:
     its length.
     """
 
-    backoff_limit: float = 30.0
+    backoff_limit: float = 8.0
+    """The longest pause, without jitter. Shorter than client-go's 30 s: a scaler is one of few clients, and
+    decides on old objects meanwhile.
+    """
 
     backoff_reset: float = 120.0
     """The pause starts at `backoff` again after this long without a failure."""
@@ -74,8 +85,16 @@ class ReflectorPeriods:
     relist: float = 30.0
     """Interval between lists where the kind cannot be watched. Our own."""
 
-    watch_again: float = 300.0
-    """Where watching is forbidden: interval between attempts to watch after all. Our own."""
+    refusals: float = 60.0
+    """A watch that is refused for this long counts as forbidden. Our own."""
+
+    watch_again: float = 30.0
+    """The longest pause between attempts at a watch that is refused. Our own."""
+
+    consistent: bool = False
+    """Whether each list reads the latest state. Else the API server may answer from its cache, and waits for
+    3 s where that is older than what was seen.
+    """
 
     stale: float = 180.0
     """A cache is reported as stale after this long without word from the API server; it still answers. Our
@@ -135,8 +154,14 @@ class Reflector(Generic[T]):
         self._remedy = remedy
         self._watchable = "watch" in source.resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
-        self._watch_denied = 0.0
+        self._watch_from = 0.0 if self._watchable else math.inf
+        """When the kind may be watched."""
+        self._denied: float | None = None
+        """Since when the watch is refused."""
+        self._denials = 0
         self._version = "0"
+        self._is_latest = False
+        """Whether the version is that of a list without one, and nothing has shown that it is good."""
         self._heard: float | None = None
         self._read = asyncio.Event()
         self._listed = asyncio.Event()
@@ -215,23 +240,33 @@ class Reflector(Generic[T]):
                     await self._end_list()
                 to_list = self._mode == "list"
                 async with self._coverage.until_it_changes():
-                    await (self._wait_to_poll() if to_list else self._watch())
+                    if self._context.clock.monotonic() >= self._watch_from and await self._watch():
+                        to_list = False
+                    else:
+                        await self._wait_to_poll()
+                        to_list = to_list or self._is_overdue()
             except errors.KubernetesError as error:
-                to_list = to_list or error.status not in _RESUMABLE
                 if error.status in UNSELECTIVE:
                     self._coverage.refuse_selector()
                 await self._fail(error)
+                is_there = error.status != 0 or error.reason == "Timeout"
+                to_list = to_list or error.status not in _RESUMABLE or (is_there and self._is_overdue())
 
     async def _list(self) -> None:
         """Make the store equal to a list of everything."""
         self._coverage.begin(self._stored())
+        if self._periods.consistent:
+            self._version = ""
+        is_latest = not self._version
         try:
             self._version = await self._list_in(self._source)
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
                 raise
             self._mode, self._version = "list", ""
+            self._watch_from = max(self._watch_from, self._context.clock.monotonic() + self._periods.relist)
             await self._filler.clear(self.source.namespace)
+        self._is_latest = is_latest
         self._coverage.end()
 
     async def _end_list(self) -> None:
@@ -247,7 +282,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(0)
         self.attempted.set()
         self._listed.set()
-        if self._mode == "list":
+        if self._mode == "list" or self._denied is not None:
             self._recover()
 
     @property
@@ -276,9 +311,10 @@ class Reflector(Generic[T]):
 
     async def _list_in(self, source: ListWatch[T]) -> str:
         """Make the store equal to a list, in the namespace of that; return the version of the list."""
-        async with self._filler.replacing(source.namespace) as put:
+        async with self._filler.replacing(source.namespace) as put, self._answering("list") as limit:
 
             def deliver(objects: list[T]) -> None:
+                limit.reschedule(asyncio.get_running_loop().time() + self._periods.answer)
                 for obj in objects:
                     put(obj)
 
@@ -286,8 +322,21 @@ class Reflector(Generic[T]):
                 source, deliver, resource_version=self._version, lose=put
             )
 
-    async def _watch(self) -> None:
-        """Follow one watch. Return if the next one can resume where it ended, else raise."""
+    @contextlib.asynccontextmanager
+    async def _answering(self, verb: str) -> AsyncIterator[asyncio.Timeout]:
+        """Fail if what is awaited within takes too long; the limit may be moved."""
+        seconds = self._periods.answer
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                yield limit
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"cannot {verb} {self.name}: no answer within {seconds:g} s"
+            raise errors.KubernetesError(0, "Timeout", text) from None
+
+    async def _watch(self) -> bool:
+        """Follow one watch. Return if the next one can resume where it ended, False if it is refused."""
         clock, periods = self._context.clock, self._periods
         started = clock.monotonic()
         heard = False
@@ -299,11 +348,12 @@ class Reflector(Generic[T]):
         )
         recovering: asyncio.TimerHandle | None = None
         try:
-            async with watching as watch:
-                self._record_contact()
+            async with self._answering("watch") as limit, watching as watch:
+                limit.reschedule(None)
+                self._allow_watch()
                 recovering = asyncio.get_running_loop().call_later(periods.short_watch, self._recover)
                 async for events in watch:
-                    heard = True
+                    heard, self._is_latest = True, False
                     for event in events:
                         self._version = event.version or self._version
                         self._filler.apply(event)
@@ -313,14 +363,16 @@ class Reflector(Generic[T]):
         except errors.KubernetesError as error:
             if error.status in _WATCH_DENIED and recovering is None:
                 self._deny_watch(error)
-                return
+                return False
             lasted = heard or clock.monotonic() - started >= periods.short_watch
+            self._is_latest = self._is_latest and not lasted
             if error.status or recovering is None or not lasted:
                 raise
             # the connection broke, or was silent for too long
-            self._reports.count_error(error.reason)
-            _log.info("watch lost", extra=facts(resource=self.name, error=str(error)))
-            return
+            if heard or error.reason != "Timeout":
+                self._reports.count_error(error.reason)
+                _log.info("watch lost", extra=facts(resource=self.name, error=str(error)))
+            return True
         finally:
             if recovering is not None:
                 recovering.cancel()
@@ -328,24 +380,44 @@ class Reflector(Generic[T]):
             raise errors.KubernetesError(
                 0, "ShortWatch", f"cannot watch {self.name}: the watch ended at once without an event"
             )
+        return True
+
+    def _allow_watch(self) -> None:
+        self._mode, self._denied, self._denials, self._watch_from = "watch", None, 0, 0.0
+        self._record_contact()
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
-        self._mode = "list"
-        self._watch_denied = self._context.clock.monotonic()
-        self._recover()
+        """Have the watch tried again in a while; after a time of refusals it counts as forbidden."""
+        now, periods = self._context.clock.monotonic(), self._periods
+        pause = min(2.0 ** min(self._denials, _MAX_DOUBLINGS), periods.watch_again)
+        self._watch_from, self._denials = now + pause, self._denials + 1
         self._reports.count_error(error.reason)
-        message = "watch refused; this kind is listed instead"
-        self._context.problems.report("watch", message, self._text(error), subject=self.name)
+        if self._denied is None:
+            self._denied = now
+            details = facts(resource=self.name, error=self._text(error))
+            _log.info("watch refused; it is tried again in a second", extra=details)
+        if now - self._denied >= periods.refusals or error.status == 405:
+            self._mode = "list"
+            self._recover()
+            message = (
+                "the watch is refused for good; this kind is listed, and the watch tried again, at intervals"
+            )
+            self._context.problems.report("watch", message, self._text(error), subject=self.name)
+
+    def _is_overdue(self) -> bool:
+        """Whether a kind that cannot be watched now is to be listed."""
+        age = math.inf if self._heard is None else self._context.clock.monotonic() - self._heard
+        return age >= self._periods.relist
 
     async def _wait_to_poll(self) -> None:
+        """Wait for the next list, or where a watch was refused a short time ago, for the next watch."""
         self._read.clear()
         self._listed.clear()
-        await self._context.sleep(self._periods.relist)
-        if self._on_demand:
+        left = self._watch_from - self._context.clock.monotonic()
+        is_lasting = self._mode == "list"
+        await self._context.sleep(self._periods.relist if is_lasting else min(left, self._periods.relist))
+        if self._on_demand and is_lasting:
             await self._read.wait()
-        denied_for = self._context.clock.monotonic() - self._watch_denied
-        if self._watchable and denied_for >= self._periods.watch_again:
-            self._mode = "watch"
 
     # -- state -----------------------------------------------------------------------------------------------
 
@@ -364,8 +436,8 @@ class Reflector(Generic[T]):
     async def _fail(self, error: errors.KubernetesError) -> None:
         """Report a failed list or watch, choose the version to continue from, and pause.
 
-        The first 410 after a success is routine (client-go logs it as info): list again at once and report no
-        problem.
+        A version that has become useless is routine (client-go logs it as info): list again at once, without
+        one, and report no problem, unless it is that of such a list.
         """
         periods, now = self._periods, self._context.clock.monotonic()
         self._reports.count_error(error.reason)
@@ -375,9 +447,11 @@ class Reflector(Generic[T]):
         self._failures += 1
         self._failed_at = now
         if error.status in _USELESS_VERSION:
+            is_routine = bool(self._version) and not self._is_latest
             self._version = ""
-            if self.synced and self._failures == 1:
-                _log.info("watch expired; listing again", extra=facts(resource=self.name))
+            if is_routine:
+                details = facts(resource=self.name, error=str(error))
+                _log.info("the version is of no use to the API server; listing without one", extra=details)
                 return
         self.error = error
         message = "objects cannot be read; the cache keeps its last state"

@@ -31,8 +31,14 @@ _SILENCE = 5.0
 _REMEMBERED = 3600.0
 """For how many seconds a deletion is remembered: no Lease has a longer duration."""
 
-_BACKOFF_LIMIT = 2.0
-"""The longest pause after a failure: a scaler that cannot see takes nothing."""
+_BACKOFF_LIMIT = 1.0
+"""The longest pause after a failure, without jitter: a scaler that cannot see takes nothing."""
+
+_RELIST = 2.0
+"""Interval between lists where Leases cannot be watched: what a member does not see for 10 s, it gives up."""
+
+_ANSWER = 4.0
+"""How long the API server may take for a list, which is short."""
 
 
 class WatchedLease(msgspec.Struct, frozen=True):
@@ -95,7 +101,14 @@ class LeaseView:
         """The scalers that alone may own slices whose Leases do not exist."""
         self._made: dict[str, tuple[str, str | None]] = {}
         """The first versions of Leases that were made, and the scalers that alone may own these slices."""
-        periods = dataclasses.replace(watching.periods, silence=_SILENCE, backoff_limit=_BACKOFF_LIMIT)
+        periods = dataclasses.replace(
+            watching.periods,
+            silence=_SILENCE,
+            backoff_limit=_BACKOFF_LIMIT,
+            relist=_RELIST,
+            answer=_ANSWER,
+            consistent=True,
+        )
         watching = dataclasses.replace(watching, periods=periods, scope=None)
         self.cache: ObjectCache[WatchedLease] = ObjectCache(
             watching, self._follow, listed=self._listed, batched=self._end_batch

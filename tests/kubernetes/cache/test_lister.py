@@ -278,7 +278,7 @@ async def test_a_kind_without_watch_is_listed(cache: Cache, cluster: Cluster) ->
 
 
 async def test_where_watching_becomes_allowed_it_is_watched(cluster: Cluster) -> None:
-    periods = ReflectorPeriods(relist=0.02, watch_again=0.05, short_watch=0.02)
+    periods = ReflectorPeriods(relist=0.02, refusals=0, watch_again=0.05, short_watch=0.02)
     cluster.forbid("watch", "pods")
     async with caching(cluster, PODS, periods=periods) as cache:
         await until(lambda: cache.lister.status() and cache.status().mode == "list")

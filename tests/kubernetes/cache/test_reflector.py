@@ -11,7 +11,7 @@ import pytest
 
 from adapter import errors
 from adapter.kubernetes.cache.lister import MetadataCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.store import in_steps
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable, WatchEvent
@@ -19,7 +19,7 @@ from adapter.model.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects, ProblemLog
 from tests.support.clock import FakeClock
-from tests.support.waiting import running
+from tests.support.waiting import running, until
 
 _found = BUILTIN.lookup("pods")
 assert _found is not None
@@ -87,7 +87,7 @@ class Script:
         async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
             if isinstance(step, float):
                 self.clock.advance(step)
-                raise failure(0)
+                raise failure(0, "Timeout")
             if step:
                 yield step
                 self.clock.advance(self.watched)
@@ -101,17 +101,25 @@ class Script:
 
 
 async def play(
-    *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
+    *steps: Step,
+    random: Callable[[], float] = lambda: 0.0,
+    watched: float = 0.0,
+    periods: ReflectorPeriods = ReflectorPeriods(),  # noqa: B008 - it is frozen
+    until_failed: bool = False,
 ) -> tuple[Script, Reflector[PartialMetadata], ProblemLog]:
     clock = FakeClock()
     script = Script(clock, *steps)
     script.watched = watched
     monitoring = Monitoring()
     faults = ProblemLog(monitoring, clock)
-    context = ReflectorContext(script, clock, monitoring, faults, random, script.sleep)  # type: ignore[arg-type]
+    client: Any = script
+    context = ReflectorContext(client, clock, monitoring, faults, random, script.sleep, periods)
     (reflector,) = MetadataCache(ListWatch(PARTIAL_METADATA, PODS), context).reflectors
+    reflector._on_demand = False
     async with running(reflector.run()):
         await script.done.wait()
+        if until_failed:
+            await until(lambda: reflector.error)
     return script, reflector, faults
 
 
@@ -181,7 +189,7 @@ RECOVERED = (failure(0), failure(0), "7", [event(8)], failure(0))
 @pytest.mark.parametrize(
     ("steps", "watched", "pauses"),
     [
-        pytest.param([failure(0)] * 8, 0.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="doubled"),
+        pytest.param([failure(0)] * 8, 0.0, [0.8, 1.6, 3.2, 6.4] + [8.0] * 4, id="doubled"),
         pytest.param(RECOVERED, 121.0, [0.8, 1.6, 0.8], id="from the start after 121 s without failures"),
         pytest.param(RECOVERED, 60.0, [0.8, 1.6, 3.2], id="doubled on after a short success"),
         pytest.param(
@@ -222,6 +230,71 @@ async def test_a_long_silent_watch_that_breaks_is_no_failure() -> None:
     assert (reflector.error, list(faults.active())) == (None, [])
 
 
+async def test_a_watch_in_which_nothing_changes_is_renewed_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    script, reflector, _ = await play("7", 120.0)
+    assert script.asked == ["list 0", "watch 7", "watch 7"]
+    assert "watch lost" not in caplog.text
+    assert 'reason="Timeout"' not in reflector._context.monitoring.exposition()
+
+
+async def test_a_refused_watch_is_tried_again_in_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    """An API server that has just started refuses what the roles allow, for a moment."""
+    caplog.set_level("INFO")
+    script, reflector, faults = await play("7", failure(403), failure(403), [event(8)])
+    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
+    assert script.pauses == [1.0, 2.0]
+    assert (reflector.status().mode, list(faults.active())) == ("watch", [])
+    assert caplog.text.count("watch refused; it is tried again") == 1
+
+
+async def test_a_watch_that_stays_refused_is_replaced_by_lists() -> None:
+    denied = failure(403)
+    steps: list[Step] = ["7", *[denied] * 5, "8", denied, "9", denied, "10", denied]
+    script, reflector, faults = await play(*steps)
+    assert " ".join(script.asked).replace("watch", "w").replace("list", "l") == (
+        "l 0 w 7 w 7 w 7 w 7 w 7 l 7 w 8 l 8 w 9 l 9 w 10 l 10"
+    )
+    assert script.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert (reflector.status().mode, list(faults.active())) == ("list", [("watch", "pods")])
+
+
+async def test_while_a_watch_is_refused_old_objects_are_listed() -> None:
+    denied = failure(403)
+    periods = ReflectorPeriods(relist=2.0)
+    script, _, _ = await play("7", denied, denied, "8", denied, "9", "10", denied, periods=periods)
+    assert script.asked == [
+        *("list 0", "watch 7", "watch 7", "list 7", "watch 8", "list 8"), "list 9", "watch 10", "list 10",
+    ]  # fmt: skip
+    assert script.pauses == [1.0, 2.0, 2.0, 2.0, 2.0]
+
+
+async def test_a_list_of_a_version_that_the_server_does_not_know_is_repeated_at_once() -> None:
+    """An API server that has started knows older versions only until something is written.
+
+    That it was away before makes the next list no later.
+    """
+    away: list[Step] = [failure(0)] * 4
+    script, _, faults = await play("7", *away, failure(404), failure(504), "9", [event(10)])
+    assert script.asked[-4:] == ["list 7", "list ", "watch 9", "watch 10"]
+    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 8.0]
+    assert list(faults.active()) == [("informer", "pods")]
+
+
+async def test_a_version_that_is_refused_again_and_again_is_no_loop() -> None:
+    script, _, _ = await play("7", *[failure(504), "7"] * 4)
+    assert script.pauses == [1.6, 3.2, 6.4]
+
+
+@pytest.mark.parametrize("steps", [["7"], []], ids=["watch", "list"])
+async def test_a_request_without_an_answer_ends(steps: list[Step]) -> None:
+    script, reflector, _ = await play(*steps, periods=ReflectorPeriods(answer=0.01), until_failed=True)
+    assert str(reflector.error) == f"cannot {'watch' if steps else 'list'} pods: no answer within 0.01 s"
+    assert script.pauses[:1] == [0.8]
+
+
 async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it() -> None:
     _, reflector, _ = await play(failure(429))
     assert not reflector.refused
@@ -232,7 +305,7 @@ async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it()
 async def test_days_of_failures_are_no_end() -> None:
     script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
     assert reflector.synced
-    assert script.pauses[-1] == 45.0
+    assert script.pauses[-1] == 12.0
 
 
 def test_a_step_that_raises_keeps_no_other_item_from_its_turn() -> None:
