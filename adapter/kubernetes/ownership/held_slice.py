@@ -71,8 +71,7 @@ class HeldSlice:
         if seen is not None and (seen.record == self._record or not self.is_owned):
             self._shown.set()
             return
-        is_overdue = self._clock.monotonic() - self._since > self._settings.lease_duration / 2
-        if self.is_owned and (self._shown.is_set() or is_overdue):
+        if self.is_owned and (self._shown.is_set() or self.fence.sees(self._since)):
             self.fence.close()  # before the view counts as newer
             if not self.surplus.is_set():
                 self._report_lost("" if seen is None else seen.record.holder)

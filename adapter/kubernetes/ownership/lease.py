@@ -241,13 +241,17 @@ class SliceFence:
     If the owner's view of the Leases is old (`sight`), that of the slice may have been deleted.
     """
 
-    def __init__(self, owner: Fence, sight: Fence) -> None:
+    def __init__(self, owner: Fence, sight: LeaseFence) -> None:
         self._owner = owner
         self._sight = sight
         self.closed = False
 
     def close(self) -> None:
         self.closed = True
+
+    def sees(self, since: float) -> bool:
+        """Whether the view shows a renewal that was sent after this time, and so what was written before."""
+        return self._sight.sent.monotonic > since
 
     def check(self) -> float:
         if self.closed:

@@ -515,6 +515,16 @@ def test_a_slice_that_a_person_took_from_its_owner_is_logged_once(
     assert caplog.messages.count(CHANGED) == 2
 
 
+def test_an_owner_that_sees_nothing_after_it_took_its_slices_blames_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    (first,) = settle(world)
+    first.stalled = True  # the view does not show the last slices that were taken
+    world.faults = {"list": 503}
+    assert world.run_until(lambda: not world.is_fair()) > 9, "as long as it may miss its own renewals"
+    assert CHANGED not in caplog.messages
+
+
 def test_slices_that_others_took_from_one_that_slept_are_not_logged_as_such(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
