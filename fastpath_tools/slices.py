@@ -105,6 +105,8 @@ async def _run(options: SlicesOptions) -> int:
     async with cluster_options.connect(options) as client:
         leases = (await reading.fetch(client, path, ItemList[LeaseDocument])).items
         counts = await _count_autoscalers(client)
+    prefix = f"{options.lease_name}-member-"
+    ended = {lease.metadata.name.removeprefix(prefix) for lease in leases if not lease.spec.holder_identity}
     now = time.time()  # noqa: TID251 - the times in Leases are those of other machines
     scalers = {
         (holder := lease.spec.holder_identity): ScalerRow(
@@ -114,13 +116,13 @@ async def _run(options: SlicesOptions) -> int:
             holder,
         )
         for lease in leases
-        if lease.metadata.name.startswith(f"{options.lease_name}-member-") and lease.spec.holder_identity
+        if lease.metadata.name.startswith(prefix) and lease.spec.holder_identity
     }
     rows = read_slices(options.lease_name, leases, scalers, counts, now)
     if options.output == "json":
         command_line.show(command_line.to_json(to_plain(rows, scalers.values())))
     else:
-        command_line.show("\n".join([*render(rows, scalers.values()), ""]))
+        command_line.show("\n".join([*render(rows, scalers.values(), ended), ""]))
     return 0 if all(row.owner != NO_OWNER for row in rows) else 1
 
 
@@ -173,8 +175,11 @@ def read_slices(
     return rows
 
 
-def render(rows: Sequence[SliceRow], scalers: Collection[ScalerRow]) -> Iterator[str]:
-    """Yield a line for each scaler, and one for the slices without an owner, with what their Leases name."""
+def render(rows: Sequence[SliceRow], scalers: Collection[ScalerRow], ended: Collection[str]) -> Iterator[str]:
+    """Yield a line for each scaler, and one for the slices without an owner, with what their Leases name.
+
+    `ended` are the identifiers of processes whose Lease another scaler has cleared, or they themselves.
+    """
     table = [("scaler", "slices", "autoscalers", "last change", "renewed")]
     for scaler in sorted(scalers):
         own = [row for row in rows if row.holder == scaler.holder]
@@ -190,7 +195,9 @@ def render(rows: Sequence[SliceRow], scalers: Collection[ScalerRow]) -> Iterator
         yield f"without an owner: {_list_numbers(free)} ({sum(row.autoscalers for row in free)} autoscalers)"
     for holder in sorted({row.holder for row in free} - {""}):
         held = [row for row in free if row.holder == holder]
-        yield f"held by {holder}, which is no scaler: {_list_numbers(held)}"
+        is_left = holder.rpartition("_")[2] in ended
+        what = "left by a scaler that is gone; taken within 15 s" if is_left else "which is no scaler"
+        yield f"held by {holder}, {what}: {_list_numbers(held)}"
 
 
 def _list_numbers(rows: Iterable[SliceRow]) -> str:

@@ -126,6 +126,7 @@ class Scaler:
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,
             options.leader_elect_retry_period,
+            credentials.find_pod_uid(),
         )
         wants = runtime.watching.scope.set if runtime.watching.scope is not None else lambda _: None
         return SliceKeeper(runtime.watching, namespace, settings, wants, self._wait_ready)

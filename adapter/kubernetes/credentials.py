@@ -185,6 +185,11 @@ def new_identity(environment: Mapping[str, str] = os.environ) -> str:
     return f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
+def find_pod_uid(environment: Mapping[str, str] = os.environ) -> str:
+    """Return `POD_UID`, which the manifests take from the Pod; "" outside of one."""
+    return environment.get("POD_UID", "")
+
+
 def pod_of(identity: str) -> str:
     """Return the name of the Pod in an identity."""
     return identity.rpartition("_")[0] or identity

@@ -345,8 +345,11 @@ class World:
 
     # -- processes -------------------------------------------------------------------------------------------
 
-    def join(self, name: str = "", **times: float) -> "Process":
-        process = Process(self, name or f"pod-{len(self.processes)}", MemberSettings("", NAME, **times))
+    def join(self, name: str = "", **settings: Any) -> "Process":
+        process = Process(self, name or f"pod-{len(self.processes)}", MemberSettings("", NAME, **settings))
+        for former in self.processes:
+            if former.is_killed and former.keeper._settings.pod == settings.get("pod", "") != "":
+                former.lose_connections()
         self.processes.append(process)
         return process
 
@@ -462,6 +465,11 @@ class Process:
     def kill(self) -> None:
         self.is_killed = True
         self._note_owned()
+
+    def lose_connections(self) -> None:
+        """End what the process has sent, as the API server does when the connections of a container end."""
+        for entries in itertools.chain(self.world.writers.values(), self.world.ended.values()):
+            entries[:] = [entry for entry in entries if entry[0] is not self]
 
     def freeze(self, seconds: float = math.inf) -> None:
         self.is_frozen = True

@@ -66,6 +66,9 @@ async def test_a_slice_without_an_owner_is_a_failure(cluster: Cluster, run: Verb
         "without an owner: 07, 09 (0 autoscalers)",
         "held by scaler-gone_9, which is no scaler: 09",
     ]
+    lease(cluster, "member-9", "")
+    last = (await run()).out.splitlines()[-1]
+    assert last == "held by scaler-gone_9, left by a scaler that is gone; taken within 15 s: 09"
 
     document: dict[str, Any] = json.loads((await run("-o", "json")).out)
     assert [scaler["pod"] for scaler in document["scalers"]] == ["scaler-a"]

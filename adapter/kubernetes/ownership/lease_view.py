@@ -25,6 +25,9 @@ LABEL = "fastpath.io/scaler"
 LEAVING = "fastpath.io/leaving"
 """The label of the Lease of a member that ends soon: others take its slices then."""
 
+POD = "fastpath.io/pod-uid"
+"""The label of the Lease of a member with the uid of its Pod, where that is known."""
+
 _SILENCE = 5.0
 """A watch without an event for this long is lost: it would show the renewals of this scaler's own Lease."""
 
@@ -47,6 +50,7 @@ class WatchedLease(msgspec.Struct, frozen=True):
     version: str
     record: LeaseRecord
     leaves: bool = False
+    pod: str = ""
 
 
 class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,9 +66,9 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 def _keep(document: _Document) -> WatchedLease:
-    meta = document.metadata
-    record, leaves = read_record(document.spec), LEAVING in (meta.labels or {})
-    return WatchedLease(meta.namespace, meta.name, meta.resource_version, record, leaves)
+    meta, labels = document.metadata, document.metadata.labels or {}
+    record, leaves, pod = read_record(document.spec), LEAVING in labels, labels.get(POD, "")
+    return WatchedLease(meta.namespace, meta.name, meta.resource_version, record, leaves, pod)
 
 
 _CODEC = ObjectCodec(_Document, _keep)
@@ -77,6 +81,7 @@ class Member(NamedTuple):
     record: LeaseRecord
     expires: float
     leaves: bool = False
+    pod: str = ""
 
 
 class LeaseView:
@@ -144,7 +149,7 @@ class LeaseView:
         version, former = self._made.get(lease.name, ("", None))
         return former if version == lease.version else None
 
-    def learn(self, lease: str, record: LeaseRecord, *, leaves: bool = False) -> None:
+    def learn(self, lease: str, record: LeaseRecord, *, leaves: bool = False, pod: str = "") -> None:
         """Keep the record of a member's Lease. One that leaves does not come back."""
         known, now = self._members.get(lease), self._clock.monotonic()
         if not record.holder:
@@ -153,8 +158,9 @@ class LeaseView:
             return
         self._ended.pop(lease, None)
         if known is None or known.record != record:
-            leaves = leaves or (known is not None and known.leaves)
-            self._members[lease] = Member(lease, record, now + record.duration, leaves)
+            if known is not None:
+                leaves, pod = leaves or known.leaves, pod or known.pod
+            self._members[lease] = Member(lease, record, now + record.duration, leaves, pod)
 
     def ended(self, seconds: float) -> Iterator[WatchedLease]:
         """Yield the Leases of members that have had no holder for so long."""
@@ -170,7 +176,7 @@ class LeaseView:
         if is_slice:
             self._batch.append((name, lease))
         elif lease is not None:
-            self.learn(name, lease.record, leaves=lease.leaves)
+            self.learn(name, lease.record, leaves=lease.leaves, pod=lease.pod)
         else:
             now = self._clock.monotonic()
             self.removed = {one: at for one, at in self.removed.items() if at > now - _REMEMBERED} | {

@@ -63,6 +63,9 @@ class MemberSettings:
     retry_period: float = 2.0
     """Interval between attempts, and between renewals."""
 
+    pod: str = ""
+    """The uid of the Pod, "" if it is not known. A Pod has one container with a scaler."""
+
     @property
     def attempt(self) -> float:
         """Timeout of one attempt: half the renew deadline, as in kube-controller-manager."""

@@ -47,17 +47,21 @@ class ScalerLeases:
     def has_others(self) -> bool:
         """Return whether there is another member that stays."""
         now, me = self.clock.monotonic(), self.settings.identity
-        members = self.view.members()
-        return any(one.expires > now and not one.leaves and one.record.holder != me for one in members)
+        staying = (one for one in self.view.members() if one.expires > now and not one.leaves)
+        return any(one.record.holder != me and not self._is_former(one) for one in staying)
+
+    def _is_former(self, member: Member) -> bool:
+        """Whether another member was in the container of this one: a process begins when that has ended."""
+        return member.pod == self.settings.pod != ""
 
     def clear_late(self, group: asyncio.TaskGroup) -> float:
-        """Clear the Leases of members that are late; return the seconds to the next look."""
+        """Clear the Leases of members that are late, or have ended; return the seconds to the next look."""
         now, wait = self.clock.monotonic(), math.inf
         for member in self.view.members():
             left = member.expires - now
             if member.record.holder == self.settings.identity:
                 continue
-            if left <= 0:
+            if left <= 0 or self._is_former(member):
                 left = RETRY
                 if member.lease not in self._clearing:
                     self._clearing.add(member.lease)

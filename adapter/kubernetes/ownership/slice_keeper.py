@@ -29,6 +29,7 @@ from typing import NoReturn
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.ownership.held_slice import HeldSlice, Work
 from adapter.kubernetes.ownership.lease import LeaseFence, SliceFence
+from adapter.kubernetes.ownership.lease_view import POD
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership
 from adapter.kubernetes.ownership.scaler_leases import RETRY, ScalerLeases, read_version
 from adapter.kubernetes.ownership.slice_owners import UNSETTLED, SliceOwners
@@ -68,7 +69,10 @@ class SliceKeeper:
         self._wants = wants
         self._prepare = prepare
         self._own = self._leases.member_name(settings.identity)
-        self._membership = Membership(self._leases.lease(self._own), settings, watching)
+        lease = self._leases.lease(self._own)
+        if settings.pod:
+            lease.labels[POD] = settings.pod
+        self._membership = Membership(lease, settings, watching)
         self._held: dict[int, HeldSlice] = {}
         self._wanted: frozenset[int] = frozenset()
         self._is_leaving = self._is_ending = False

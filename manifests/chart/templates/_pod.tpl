@@ -165,7 +165,7 @@ containers:
     {{- end }}
     args:
       {{- .container.args | nindent 6 }}
-    {{- with $values.env }}
+    {{- with concat (.container.scales | default false | ternary (list (dict "name" "POD_UID" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.uid")))) list) (default list $values.env) }}
     env:
       {{- toYaml . | nindent 6 }}
     {{- end }}

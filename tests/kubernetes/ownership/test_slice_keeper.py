@@ -498,6 +498,31 @@ def test_an_owner_that_reads_another_holder_gives_the_slice_up(world: World, hol
     assert world.run_until(world.is_fair) < 15 + 2 + 1, "missed for its duration, from a renewal on"
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_container_that_starts_again_has_the_slices_of_its_last_process_at_once(
+    world: World, others: int
+) -> None:
+    first = world.join(pod="uid-0")
+    for _ in range(others):
+        world.join(pod="uid-1")
+    world.run_until(world.is_fair)
+    world.run(5.3)
+    first.kill()
+    world.run(1.8)
+    world.join(pod="uid-0")
+    assert world.run_until(world.is_fair) < 1.5
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("", "uid-0"), ("uid-0", ""), ("uid-0", "uid-2")])
+def test_what_may_be_another_container_is_waited_for(world: World, before: str, after: str) -> None:
+    first = world.join("scaler-0", pod=before)
+    world.run_until(world.is_fair)
+    world.run(5.3)
+    first.freeze()
+    world.join("scaler-0", pod=after)
+    assert world.run_until(world.is_fair) > 10
+
+
 CHANGED = "the Lease of a slice was changed or deleted, not by its owner"
 
 
