@@ -244,13 +244,17 @@ class Reflector(Generic[T]):
                         to_list = False
                     else:
                         await self._wait_to_poll()
-                        to_list = to_list or self._is_overdue()
+                        to_list = to_list or self._is_silent(self._periods.relist)
             except errors.KubernetesError as error:
                 if error.status in UNSELECTIVE:
                     self._coverage.refuse_selector()
                 await self._fail(error)
                 is_there = error.status != 0 or error.reason == "Timeout"
-                to_list = to_list or error.status not in _RESUMABLE or (is_there and self._is_overdue())
+                to_list = (
+                    to_list
+                    or error.status not in _RESUMABLE
+                    or (is_there and self._is_silent(self._periods.relist))
+                )
 
     async def _list(self) -> None:
         """Make the store equal to a list of everything."""
@@ -261,7 +265,8 @@ class Reflector(Generic[T]):
         try:
             self._version = await self._list_in(self._source)
         except errors.KubernetesError as error:
-            if error.status != 404 or not self.source.optional:
+            is_new = self._mode == "watch" and self.synced and not self._is_silent(self._periods.refusals)
+            if error.status != 404 or not self.source.optional or is_new:
                 raise
             self._mode, self._version = "list", ""
             self._watch_from = max(self._watch_from, self._context.clock.monotonic() + self._periods.relist)
@@ -404,16 +409,15 @@ class Reflector(Generic[T]):
             )
             self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
-    def _is_overdue(self) -> bool:
-        """Whether a kind that cannot be watched now is to be listed."""
-        age = math.inf if self._heard is None else self._context.clock.monotonic() - self._heard
-        return age >= self._periods.relist
+    def _is_silent(self, seconds: float) -> bool:
+        """Whether nothing was heard of the kind for so long."""
+        return self._heard is None or self._context.clock.monotonic() - self._heard >= seconds
 
     async def _wait_to_poll(self) -> None:
         """Wait for the next list, or where a watch was refused a short time ago, for the next watch."""
         self._read.clear()
         self._listed.clear()
-        left = self._watch_from - self._context.clock.monotonic()
+        left = max(0.01, self._watch_from - self._context.clock.monotonic())  # a timer may be a little early
         is_lasting = self._mode == "list"
         await self._context.sleep(self._periods.relist if is_lasting else min(left, self._periods.relist))
         if self._on_demand and is_lasting:
