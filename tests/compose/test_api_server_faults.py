@@ -161,7 +161,7 @@ class APIServer:
             self._watches.remove((kind, queue))
 
     async def get(self, path: str, **_: object) -> ResponseBody:
-        kind, _, name = path.rpartition("/")
+        kind, name = path.rsplit("/", 1)
         await self._answer(kind.rpartition("/")[2])
         if name not in self._leases:
             raise KubernetesError(404, "NotFound", f"cannot get {path}")

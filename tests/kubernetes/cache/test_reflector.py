@@ -284,7 +284,8 @@ async def test_a_list_of_a_version_that_the_server_does_not_know_is_repeated_at_
 
 
 async def test_a_version_that_is_refused_again_and_again_is_no_loop() -> None:
-    script, _, _ = await play("7", *[failure(504), "7"] * 4)
+    steps: list[Step] = [failure(504), "7"]
+    script, _, _ = await play("7", *steps * 4)
     assert script.pauses == [1.6, 3.2, 6.4]
 
 
