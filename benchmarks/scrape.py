@@ -211,7 +211,7 @@ class OwnUsages:
         usual: Any = SimpleNamespace(feed=self._feed, read=self._read_usual, sampled=0, span=0)
         subscriber: Any = SimpleNamespace(namespace="shop")
         own: Any = self
-        self._source = OwnUsageSource(usual, own, subscriber, "cpu", "")
+        self._source = OwnUsageSource(usual, own, subscriber, "")
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -245,7 +245,7 @@ class OwnUsages:
     def follow(self) -> None:
         pass
 
-    def find_usage(self, _: str) -> Any:
+    def find_usage(self) -> Any:
         return self._entry
 
     def span_of(self, _: object) -> int:

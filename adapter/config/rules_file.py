@@ -98,12 +98,13 @@ _RESOURCE_RULE = Shape(
         "nodeQuery": Leaf.TEXT,
         "resources": _RESOURCES,
         "containerLabel": Leaf.TEXT,
-        "scrape": scrape_keys.USAGE_SHAPE,
     },
+    notes={"scrape": "this is for resourceRules.cpu: pods do not expose the working set of their containers"},
 )
+_CPU_RULE = Shape("a resource rule", {**_RESOURCE_RULE.fields, "scrape": scrape_keys.USAGE_SHAPE})
 _RESOURCE_RULES = Shape(
     "resourceRules",
-    {"cpu": _RESOURCE_RULE, "memory": _RESOURCE_RULE, "window": Leaf.TEXT, "onWarnings": Leaf.TEXT},
+    {"cpu": _CPU_RULE, "memory": _RESOURCE_RULE, "window": Leaf.TEXT, "onWarnings": Leaf.TEXT},
 )
 _FILE = Shape(
     "a rules file",

@@ -97,10 +97,10 @@ USAGE_SHAPE = Shape(
     },
     notes=SHAPE.notes,
 )
-"""The `scrape` key of `resourceRules.cpu` and `.memory`."""
+"""The `scrape` key of `resourceRules.cpu`."""
 
 VOCABULARY: Mapping[str, str] = {
-    **dict.fromkeys(("query", "container"), "in the scrape of resourceRules.cpu or resourceRules.memory"),
+    **dict.fromkeys(("query", "container"), "in the scrape of resourceRules.cpu"),
     **{key: "in scrape" for key in SHAPE.fields if key != "window"},
     **dict.fromkeys(CREDENTIALS.fields, "in scrape.credentials"),
     **dict.fromkeys(TLS.fields, "in scrape.tls"),

@@ -5,8 +5,8 @@ resources. A rule with a fault is left out; the others are used.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import promql_parser as promql
 
@@ -58,7 +58,7 @@ class Rule(QueryRule):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageRule:
-    """How pods tell their own usage of a resource: the rule of their scrapes, and the container it is about.
+    """How pods tell their own usage of CPU: the rule of their scrapes, and the container it is about.
 
     `container` is "" for the container that has the scraped port.
     """
@@ -71,14 +71,13 @@ class UsageRule:
 class Ruleset:
     """The rules in use: `custom` and `external`, each in file order; a later rule takes precedence.
 
-    `resource` is None without resource rules, and if they have a fault. `usages` has those of its resources
-    that are scraped, by resource.
+    `resource` is None without resource rules, and if they have a fault. `usage` is None if no CPU is scraped.
     """
 
     custom: tuple[Rule, ...] = ()
     external: tuple[Rule, ...] = ()
     resource: ResourceRules | None = None
-    usages: Mapping[str, UsageRule] = field(default_factory=dict)
+    usage: UsageRule | None = None
 
     def selectors(self) -> tuple[str, ...]:
         """Return the distinct series selectors in order."""
@@ -112,14 +111,14 @@ def compile_rules(
     custom = [rule for entry in config.rules if (rule := compiled(entry, describes=True))]
     external = [rule for entry in config.external_rules if (rule := compiled(entry, describes=False))]
     resource: ResourceRules | None = None
-    usages: Mapping[str, UsageRule] = {}
+    usage: UsageRule | None = None
     if config.resource_rules is not None:
-        usages = _compile_usages(config.resource_rules, catalogue, faults, known.usages if known else {})
+        usage = _compile_usage(config.resource_rules, catalogue, faults, known and known.usage)
         if known and known.resource is not None and known.resource.config == config.resource_rules:
             resource = known.resource
         elif config.resource_rules.queries:
             resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
-    return Ruleset(tuple(custom), tuple(external), resource, usages), tuple(faults)
+    return Ruleset(tuple(custom), tuple(external), resource, usage), tuple(faults)
 
 
 def _compile_rule(
@@ -256,45 +255,38 @@ def _compile_resource_rules(
     return None if cpu is None or memory is None else ResourceRules(config, *map(CpuAndMemory, cpu, memory))
 
 
-_COUNTERS = {
-    "cpu": "sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)",
-    "memory": "sum(process_resident_memory_bytes{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
-}
-"""What Prometheus' client libraries expose of their process. The window of a rate is that of `scrape`."""
+_COUNTER = "sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)"
+"""What Prometheus' client libraries expose of their process. The window is that of `scrape`."""
 
 
 _PLAIN = ResourcesConfig("<<.Resource>>")
-"""The labels of scraped usages whose rule names none: a scrape belongs to its pod, whatever these are."""
+"""The labels of a scraped usage whose rule names none: a scrape belongs to its pod, whatever these are."""
 
 
-def _compile_usages(
-    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: Mapping[str, UsageRule]
-) -> Mapping[str, UsageRule]:
-    """Return the rules of the resources that pods are scraped for, without those that have a fault."""
-    usages: dict[str, UsageRule] = {}
-    for resource, scraped in (("cpu", config.cpu), ("memory", config.memory)):
-        if scraped.scrape is None:
-            continue
-        rule = RuleConfig(
-            f"{config.path}.{resource}.scrape",
-            config.source,
-            config.line,
-            resources=_PLAIN if scraped.resources == ResourcesConfig() else scraped.resources,
-            metrics_query=scraped.scrape.query or _COUNTERS[resource],
-            scrape=scraped.scrape.scrape,
-            lines=config.lines,
-        )
-        if "<<.Series>>" in rule.metrics_query.replace(" ", ""):
-            expected = "expected the name of a series: <<.Series>> stands for none here"
-            text = matchers.shorten(rule.metrics_query)
-            faults.append(fault_at(rule, f"{rule.path}.query", text, expected))
-            continue
-        before = known.get(resource)
-        compiled = None if before is None or before.rule.config != rule else before.rule
-        compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")
-        if compiled is not None:
-            usages[resource] = UsageRule(compiled, scraped.scrape.container)
-    return usages
+def _compile_usage(
+    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault], known: UsageRule | None
+) -> UsageRule | None:
+    """Return the rule by which pods are scraped for their CPU, None without one and after a fault."""
+    scraped = config.cpu
+    if scraped.scrape is None:
+        return None
+    rule = RuleConfig(
+        f"{config.path}.cpu.scrape",
+        config.source,
+        config.line,
+        resources=_PLAIN if scraped.resources == ResourcesConfig() else scraped.resources,
+        metrics_query=scraped.scrape.query or _COUNTER,
+        scrape=scraped.scrape.scrape,
+        lines=config.lines,
+    )
+    if "<<.Series>>" in rule.metrics_query.replace(" ", ""):
+        expected = "expected the name of a series: <<.Series>> stands for none here"
+        text = matchers.shorten(rule.metrics_query)
+        faults.append(fault_at(rule, f"{rule.path}.query", text, expected))
+        return None
+    compiled = known.rule if known is not None and known.rule.config == rule else None
+    compiled = compiled or _compile_rule(rule, catalogue, faults, key="query")
+    return None if compiled is None else UsageRule(compiled, scraped.scrape.container)
 
 
 def _compile_resource_rule(

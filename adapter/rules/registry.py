@@ -11,7 +11,7 @@ where other tasks may run, and what exists once for each metric is not tracked b
 import functools
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -58,7 +58,7 @@ class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsageEntry(msgspec.Struct, frozen=True, gc=False):
-    """What defines the usage that pods expose; `container` is as in `UsageRule`."""
+    """What defines the CPU that pods expose; `container` is as in `UsageRule`."""
 
     rule: Rule
     container: str
@@ -94,7 +94,7 @@ class Registry:
     collisions: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
     unwritable: tuple[Unwritable, ...] = ()
-    usages: Mapping[str, UsageEntry] = field(default_factory=dict)
+    usage: UsageEntry | None = None
     """By resource."""
 
     def resources(self) -> tuple[APIResource, ...]:
@@ -206,7 +206,7 @@ def building(
         _note_collision(collisions, metric, external.get(metric), entry_external)
         external[metric] = entry_external
     infos = yield from _infos(listed)
-    usages = {name: UsageEntry(usage.rule, usage.container) for name, usage in ruleset.usages.items()}
+    usage = ruleset.usage
     return Registry(
         generation,
         custom,
@@ -215,7 +215,7 @@ def building(
         tuple(collisions),
         tuple(refused),
         tuple(unwritable.values()),
-        usages,
+        None if usage is None else UsageEntry(usage.rule, usage.container),
     )
 
 
@@ -248,7 +248,7 @@ def _sorted(names: Iterable[str]) -> Steps[list[str]]:
 
 def same(one: Registry, other: Registry) -> Steps[bool]:
     """Return whether two snapshots have the same metrics with the same definitions."""
-    if one.usages != other.usages:
+    if one.usage != other.usage:
         return False
     return (yield from _equal(one.custom, other.custom)) and (yield from _equal(one.external, other.external))
 

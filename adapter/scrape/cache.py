@@ -124,13 +124,13 @@ class ScrapedValues:
     def entry_of(self, metric: ScrapedMetric) -> CustomEntry | UsageEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
         if isinstance(metric, OwnUsage):
-            return self.find_usage(metric.resource)
+            return self.find_usage()
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.scraped is not None else None
 
-    def find_usage(self, resource: str) -> UsageEntry | None:
-        """Return the entry of a resource that pods are scraped for; None for any other."""
-        return self._registry().usages.get(resource)
+    def find_usage(self) -> UsageEntry | None:
+        """Return the entry of the CPU that pods are scraped for; None without one."""
+        return self._registry().usage
 
     def span_of(self, entry: ScrapedEntry) -> int:
         """Return the nanoseconds that a value covers, and the interval to the next one."""

@@ -9,6 +9,7 @@ largest pod of the namespace that uses most loses first (`model.fairness`); pods
 scraped less often (`scrape.schedule`).
 """
 
+import enum
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,16 +51,16 @@ NAMESPACE_BYTES = 48 * 1024 * 1024
 _REVIEW_SECONDS = 1.0
 
 
-class OwnUsage(NamedTuple):
+class OwnUsage(enum.Enum):
     """The usage of a resource that pods expose; it is wanted as a metric is."""
 
-    resource: str
+    CPU = "cpu"
 
 
 ScrapedMetric: TypeAlias = str | OwnUsage
 
 ScrapedEntry: TypeAlias = CustomEntry | ExternalEntry | UsageEntry
-"""What scrapes answer: a custom or an external metric, or the usage of a resource."""
+"""What scrapes answer: a custom or an external metric, or the usage of CPU."""
 
 
 def window_of(entry: ScrapedEntry) -> float:

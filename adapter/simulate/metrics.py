@@ -39,7 +39,7 @@ class SimulatedMetric:
 
     @property
     def is_usage(self) -> bool:
-        """Whether it is CPU or memory, which the metrics API has late and the pods themselves at once."""
+        """Whether it is CPU or memory, which the metrics API has late."""
         return self.spec.resource is not None
 
     @property

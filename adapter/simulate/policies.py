@@ -62,7 +62,7 @@ class Knative(NamedTuple):
 class SimulatedPolicy:
     """A policy. `text` is how it was written; `native` and `fast` are the paces of the chains that it has.
 
-    `usage` is the pace of CPU and memory as the metrics API has them, which the fast chain reads besides.
+    `usage` is the pace of CPU and memory as the metrics API has them, which the fast chain reads too.
     """
 
     text: str

@@ -181,10 +181,10 @@ def _prepare(
         return Signal(pace.scrape, start, pace.window, load, first, is_total=is_total)
 
     def chain(decider: Decider, pace: Pace, usage: Pace | None = None) -> Chain:
-        """Return a chain; with `usage` CPU and memory also have a signal of that pace."""
+        """Return a chain; with `usage` CPU and memory have a signal of that pace, and CPU has both."""
         two = {place: usage for place, metric in enumerate(metrics) if usage is not None and metric.is_usage}
         signals = [signal(place, two.get(place, pace)) for place in range(len(metrics))]
-        faster = {place: signal(place, pace) for place in two}
+        faster = {place: signal(place, pace) for place in two if metrics[place].is_cpu}
         _, at = phase.first(pace)
         if isinstance(decider, ScalerDecider):
             decider.ranking = _rank(autoscaler.spec, metrics, signals, faster)

@@ -48,16 +48,18 @@ class MetricReader:
         metric: MetricSpec,
         target: TargetFacts | Unread,
     ) -> UsageFacts | None:
-        """Return what is known of the pods' own usage; None for a resource that has no rule but CPU."""
+        """Return what is known of the pods' own usage; None for another resource than CPU."""
         resource, container = _resource(metric)
-        rule = await self._sources.usage(resource)
+        if resource != "cpu":
+            return None
+        rule = await self._sources.usage()
         usage = UsageFacts()
         if rule is not None:
             query = rule.rule.scraped
             is_rate = query is not None and query.counts
             verdict = await self._verdict(autoscaler, place)
             usage = UsageFacts(rule.rule.path, rule.rule.config.scrape, is_rate, verdict)
-        if usage.verdict != UsageVerdict() or resource != "cpu" or isinstance(target, Unread):
+        if usage.verdict != UsageVerdict() or isinstance(target, Unread):
             return usage if usage.rule else None
         ports = tuple(port for port in target.ports if container in {"", port.container})
         namespace = autoscaler.metadata.namespace

@@ -97,11 +97,11 @@ class SourceReader:
             return None
         return SourceFacts(f"{rule_query.rule.path}.seriesQuery", selector, None, series)
 
-    async def usage(self, resource: str) -> UsageRule | None:
-        """Return how pods are scraped for their usage of a resource; None without a rule that can be read."""
+    async def usage(self) -> UsageRule | None:
+        """Return how pods are scraped for their CPU; None without a rule that can be read."""
         for group in dict.fromkeys(GROUPS.values()):  # the rules are Fastpath's, which may serve any of them
             ruleset = await self._ruleset(group)
-            if not isinstance(ruleset, Unread) and (usage := ruleset.usages.get(resource)) is not None:
+            if not isinstance(ruleset, Unread) and (usage := ruleset.usage) is not None:
                 return usage
         return None
 

@@ -249,7 +249,7 @@ class FaultyWorkload:
     def entry_of(self, metric: str) -> object:
         return _Entry()
 
-    def find_usage(self, resource: str) -> object:
+    def find_usage(self) -> object:
         return OWN if self.kind.own else None
 
     def covered_seconds(self, entry: object) -> float:

@@ -109,7 +109,6 @@ SCRAPE: Values = {"port": "metrics"}
 @pytest.mark.parametrize(
     ("resource", "serves"),
     [
-        ({"cpu": {"scrape": SCRAPE}, "memory": {"scrape": SCRAPE}}, False),
         ({"cpu": {"scrape": SCRAPE}, "memory": None}, False),
         ({"cpu": {"scrape": SCRAPE}, "memory": {"nodeQuery": "up"}}, True),
         ({"cpu": {"containerLabel": "container"}}, True),

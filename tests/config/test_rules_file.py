@@ -689,8 +689,17 @@ def test_resources_may_be_scraped_without_a_query() -> None:
     rules = parsed.config.resource_rules
     assert rules is not None
     assert rules.cpu.scrape == UsageScrape(ScrapeConfig(Access("metrics"), 4.0), "up", "app")
-    assert rules.memory.scrape is None
     assert not parsed.config.serves_usages
+
+
+def test_memory_is_not_scraped() -> None:
+    parsed = parse("resourceRules: {cpu: {scrape: {port: metrics}}, memory: {scrape: {port: metrics}}}")
+
+    (fault,) = parsed.faults
+    assert (fault.path, fault.expected) == (
+        "resourceRules.memory.scrape",
+        "this is for resourceRules.cpu: pods do not expose the working set of their containers",
+    )
 
 
 def test_resource_rules_with_a_query_are_served() -> None:

@@ -65,7 +65,7 @@ def test_the_api_has_the_same_reasons() -> None:
 def test_numbers_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     low, high = calibrations.BAND
-    cores = source._LEAST["cpu"] / 1000
+    cores = source._LEAST / 1000
 
     assert f"from {cores:g} cores on" in text
     assert f"the last {calibrations.MOST} comparisons" in text

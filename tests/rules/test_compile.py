@@ -353,7 +353,6 @@ def test_pods_have_no_job() -> None:
 USAGES = """
 resourceRules:
   cpu: {scrape: {port: metrics}}
-  memory: {scrape: {port: metrics, query: 'max(heap_bytes{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}}
 """
 
 
@@ -361,15 +360,11 @@ def test_usages_that_are_only_scraped() -> None:
     ruleset = compile_text(USAGES)
 
     assert ruleset.resource is None
-    assert {name: usage.rule.path for name, usage in ruleset.usages.items()} == {
-        "cpu": "resourceRules.cpu.scrape",
-        "memory": "resourceRules.memory.scrape",
-    }
-    cpu, memory = (usage.rule.scraped for usage in ruleset.usages.values())
+    assert ruleset.usage is not None
+    assert ruleset.usage.rule.path == "resourceRules.cpu.scrape"
+    cpu = ruleset.usage.rule.scraped
     assert cpu is not None
     assert (cpu.counts, cpu.series_names("")) == (True, frozenset({"process_cpu_seconds_total"}))
-    assert memory is not None
-    assert (memory.counts, memory.series_names("")) == (False, frozenset({"heap_bytes"}))
 
 
 def test_an_unchanged_usage_keeps_its_identity() -> None:
@@ -377,7 +372,9 @@ def test_an_unchanged_usage_keeps_its_identity() -> None:
     before = compile_text(USAGES)
     after, _ = compile_rules(rules_file.parse_rules(USAGES, "rules.yaml").config, BUILTIN, before)
 
-    assert after.usages["cpu"].rule is before.usages["cpu"].rule
+    assert before.usage is not None
+    assert after.usage is not None
+    assert after.usage.rule is before.usage.rule
 
 
 @pytest.mark.parametrize(
@@ -390,5 +387,5 @@ def test_an_unchanged_usage_keeps_its_identity() -> None:
 def test_a_usage_that_one_pod_cannot_answer_is_refused(query: str, said: str) -> None:
     ruleset, (fault,) = faults_of(f"resourceRules: {{cpu: {{scrape: {{port: metrics, query: '{query}'}}}}}}")
 
-    assert ruleset.usages == {}
+    assert ruleset.usage is None
     assert said in fault

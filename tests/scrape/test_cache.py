@@ -124,7 +124,7 @@ async def test_a_pod_that_cannot_be_asked_for_its_usage_is_no_fault() -> None:
     """Every autoscaler on cpu asks its pods."""
     async with scraping("resourceRules: {cpu: {scrape: {port: metrics}}}") as here:
         here.reader.bodies[B.ip] = ScrapeError("unreachable", "connection refused")
-        here.scraped.want("x", "shop", [OwnUsage("cpu")], [A._replace(ports={}), B])
+        here.scraped.want("x", "shop", [OwnUsage.CPU], [A._replace(ports={}), B])
         await here.scrape()
 
         assert [each.address for each in here.reader.asked] == [B.ip]

@@ -52,6 +52,7 @@ from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvi
 from adapter.rules import matchers
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
+from adapter.scrape.targets import OwnUsage
 from adapter.telemetry.problems import UNFETCHED
 
 MetricSource = PolledSource | OwnUsageSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
@@ -111,9 +112,9 @@ class SourceFactory:
         reading = functools.partial(resource_reading, resource, container)
         feed = self._resource_feed(subscriber)
         slow = PolledSource(feed, self.poller, subscriber.key, "resource", reading)
-        if self.scraped is None:
+        if self.scraped is None or resource != OwnUsage.CPU.value:
             return slow
-        return OwnUsageSource(slow, self.scraped, subscriber, resource, container)
+        return OwnUsageSource(slow, self.scraped, subscriber, container)
 
     def _feed(
         self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES

@@ -196,9 +196,8 @@ def _scraped_metric(metric: MetricSpec) -> ScrapedMetric | None:
     """Return what pods may be scraped for, None for a metric that is not about pods."""
     if metric.pods is not None:
         return metric.pods.metric.name
-    if metric.resource is not None:
-        return OwnUsage(metric.resource.name)
-    return None if metric.container_resource is None else OwnUsage(metric.container_resource.name)
+    source = metric.resource or metric.container_resource
+    return None if source is None or source.name != OwnUsage.CPU.value else OwnUsage.CPU
 
 
 class _Subscription:

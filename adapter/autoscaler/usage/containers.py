@@ -26,19 +26,19 @@ def is_alone(pod: PodFacts) -> bool:
     return not any(init.restart_policy == "Always" for init in pod.init_containers)
 
 
-def find_limit(pod: PodFacts, container: str, resource: str) -> float:
+def find_limit(pod: PodFacts, container: str) -> float:
     """Return the limit of a container in thousandths, infinity without one or if it is not known which."""
     for other in (*pod.containers, *pod.init_containers):
         if other.name == container and other.resources is not None and other.resources.limits:
-            limit = other.resources.limits.get(resource)
+            limit = other.resources.limits.get("cpu")
             return math.inf if limit is None else float(limit.milli)
     return math.inf
 
 
-def sum_usage(item: PodMetrics, resource: str, container: str) -> int | None:
+def sum_usage(item: PodMetrics, container: str) -> int | None:
     """Return the usage of a container, of the whole pod for "", in thousandths; None if a part is unknown."""
     used = [
-        None if part.usage is None else part.usage.get(resource)
+        None if part.usage is None else part.usage.get("cpu")
         for part in item.containers or ()
         if not container or part.name == container
     ]
@@ -47,14 +47,14 @@ def sum_usage(item: PodMetrics, resource: str, container: str) -> int | None:
 
 
 def usage_of_others(
-    items: Mapping[str, PodMetrics], pods: Sequence[PodFacts], entry: UsageEntry, resource: str
+    items: Mapping[str, PodMetrics], pods: Sequence[PodFacts], entry: UsageEntry
 ) -> dict[str, int]:
     """Return what the other containers of each pod used last; that of "" is the mean, for new pods."""
     others: dict[str, int] = {}
     for pod in pods:
         if is_alone(pod) or (item := items.get(pod.name)) is None:
             continue
-        whole, part = sum_usage(item, resource, ""), sum_usage(item, resource, find_container(pod, entry))
+        whole, part = sum_usage(item, ""), sum_usage(item, find_container(pod, entry))
         if whole is not None and part is not None:
             others[pod.name] = whole - part
     if others:

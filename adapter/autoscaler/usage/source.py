@@ -1,4 +1,4 @@
-"""CPU and memory as the pods themselves expose them, beside the usage of their containers.
+"""CPU as the pods themselves expose it, beside the usage of their containers.
 
 The usage of containers is 15 to 60 s old when it arrives. What a pod exposes about its own process is a
 second old, but it is not the same: `calibration` says whether it counts, and by which factor. The reading has
@@ -34,7 +34,7 @@ from adapter.rules.registry import UsageEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.targets import ScrapedValue
 
-_LEAST: Mapping[str, int] = {"cpu": 20, "memory": 1024 * 1024 * 1000}
+_LEAST = 20
 """The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""
 
 _MOST = 2.0**62
@@ -44,38 +44,34 @@ _COUNTS = "the usage that the pods expose may raise the count"
 _NO_MORE = "the own usage of pods exceeds that of their containers by no more than chance explains"
 
 NOT_SCRAPED = CalibrationVerdict(None, "NotScraped")
-"""No rule scrapes the resource from pods."""
+"""No rule scrapes CPU from pods."""
 
 
 @dataclass(slots=True, eq=False)
 class OwnUsageSource:
-    """The usage of a resource by pods, or by one container in each (`container`)."""
+    """The usage of CPU by pods, or by one container in each (`container`)."""
 
     slow: PolledSource
     scraped: ScrapedValues
     subscriber: Subscriber
-    resource: str
     container: str
     verdict: CalibrationVerdict = NOT_SCRAPED
     """Whether the pods' own values count, and why not."""
     why: str = ""
-    """Why there is no faster reading, "" if there is one or no rule scrapes the resource."""
+    """Why there is no faster reading, "" if there is one or no rule scrapes CPU."""
     sampled: int | None = None
     span: int | None = None
     """Those of the pods' own values if these count."""
-    pods: ComparedPods = field(init=False)
+    pods: ComparedPods = field(init=False, default_factory=lambda: ComparedPods(_LEAST))
     _noise: Noise | None = None
     _entry: UsageEntry | None = None
     _answer: SourceAnswer | None = None
     _items: Mapping[str, PodMetrics] = field(default_factory=dict)
     """The usages of the last answer, by pod."""
 
-    def __post_init__(self) -> None:
-        self.pods = ComparedPods(_LEAST.get(self.resource, 0))
-
     @property
     def condition(self) -> OptionState | None:
-        """Whether the pods' own values count; None if no rule scrapes the resource."""
+        """Whether the pods' own values count; None if no rule scrapes CPU."""
         ratio, reason, why = self.verdict
         if reason == NOT_SCRAPED.reason:
             return None
@@ -88,7 +84,7 @@ class OwnUsageSource:
         reading = self.slow.read(context)
         self.sampled, self.span = self.slow.sampled, self.slow.span
         self.scraped.follow()  # the rules may have changed
-        entry = self.scraped.find_usage(self.resource)
+        entry = self.scraped.find_usage()
         if entry != self._entry:  # a rule that reads the same is the same after a reload
             self._entry, self._answer, self._noise = entry, None, None
             self.pods.clear()
@@ -145,7 +141,7 @@ class OwnUsageSource:
             self._answer = answer
             self._items = {} if answer is None else {item.metadata.name: item for item in answer.items}
             usages = (
-                (pod.name, containers.sum_usage(item, self.resource, containers.find_container(pod, entry)))
+                (pod.name, containers.sum_usage(item, containers.find_container(pod, entry)))
                 for pod in context.pods
                 if (item := self._items.get(pod.name)) is not None
             )
@@ -193,7 +189,7 @@ class OwnUsageSource:
         agreeing = {name for name in own if self.pods.agrees(name, context.monotonic)}
         most = ratio * max(own[name].value for name in agreeing)
         window = span_of(self.scraped.covered_seconds(entry))
-        others = containers.usage_of_others(self._items, context.pods, entry, self.resource)
+        others = containers.usage_of_others(self._items, context.pods, entry)
         values: dict[str, int] = {}
         samples: dict[str, tuple[int, int]] = {}
         overdue = ""
@@ -210,7 +206,7 @@ class OwnUsageSource:
                         late.append(name)
                 continue
             used = ratio * value.value if name in agreeing else min(ratio * value.value, most)
-            limit = containers.find_limit(pod, containers.find_container(pod, entry), self.resource)
+            limit = containers.find_limit(pod, containers.find_container(pod, entry))
             values[name] = math.ceil(min(used, limit)) + rest
             samples[name] = (span_of(value.time), window)
             if value.overdue:

@@ -116,7 +116,7 @@ class Workload:
         shown = {each.address: f"process_cpu_seconds_total {each.counter!r}" for each in self.pods}
         self.here.here.reader.bodies = dict(shown)
         scraped = [FakePod(each.name, each.address) for each in self.pods]
-        self.here.here.scraped.want("shop/web", "shop", [OwnUsage("cpu")], scraped)
+        self.here.here.scraped.want("shop/web", "shop", [OwnUsage.CPU], scraped)
         await self.here.here.scrape()
         if self.second % PERIOD == 0:
             await self.measure()

@@ -153,7 +153,7 @@ async def served(
             async with bench(RULES, more) as here, scraper:
                 here.pods = [pod("a")]
                 source = here.open(cpu_metric())
-                here.here.scraped.want("shop/web", "shop", [OwnUsage("cpu")], [POD])
+                here.here.scraped.want("shop/web", "shop", [OwnUsage.CPU], [POD])
                 running = Served(process.pid, port, here, source, scraper)
                 await running.answers()
                 yield running

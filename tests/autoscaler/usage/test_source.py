@@ -122,7 +122,7 @@ class Servers:
 async def servers(metric: Mapping[str, Any] | None = None, more: str = "") -> AsyncIterator[Servers]:
     async with bench(RULES, more) as here:
         source: Any = here.open(metric or cpu_metric())
-        here.here.scraped.want("shop/web", "shop", [OwnUsage("cpu")], PODS)
+        here.here.scraped.want("shop/web", "shop", [OwnUsage.CPU], PODS)
         yield Servers(here, source)
 
 
@@ -203,7 +203,7 @@ async def test_without_a_rule_there_is_no_condition(monkeypatch: pytest.MonkeyPa
     async with servers() as all_of_them:
         await all_of_them.run(180)
         condition = all_of_them.condition()
-        monkeypatch.setattr(all_of_them.source.scraped, "find_usage", lambda _: None)
+        monkeypatch.setattr(all_of_them.source.scraped, "find_usage", lambda: None)
         reading = await all_of_them.step()
 
     assert condition == (True, "Agrees")
