@@ -112,6 +112,9 @@ class World:
     async def acquire(self, target: ScaleTarget) -> None:
         pass
 
+    def give_back(self) -> None:
+        pass
+
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         self.writes += 1
         raise KubernetesError(403, "Forbidden", "nothing is written here")

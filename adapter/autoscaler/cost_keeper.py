@@ -48,9 +48,6 @@ REFUSED_SECONDS, FAILED_SECONDS = 60.0, 15.0
 TAKEN_SECONDS = 10.0
 """For how long the cache may still show a cost that was taken back."""
 
-AT_ONCE = 16
-"""The number of costs that are written at once."""
-
 FOREIGN_COST, NO_REPLICA_SET, FORBIDDEN, RANKING = (
     "ForeignDeletionCost",
     "NoReplicaSet",
@@ -120,7 +117,7 @@ class CostKeeper:
 
     async def run(self) -> None:
         """Write what is queued until cancelled."""
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore() if self._costs is None else self._costs.at_once
         async with asyncio.TaskGroup() as group:
             while True:
                 while not self._jobs:

@@ -106,7 +106,11 @@ class Actuator(Protocol):
     """Applies decisions. Calls raise `errors.NotLeadingError` when the lease may have been lost."""
 
     async def acquire(self, target: ScaleTarget) -> None:
-        """Wait until a Scale may be written, to be followed by `put_scale` at once."""
+        """Wait until a Scale may be written, to be followed by `put_scale` at once, or by `give_back`."""
+        ...
+
+    def give_back(self) -> None:
+        """Let another write have the turn, in which nothing is written."""
         ...
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:

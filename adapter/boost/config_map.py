@@ -109,6 +109,7 @@ class OwnConfigMap:
             is_labelled = not stored.version or self._is_labelled(stored)
             if not is_forced and is_labelled and texts == stored.texts:
                 self._stored = stored
+                self._writer.give_back()
                 return False
             try:
                 self._stored = await self._send(stored, texts)

@@ -41,9 +41,10 @@ from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.ownership.lease import Fence, Unfenced
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
+from adapter.kubernetes.write import deletion_costs
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
-from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.status import StatusWriter
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder
+from adapter.kubernetes.write.status import StatusWriter, StatusWriters
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import slices
@@ -113,6 +114,9 @@ class Scaler:
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
+        self._statuses = StatusWriters(runtime.monitoring)
+        self._event_backlog = EventBacklog(runtime.monitoring)
+        self._cost_gate = asyncio.Semaphore(deletion_costs.AT_ONCE)
         self._keeper = self._open_slices()
 
     def _open_slices(self) -> SliceKeeper | None:
@@ -230,10 +234,11 @@ class Scaler:
         if runtime.watching.scope is not None:
             await runtime.watching.scope.wait_for(number)
         await self._registry.wait_for_any(number)
-        statuses = StatusWriter(writer, clock, monitoring, problems, self._status_failed)
-        events = EventRecorder(writer, clock, self._random, monitoring, problems)
+        statuses = StatusWriter(writer, clock, problems, self._statuses, self._status_failed)
+        events = EventRecorder(writer, clock, self._random, monitoring, problems, self._event_backlog)
         actuator = ClusterActuator(writer, statuses, events)
         forecasts = ForecastBook(self._forecaster, self._histories.build_queries, monitoring)
+        costs = DeletionCosts(writer, self._cost_gate)
         floors = FloorWriter(writer, self._namespace, number, problems)
         ready_times = ReadyTimesStore(writer, self._namespace, number, problems)
         verdicts = VerdictStore(writer, self._namespace, number, problems)
@@ -247,7 +252,7 @@ class Scaler:
             self.rivals.hpas.find,
             self._source.find,
         )
-        controller = self._build_controller(actuator, poller, floors, forecasts, DeletionCosts(writer))
+        controller = self._build_controller(actuator, poller, floors, forecasts, costs)
         self._registry.begin(number, controller)
         try:
             await self._source.put_all(number)

@@ -11,6 +11,8 @@ The same holds for owners within a namespace. A namespace cannot get more by hav
 by having more items. An item with several owners waits once for each, and the first turn takes it for all, so
 sharing never makes an owner wait longer than asking alone would.
 
+`Precedence` puts queues in an order, and lets no queue keep another from its turns.
+
 `Ledger` counts bytes within one budget. A namespace has at most a fixed part of it. Where many together
 exceed the budget, the namespace that holds most loses first, and in it the largest holder.
 """
@@ -18,7 +20,7 @@ exceed the budget, the namespace that holds most loses first, and in it the larg
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 
@@ -95,6 +97,32 @@ def _first(mapping: OrderedDict[_Key, _Value]) -> tuple[_Key, _Value]:
     for item in mapping.items():
         return item
     raise LookupError("nothing waits")
+
+
+LEAST_SHARE = 10
+"""A queue that waits gets one of so many turns at least."""
+
+
+class Precedence:
+    """Chooses which of several queues has the next turn: the first that waits, or one that waited too long.
+
+    With the order alone, a first queue that is never empty would keep the others waiting without end.
+    """
+
+    def __init__(self, queues: int) -> None:
+        self._owed = [0] * queues
+        """The turns that went to others while a queue waited, less `LEAST_SHARE - 1` for each of its own."""
+
+    def choose(self, waiting: Sequence[object]) -> int | None:
+        """Return the place of the queue whose turn it is, None if no queue waits: those that do are true."""
+        places = [place for place, waits in enumerate(waiting) if waits]
+        if not places:
+            return None
+        chosen = next((place for place in places if self._owed[place] >= LEAST_SHARE - 1), places[0])
+        for place, waits in enumerate(waiting):
+            owed = self._owed[place] + 1 if place != chosen else self._owed[place] - LEAST_SHARE + 1
+            self._owed[place] = max(0, owed) if waits else 0
+        return chosen
 
 
 Holder = TypeVar("Holder", bound=Hashable)

@@ -113,7 +113,7 @@ def compile_rules(
     resource: ResourceRules | None = None
     usage: UsageRule | None = None
     if config.resource_rules is not None:
-        usage = _compile_usage(config.resource_rules, catalogue, faults, known and known.usage)
+        usage = _compile_usage(config.resource_rules, catalogue, faults, known.usage if known else None)
         if known and known.resource is not None and known.resource.config == config.resource_rules:
             resource = known.resource
         elif config.resource_rules.queries:

@@ -17,8 +17,8 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.status import StatusWriter
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder
+from adapter.kubernetes.write.status import StatusWriter, StatusWriters
 from adapter.model.autoscaling.documents import decode_object
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
@@ -39,8 +39,12 @@ class ActuatorOnCluster:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.cluster = desk.cluster
-        self.statuses = StatusWriter(desk.writer, desk.clock, desk.monitoring, desk.faults)
-        self.events = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        shared = StatusWriters(desk.monitoring)
+        self.statuses = StatusWriter(desk.writer, desk.clock, desk.faults, shared)
+        backlog = EventBacklog(desk.monitoring)
+        self.events = EventRecorder(
+            desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults, backlog
+        )
         self.actuator = ClusterActuator(desk.writer, self.statuses, self.events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)

@@ -12,6 +12,7 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import PodsReading, Unavailable
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.kubernetes.write import deletion_costs
 from adapter.model.autoscaling import status
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
 from tests.support.controller import QUEUE, Bench, fpa
@@ -30,6 +31,7 @@ class HandCosts:
         self.applied: list[tuple[str, int | None]] = []
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
+        self.at_once = asyncio.Semaphore(deletion_costs.AT_ONCE)
 
     async def apply(self, namespace: str, pod: str, cost: int | None, owner: str) -> None:
         assert (namespace, owner) == ("default", "web")
@@ -152,7 +154,7 @@ async def test_costs_that_are_late_are_not_waited_for(
     bench: IdleBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost_keeper, "MARK_SECONDS", 0.01)
-    monkeypatch.setattr(cost_keeper, "AT_ONCE", 1)
+    bench.costs.at_once = asyncio.Semaphore(1)
     async with running(bench.start().costs.run()):
         await bench.begin(5)
         bench.costs.gate = asyncio.Event()

@@ -107,6 +107,7 @@ async def test_nothing_is_written_if_nothing_is_wanted_by_then(bench: Bench, wri
     writes.acquired = lambda: bench.server.set("web", 7)
     await write(bench)
     assert writes.calls == ["slot"]
+    assert bench.server.given_back == 1, "another write has the slot"
     assert bench.last().error == ""
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model import fairness
-from adapter.model.fairness import Ledger, Turns
+from adapter.model.fairness import LEAST_SHARE, Ledger, Precedence, Turns
 
 DEMANDS = st.lists(st.floats(0, 100), min_size=1, max_size=30)
 
@@ -192,3 +192,18 @@ def test_the_budget_is_kept_by_dropping_losers(changes: list[tuple[str, str, int
 
         assert ledger.total == sum(held.values()) <= 100
         assert all(sum(size for (where, _), size in held.items() if where == each) <= 60 for each in "abc")
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=300))
+def test_a_queue_of_any_place_waits_for_few_turns_of_others(turns: list[list[bool]]) -> None:
+    precedence, passed = Precedence(4), [0] * 4
+    for waiting in turns:
+        chosen = precedence.choose(waiting)
+        assert (chosen is None) is not any(waiting)
+        if chosen is None:
+            continue
+        assert waiting[chosen]
+        if max(passed) == 0:
+            assert chosen == waiting.index(True), "the first goes first"
+        passed = [passed[place] + 1 if waiting[place] and place != chosen else 0 for place in range(4)]
+        assert max(passed) < LEAST_SHARE + 4

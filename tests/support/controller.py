@@ -73,6 +73,7 @@ class Server:
         self.lose = False
         self.refusal: Exception | None = None
         self.turn: asyncio.Event | None = None
+        self.given_back = 0
         """What a write waits for before its turn; `gate` is what its answer waits for."""
         self.gate: asyncio.Event | None = None
         self._version = 100
@@ -109,6 +110,9 @@ class Server:
     async def acquire(self, target: ScaleTarget) -> None:
         if self.turn is not None:
             await self.turn.wait()
+
+    def give_back(self) -> None:
+        self.given_back += 1
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         name = target.path.split("/")[-2]

@@ -22,9 +22,9 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
-from adapter.kubernetes.write.events import EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleWriter
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
+from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -78,8 +78,9 @@ class Scaler:
             await asyncio.Event().wait()
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
-        statuses = StatusWriter(writer, self._clock, self._monitoring, self._problems)
-        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems)
+        statuses = StatusWriter(writer, self._clock, self._problems, StatusWriters(self._monitoring))
+        backlog = EventBacklog(self._monitoring)
+        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems, backlog)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(statuses.run())

@@ -5,6 +5,8 @@ an apply that is not forced gets a conflict. And an apply without the annotation
 of anybody else, even if it is not known whether there is one.
 """
 
+import asyncio
+
 import msgspec
 
 from adapter.kubernetes.write.writer import WriteKind, Writer
@@ -12,14 +14,19 @@ from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 
 MANAGER = "fastpath-idle-scale-down"
 
+AT_ONCE = 16
+"""The number of costs that a process writes at once."""
+
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 
 
 class DeletionCosts:
     """Writes deletion costs through a `Writer`. Calls raise KubernetesError and NotLeadingError."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, at_once: asyncio.Semaphore) -> None:
+        """`at_once` is held while a cost is written, for `AT_ONCE` costs of the process."""
         self._writer = writer
+        self.at_once = at_once
 
     async def apply(self, namespace: str, pod: str, cost: int | None, owner: str) -> None:
         """Set the cost of a pod, or with None take ours back, in a write slot of the autoscaler `owner`.

@@ -6,8 +6,9 @@ the count of the first one. Of one object and type 25 events pass at once, then 
 
 `EventRecorder` never waits and never fails. Events wait in a queue while the API server cannot be reached;
 what cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
-(`model.fairness`), and when the queue is full, the namespace with the most events loses one, so a tenant with
-many autoscalers does not displace the events of others.
+(`model.fairness`). The recorders of a process, one for each slice, share an `EventBacklog`: when that is
+full, the namespace with the most events loses one, so a tenant with many autoscalers does not displace the
+events of others.
 """
 
 import asyncio
@@ -146,8 +147,37 @@ def timestamp(wall: float) -> str:
     return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class EventBacklog:
+    """What the recorders of a process share: room for `QUEUED` events, and the memory of recent ones."""
+
+    def __init__(self, monitoring: Monitoring) -> None:
+        self.correlator = Correlator()
+        self._counts: Counter[str] = Counter()
+        monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._counts.total)
+        self._recorders: dict[str, EventRecorder] = {}
+
+    def add(self, namespace: str, recorder: "EventRecorder") -> bool:
+        """Count one more event of a namespace, whose recorder has it; tell whether there is room for it.
+
+        Where there is none, the namespace with the most events loses its latest one.
+        """
+        if self._counts.total() >= QUEUED:
+            ((largest, count),) = self._counts.most_common(1)
+            if count <= self._counts[namespace] + 1:
+                return False
+            self._recorders[largest].drop_latest(largest)
+        self._counts[namespace] += 1
+        self._recorders[namespace] = recorder
+        return True
+
+    def remove(self, namespace: str) -> None:
+        self._counts[namespace] -= 1
+        if not self._counts[namespace]:
+            del self._counts[namespace], self._recorders[namespace]
+
+
 class EventRecorder:
-    """Records events; `run` writes them through the `Writer` of one term."""
+    """Records events; `run` writes them through the `Writer` of one term, until `drain`."""
 
     def __init__(
         self,
@@ -156,54 +186,42 @@ class EventRecorder:
         random: Callable[[], float],
         monitoring: Monitoring,
         problems: ProblemLog,
+        backlog: EventBacklog,
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
         self._problems = problems
-        self._correlator = Correlator()
+        self._backlog = backlog
         self._queue: Turns[EventRecord] = Turns()
-        self._counts: Counter[str] = Counter()
         self._next: EventRecord | None = None
+        """The event that is being written, which no longer waits."""
         self._stamp = 0
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._waiting)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
-        """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut.
-
-        If the queue is full, the latest event of the largest namespace is dropped, or this one if its
-        namespace would then be the largest.
-        """
-        namespace = regarding.namespace
-        if self._waiting() >= QUEUED:
+        """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
+        if not self._backlog.add(regarding.namespace, self):
             self._drop("queue")
-            ((largest, count),) = self._counts.most_common(1)
-            if count <= self._counts[namespace] + 1:
-                return
-            *_, latest = (item for item in self._queue if item[0] == largest)
-            self._remove(*latest)
+            return
         text = message[:_MESSAGE_LENGTH]
         self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
         owner = (regarding.kind, regarding.name, regarding.uid)
-        self._queue.add(namespace, owner, first_record(regarding, kind, reason, text, self._stamp))
-        self._counts[namespace] += 1
+        event = first_record(regarding, kind, reason, text, self._stamp)
+        self._queue.add(regarding.namespace, owner, event)
         self._wake.set()
 
-    def _waiting(self) -> int:
-        return self._counts.total() + (self._next is not None)
-
-    def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
-        self._queue.discard(namespace, owner, event)
-        self._counts[namespace] -= 1
-        if not self._counts[namespace]:
-            del self._counts[namespace]
+    def drop_latest(self, namespace: str) -> None:
+        """Drop the latest event of a namespace, to make room for one of another."""
+        *_, latest = (item for item in self._queue if item[0] == namespace)
+        self._remove(*latest)
+        self._drop("queue")
 
     async def run(self) -> None:
         """Write the recorded events until cancelled."""
         while True:
-            while not self._waiting():
+            while not self._is_pending:
                 self._wake.clear()
                 await self._wake.wait()
             await self._record_next()
@@ -212,14 +230,26 @@ class EventRecorder:
         """Write the recorded events within `seconds`, at the orderly end of a term. The rest is dropped."""
         try:
             async with asyncio.timeout(seconds):
-                while self._waiting():
+                while self._is_pending:
                     await self._record_next()
         except TimeoutError:
-            for _ in range(self._waiting()):
-                self._drop("fenced")
-            self._queue, self._counts, self._next = Turns(), Counter(), None
+            pass
         finally:
+            if self._next is not None:
+                self._drop("fenced")
+            for item in tuple(self._queue):
+                self._remove(*item)
+                self._drop("fenced")
+            self._next = None
             self._problems.resolve(FAULT)
+
+    @property
+    def _is_pending(self) -> bool:
+        return bool(self._queue) or self._next is not None
+
+    def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
+        self._queue.discard(namespace, owner, event)
+        self._backlog.remove(namespace)
 
     async def _record_next(self) -> None:
         """Write the next event of the queue. It stays the next one until it is written or dropped."""
@@ -227,7 +257,7 @@ class EventRecorder:
             if self._next is None:
                 namespace, owner, event = self._queue.next()
                 self._remove(namespace, owner, event)
-                self._next = self._correlator.correlate(event)
+                self._next = self._backlog.correlator.correlate(event)
                 if self._next is None:
                     self._drop("spam")
                     return

@@ -38,6 +38,10 @@ class ScaleWriter:
         _, namespace, _, name, _ = target.path.rsplit("/", 4)
         await self._writer.acquire(WriteKind.SCALE, namespace, name)
 
+    def give_back(self) -> None:
+        """Give back a slot in which no Scale is written."""
+        self._writer.give_back()
+
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a count against the version of the target; return the new version. NotLeadingError."""
         _, namespace, _, name, _ = target.path.rsplit("/", 4)

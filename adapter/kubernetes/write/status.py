@@ -2,11 +2,12 @@
 
 Of each object only the latest status is written. It is urgent if a replica count, or the status or reason of
 a condition, differs from what is written. A status that could not be written is retried. Urgent statuses go
-first, and within each class the namespaces take turns (`model.fairness`): a tenant with many autoscalers
-delays the status of another by one turn.
+first, but for a tenth of the turns, and within each class the namespaces take turns (`model.fairness`): a
+tenant with many autoscalers delays the status of another by one turn.
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
-from adapter.model.fairness import Turns
+from adapter.model.fairness import Precedence, Turns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -27,7 +28,7 @@ PERIOD = 15.0
 """Seconds between two writes of statuses that differ only in metric values and messages."""
 
 AT_ONCE = 8
-"""Number of concurrent writes."""
+"""Number of concurrent writes of a process."""
 
 AGAIN = 5
 RETRY, RETRY_LIMIT = 1.0, 15.0
@@ -85,8 +86,18 @@ class _StatusEntry:
     failures: int = 0
 
 
+class StatusWriters:
+    """What the status writers of a process share, one for each slice: the writes at once, and the gauge."""
+
+    def __init__(self, monitoring: Monitoring) -> None:
+        self.gate = asyncio.Semaphore(AT_ONCE)
+        self.writers: set[StatusWriter] = set()
+        gauge = monitoring.write_queue.labels(WriteKind.STATUS.label)
+        gauge.set_function(lambda: sum(writer.count_due() for writer in self.writers))
+
+
 class StatusWriter:
-    """Writes statuses through the `Writer` of one term.
+    """Writes statuses through the `Writer` of one term, until `drain`.
 
     `failed` is called for each status that the API server refuses.
     """
@@ -95,8 +106,8 @@ class StatusWriter:
         self,
         writer: Writer,
         clock: Clock,
-        monitoring: Monitoring,
         problems: ProblemLog,
+        shared: StatusWriters,
         failed: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
     ) -> None:
         self._writer = writer
@@ -104,11 +115,12 @@ class StatusWriter:
         self._problems = problems
         self._failed = failed
         self._entries: dict[tuple[str, str], _StatusEntry] = {}
-        self._urgent: Turns[str] = Turns()
-        self._others: Turns[str] = Turns()
-        """The entries that are due."""
+        self._due: tuple[Turns[str], Turns[str]] = Turns(), Turns()
+        """The entries that are due, the urgent ones first."""
+        self._precedence = Precedence(len(self._due))
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(WriteKind.STATUS.label).set_function(self._count_due)
+        self._shared = shared
+        shared.writers.add(self)
 
     def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Queue a status; `seen` is the status that the object was read with. Never waits.
@@ -134,22 +146,19 @@ class StatusWriter:
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = self._shared.gate
         async with asyncio.TaskGroup() as group:
             while True:
-                while not self._urgent and not self._others:
+                while not any(self._due):
                     self._wake.clear()
                     await self._wake.wait()
-                await gate.acquire()
-                if not await self._acquire():
-                    gate.release()
-                    continue
-                key = self._take()
-                if key is None:
-                    gate.release()
-                    continue
-                task = group.create_task(self._write(key, self._entries[key]), name="status")
-                task.add_done_callback(lambda _: gate.release())
+                async with contextlib.AsyncExitStack() as held:
+                    await held.enter_async_context(gate)
+                    key = self._take() if await self._acquire() else None
+                    if key is not None:
+                        task = group.create_task(self._write(key, self._entries[key]), name="status")
+                        task.add_done_callback(lambda _: gate.release())
+                        held.pop_all()
 
     async def drain(self, seconds: float) -> None:
         """Write the urgent statuses within `seconds`, at the orderly end of a term. The rest is dropped."""
@@ -164,6 +173,7 @@ class StatusWriter:
         except TimeoutError:
             return
         finally:
+            self._shared.writers.discard(self)
             for key in self._entries:
                 self._unqueue(key)
                 self._problems.resolve(FAULT, subject="/".join(key))
@@ -195,7 +205,7 @@ class StatusWriter:
         self._wake.set()
 
     def _turns(self, entry: _StatusEntry) -> Turns[str]:
-        return self._urgent if entry.urgent else self._others
+        return self._due[0 if entry.urgent else 1]
 
     def _unqueue(self, key: tuple[str, str]) -> None:
         entry = self._entries.get(key)
@@ -209,11 +219,12 @@ class StatusWriter:
             entry.timer = None
 
     def _take(self) -> tuple[str, str] | None:
-        """Take the next due entry, urgent ones first, and mark it busy."""
-        turns = self._urgent or self._others
-        if not turns:
+        """Take the next due entry for the slot, and mark it busy."""
+        chosen = self._precedence.choose(self._due)
+        if chosen is None:
+            self._writer.give_back()
             return None
-        namespace, _, name = turns.next()
+        namespace, _, name = self._due[chosen].next()
         key = namespace, name
         self._unqueue(key)
         self._entries[key].busy = True
@@ -232,7 +243,7 @@ class StatusWriter:
             return False
         return True
 
-    def _count_due(self) -> float:
+    def count_due(self) -> float:
         now = self._clock.monotonic()
         return sum(entry.wanted is not None and entry.due <= now for entry in self._entries.values())
 
@@ -243,6 +254,7 @@ class StatusWriter:
         update = entry.wanted
         if update is None or self._entries.get(key) is not entry:
             entry.busy = False
+            self._writer.give_back()
             return
         try:
             await self._patch(update)

@@ -4,11 +4,12 @@ All kinds of writes (floors, Scales, deletion costs, statuses, events) go throug
 the fence three times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody`
 right before the first byte leaves.
 
-`WriteRateLimiter` is a queue in front of a token bucket. A write waits while one of a higher priority waits.
-Within a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so
-that the writes of a tenant with many autoscalers delay those of another by one slot each. A task that stops
-waiting gives its token back. The lease is not renewed through this queue: a leader that cannot renew in time
-may not write at all.
+`WriteRateLimiter` is a queue in front of a token bucket, one for the process. A write waits while one of a
+higher priority waits, but each kind gets a tenth of the slots at least while it waits, so that no kind keeps
+another from being written. Within a kind slots are shared fairly (`model.fairness`): round-robin over
+namespaces, then over objects, so that the writes of a tenant with many autoscalers delay those of another by
+one slot each. A slot in which nothing is written is given back. The lease is not renewed through this queue:
+a leader that cannot renew in time may not write at all.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
-from adapter.model.fairness import Turns
+from adapter.model.fairness import Precedence, Turns
 from adapter.telemetry.metrics import Monitoring
 
 
@@ -43,7 +44,7 @@ class WriteRateLimiter:
     """Allows `rate` writes a second (``--kube-api-write-qps``), and a burst of one second's worth."""
 
     def __init__(self, rate: float, clock: Clock, monitoring: Monitoring) -> None:
-        for kind in (WriteKind.FLOOR, WriteKind.SCALE):
+        for kind in (WriteKind.FLOOR, WriteKind.SCALE, WriteKind.COST):
             monitoring.write_queue.labels(kind.label).set_function(functools.partial(self.waiting, kind))
         self._rate = rate
         self._depth = max(1.0, rate)
@@ -52,6 +53,7 @@ class WriteRateLimiter:
         self._counted = clock.monotonic()
         self._paused_until = [self._counted] * len(WriteKind)
         self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in WriteKind)
+        self._precedence = Precedence(len(WriteKind))
         self._timer: asyncio.TimerHandle | None = None
 
     def pause(self, seconds: float, kind: WriteKind = WriteKind.SCALE) -> None:
@@ -84,10 +86,15 @@ class WriteRateLimiter:
         except asyncio.CancelledError:
             if place.cancelled():
                 queue.discard(namespace, name, place)
+                self._serve()
             else:
-                self._tokens = min(self._depth, self._tokens + 1)
-            self._serve()
+                self.give_back()
             raise
+
+    def give_back(self) -> None:
+        """Take back a slot in which nothing was written."""
+        self._tokens = min(self._depth, self._tokens + 1)
+        self._serve()
 
     def _refill(self, now: float) -> None:
         self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
@@ -97,10 +104,13 @@ class WriteRateLimiter:
         """Grant the slots that are free, and set a timer for the next one."""
         now = self._clock.monotonic()
         self._refill(now)
-        open_now = [
-            queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until
-        ]
-        while self._tokens >= 1 and (queue := next(filter(None, open_now), None)) is not None:
+        is_open = [now >= until for until in self._paused_until]
+        while self._tokens >= 1:
+            waiting = [queue and may_go for queue, may_go in zip(self._waiting, is_open, strict=True)]
+            chosen = self._precedence.choose(waiting)
+            if chosen is None:
+                break
+            queue = self._waiting[chosen]
             namespace, name, place = queue.next()
             queue.discard(namespace, name, place)
             if not place.done():
@@ -149,7 +159,7 @@ class Writer:
         self._monitoring = monitoring
 
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
-        """Wait for the slot of one write, to be followed by `send` at once.
+        """Wait for the slot of one write, to be followed by `send` at once, or by `give_back`.
 
         Decide what to send only after this: the wait may be long. Slots are shared fairly between namespaces,
         and between the objects of one.
@@ -160,6 +170,10 @@ class Writer:
         except errors.NotLeadingError:
             self._count(kind, "fenced")
             raise
+
+    def give_back(self) -> None:
+        """Give back a slot in which nothing is written."""
+        self._limiter.give_back()
 
     async def send(
         self,
@@ -190,6 +204,7 @@ class Writer:
             )
         except errors.NotLeadingError:
             self._count(kind, "fenced")
+            self.give_back()
             raise
         except errors.KubernetesError as error:
             if error.retry_after is not None:

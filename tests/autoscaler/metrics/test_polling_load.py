@@ -1,6 +1,7 @@
 """Autoscalers and metrics by the ten thousand, as a tenant may make them: no step holds the loop."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import polling
 from adapter.autoscaler.metrics.feed import DELAYED, Feed, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
-from adapter.kubernetes.write.events import EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -46,7 +47,9 @@ class Load:
         self.clock = clock
         self.monitoring = Monitoring()
         problems = ProblemLog(self.monitoring, self.clock)
-        self.recorder = EventRecorder(None, self.clock, lambda: 0.5, self.monitoring, problems)  # type: ignore[arg-type]  # nothing is written
+        unused: Any = None  # nothing is written
+        backlog = EventBacklog(self.monitoring)
+        self.recorder = EventRecorder(unused, self.clock, lambda: 0.5, self.monitoring, problems, backlog)
         self.delayed: set[Key] = set()
         self.answered: set[Key] = set()
         self.polled = 0

@@ -3,6 +3,7 @@
 tests/e2e/test_idle_scale_down.py shows what a real API server makes of it.
 """
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ class HandWriter:
 @pytest.mark.parametrize("cost", [-3, None], ids=["set", "taken back"])
 async def test_an_apply_names_the_annotation_and_nothing_else(cost: int | None) -> None:
     writer: Any = HandWriter()
-    await DeletionCosts(writer).apply("default", "web-1", cost, "web")
+    await DeletionCosts(writer, asyncio.Semaphore()).apply("default", "web-1", cost, "web")
     assert writer.slots == [(WriteKind.COST, "default", "web")]
     (((kind, method, path, content), options),) = writer.sent
     assert (kind, method, path) == (WriteKind.COST, "PATCH", "/api/v1/namespaces/default/pods/web-1")

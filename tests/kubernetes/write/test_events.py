@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapter.kubernetes.write import events
-from adapter.kubernetes.write.events import EventRecorder, Regarding
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -25,7 +25,10 @@ class Office:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.recorder = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        backlog = EventBacklog(desk.monitoring)
+        self.recorder = EventRecorder(
+            desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults, backlog
+        )
 
     def say(
         self, message: str, reason: str = "SuccessfulRescale", kind: str = "Normal", about: Regarding = WEB
@@ -215,7 +218,14 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
 
     writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
     # all it calls
-    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
+    recorder = EventRecorder(
+        writer,  # type: ignore[arg-type]
+        clock,
+        lambda: 0.0,
+        monitoring,
+        ProblemLog(monitoring, clock),
+        EventBacklog(monitoring),
+    )
     for number in range(events.QUEUED + 5):
         about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
         recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")

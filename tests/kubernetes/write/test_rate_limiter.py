@@ -1,6 +1,10 @@
 """The budget of writes: how many a second, and who goes first."""
 
 import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
@@ -203,3 +207,70 @@ async def test_an_object_that_is_written_often_delays_another_of_its_namespace_b
     for each in often:
         each.cancel()
     await asyncio.gather(*often, return_exceptions=True)
+
+
+# --- no kind keeps another from being written ---------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def saturated(
+    budget: WriteRateLimiter, kinds: Iterable[WriteKind]
+) -> AsyncIterator[Counter[WriteKind]]:
+    """Have writes of each kind wait without end, and count those that go."""
+    went: Counter[WriteKind] = Counter()
+
+    async def write(kind: WriteKind, name: str) -> None:
+        while True:
+            await budget.acquire(kind, "greedy", name)
+            went[kind] += 1
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(write(kind, f"web-{n}")) for kind in kinds for n in range(20)]
+        yield went
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("kind", "busy"), list(itertools.permutations(WriteKind, 2)), ids=lambda kind: kind.label
+)
+async def test_a_kind_gets_a_tenth_of_the_slots_while_another_has_no_end(
+    kind: WriteKind, busy: WriteKind
+) -> None:
+    budget, _ = build()
+    async with saturated(budget, [busy]):
+        await asyncio.sleep(5)
+        for _ in range(10):
+            began = now()
+            await budget.acquire(kind, "victim", "web")
+            assert now() - began < 1.11  # 10 slots a second
+
+
+async def test_all_kinds_get_a_tenth_at_least_and_the_first_gets_the_rest() -> None:
+    budget, _ = build()
+    async with saturated(budget, WriteKind) as went:
+        await asyncio.sleep(100)
+        shares = {kind: went[kind] / went.total() for kind in WriteKind}
+    assert all(share >= 0.095 for share in shares.values())
+    assert shares[WriteKind.FLOOR] == pytest.approx(0.6, abs=0.01)
+
+
+async def test_a_slot_in_which_nothing_is_written_goes_to_the_next() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+
+    async def decide_again(name: str) -> None:
+        while True:
+            await budget.acquire(WriteKind.SCALE, "greedy", name)
+            await asyncio.sleep(0)
+            budget.give_back()
+            await asyncio.sleep(0.01)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(decide_again(f"web-{number}")) for number in range(200)]
+        await asyncio.sleep(1)
+        began = now()
+        await budget.acquire(WriteKind.EVENT)
+        assert now() - began < 0.2
+        for task in tasks:
+            task.cancel()

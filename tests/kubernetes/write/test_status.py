@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgent
+from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters, is_urgent
 from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
@@ -63,8 +63,9 @@ class Office:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.failed: list[KubernetesError] = []
+        self.shared = StatusWriters(desk.monitoring)
         self.writer = StatusWriter(
-            desk.writer, desk.clock, desk.monitoring, desk.faults, lambda _, error: self.failed.append(error)
+            desk.writer, desk.clock, desk.faults, self.shared, lambda _, error: self.failed.append(error)
         )
 
     def make(self, *names: str) -> None:
@@ -310,8 +311,8 @@ async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other(desk: De
 
 async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
-    monkeypatch.setattr(statuswriter, "AT_ONCE", 1)  # of several under way together any may arrive first
     office = Office(desk)
+    office.shared.gate = asyncio.Semaphore(1)  # of several under way together any may arrive first
     names = [f"web-{number}" for number in range(12)]
     office.make(*names, "urgent")
     desk.budget.pause(60)
@@ -335,6 +336,9 @@ class Counter:
     async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
 
+    def give_back(self) -> None:
+        pass
+
     async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
         self.paths.append(path)
 
@@ -342,7 +346,8 @@ class Counter:
 def counted() -> tuple[Counter, StatusWriter]:
     clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
     # all it calls
-    return counter, StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
+    problems, shared = ProblemLog(monitoring, clock), StatusWriters(monitoring)
+    return counter, StatusWriter(counter, clock, problems, shared)  # type: ignore[arg-type]
 
 
 @pytest.mark.looptime

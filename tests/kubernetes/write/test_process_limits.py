@@ -1,0 +1,173 @@
+"""What the writers of all slices share: limits are for the process, and the gauge counts all slices."""
+
+import asyncio
+import contextlib
+import itertools
+from typing import cast
+
+import pytest
+
+from adapter.kubernetes.write import events, status
+from adapter.kubernetes.write.events import EventBacklog, EventRecorder, Regarding
+from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, StatusWriters
+from adapter.kubernetes.write.writer import WriteKind, Writer, WriteRateLimiter
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import LoopClock
+from tests.support.waiting import running
+
+pytestmark = pytest.mark.looptime
+
+
+class HandWriter:
+    """A writer whose slots are free, and whose writes end when a test says so."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.paths: list[str] = []
+        self.ends = asyncio.Event()
+
+    async def acquire(self, *_: object) -> None: ...
+
+    async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
+        self.under_way += 1
+        await self.ends.wait()
+        self.under_way -= 1
+        self.paths.append(path)
+
+
+class Slices:
+    """Two slices of a process, the namespaces a and b."""
+
+    def __init__(self, writer: HandWriter | None = None) -> None:
+        clock, self.monitoring = LoopClock(), Monitoring()
+        problems = ProblemLog(self.monitoring, clock)
+        self.writer = HandWriter() if writer is None else writer
+        used = cast("Writer", self.writer)
+        shared, backlog = StatusWriters(self.monitoring), EventBacklog(self.monitoring)
+        self.statuses = {name: StatusWriter(used, clock, problems, shared) for name in "ab"}
+        self.events = {
+            name: EventRecorder(used, clock, lambda: 0.0, self.monitoring, problems, backlog) for name in "ab"
+        }
+
+    def submit(self, namespace: str, number: int, replicas: int = 3) -> None:
+        wanted = HorizontalPodAutoscalerStatus(desired_replicas=replicas)
+        path = f"{namespace}/{number}"
+        update = StatusUpdate(namespace, str(number), "uid", path, "1", wanted, dict)
+        self.statuses[namespace].submit(update, HorizontalPodAutoscalerStatus())
+
+    def record(self, namespace: str, number: int) -> None:
+        about = Regarding("v1", "FastPathAutoscaler", namespace, str(number), "uid")
+        self.events[namespace].record(about, "Normal", "SuccessfulRescale", "New size: 3")
+
+    def waiting(self, kind: WriteKind) -> float | None:
+        return self.monitoring.registry.get_sample_value("fastpath_write_queue_length", {"type": kind.label})
+
+    def dropped(self, reason: str) -> float | None:
+        return self.monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": reason})
+
+
+async def test_the_gauge_counts_all_slices_and_none_that_was_handed_over() -> None:
+    slices = Slices()
+    for number in range(3):
+        slices.submit("a", number)
+        slices.record("a", number)
+    slices.submit("b", 0)
+    slices.record("b", 0)
+    assert slices.waiting(WriteKind.STATUS) == 4
+    assert slices.waiting(WriteKind.EVENT) == 4
+    await asyncio.gather(slices.statuses["a"].drain(0.1), slices.events["a"].drain(0.1))
+    assert slices.waiting(WriteKind.STATUS) == 1
+    assert slices.waiting(WriteKind.EVENT) == 1
+    assert slices.dropped("fenced") == 3
+
+
+async def test_statuses_are_written_at_once_for_all_slices_together() -> None:
+    slices = Slices()
+    for number in range(20):
+        slices.submit("a", number)
+        slices.submit("b", number)
+    async with running(slices.statuses["a"].run()):
+        async with running(slices.statuses["b"].run()):
+            await asyncio.sleep(1)
+            assert slices.writer.under_way == status.AT_ONCE
+        slices.writer.ends.set()
+        await asyncio.sleep(1)
+        assert {f"a/{number}" for number in range(20)} <= set(slices.writer.paths), (
+            "a slice that ends keeps no other from writing"
+        )
+
+
+async def test_events_wait_for_all_slices_together_and_the_largest_namespace_loses_its_latest() -> None:
+    slices = Slices()
+    for number in range(events.QUEUED):
+        slices.record("a", number)
+    slices.record("b", 0)
+    assert slices.waiting(WriteKind.EVENT) == events.QUEUED
+    assert slices.dropped("queue") == 1
+    slices.writer.ends.set()
+    async with running(slices.events["b"].run()):
+        await asyncio.sleep(1)
+    assert slices.writer.paths == ["/api/v1/namespaces/b/events"]
+
+
+async def test_repeated_events_are_remembered_by_the_process() -> None:
+    """A slice that comes back goes on with the counts."""
+    slices = Slices()
+    slices.writer.ends.set()
+    for _ in range(2):
+        slices.record("a", 0)
+    async with running(slices.events["a"].run()):
+        await asyncio.sleep(1)
+    first, second = slices.writer.paths
+    assert second.startswith(f"{first}/")
+
+
+class LimitedWriter(HandWriter):
+    """A writer whose slots are those of a process, and whose writes end at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends.set()
+        self.limiter = WriteRateLimiter(50.0, LoopClock(), Monitoring())
+
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
+        await self.limiter.acquire(kind, namespace, name)
+
+    def give_back(self) -> None:
+        self.limiter.give_back()
+
+
+async def test_flapping_autoscalers_of_a_namespace_keep_back_no_write_of_another() -> None:
+    """The metric of 200 flips each second: half of their Scales are not wanted when their slot comes."""
+    writer = LimitedWriter()
+    slices = Slices(writer)
+
+    async def flap(number: int) -> None:
+        for step in itertools.count():
+            await asyncio.sleep(1)
+            await writer.acquire(WriteKind.SCALE, "a", str(number))
+            if step % 2:
+                writer.give_back()
+            else:
+                await writer.send(WriteKind.SCALE, "PUT", f"a/{number}/scale", b"")
+                slices.submit("a", number, step)
+                slices.record("a", number)
+
+    async with contextlib.AsyncExitStack() as at_work:
+        for name in "ab":
+            await at_work.enter_async_context(running(slices.statuses[name].run()))
+            await at_work.enter_async_context(running(slices.events[name].run()))
+        tasks = [asyncio.create_task(flap(number)) for number in range(200)]
+        await asyncio.sleep(30)
+        slices.submit("b", 0)
+        slices.record("b", 0)
+        began = asyncio.get_running_loop().time()
+        await writer.acquire(WriteKind.SCALE, "b", "0")
+        assert asyncio.get_running_loop().time() - began < 0.2
+        await asyncio.sleep(2)
+        for task in tasks:
+            task.cancel()
+    assert {"b/0", "/api/v1/namespaces/b/events"} <= set(writer.paths)
+    assert sum(path.endswith("/scale") for path in writer.paths) > 15 * 32, "the Scales have the rest"
