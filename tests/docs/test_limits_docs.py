@@ -28,10 +28,11 @@ from adapter.kubernetes.cache import (
     pod_codec,
     reflector_reports,
     scale_codec,
+    scale_targets,
     schedules,
 )
-from adapter.kubernetes.write import events
-from adapter.model import ready_times
+from adapter.kubernetes.write import deletion_costs, events, status
+from adapter.model import fairness, ready_times
 from adapter.model.autoscaling import slices
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.provider import relist, text_files
@@ -218,6 +219,16 @@ NUMBERS = {
     "not stored, 3 each at least": ready_store.LEAST_PODS,
     "900,000 bytes, 16,384 an autoscaler": (term_store.LIMIT, stored.MOST_TEXT),
     "1,000; similar": events.QUEUED,
+    "each gets one of 10 while it waits. 8 statuses and 16 costs at once": (
+        fairness.LEAST_SHARE,
+        status.AT_ONCE,
+        deletion_costs.AT_ONCE,
+    ),
+    "10 reads a second; each once in 5 s at most, once in 5 minutes": (
+        scale_targets.POLLS_PER_SECOND,
+        scale_targets.POLL_SECONDS,
+        scale_targets.REFUSED_SECONDS / 60,
+    ),
 }  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose
 CustomResourceDefinition names plain field paths for its replicas. If only the watch is refused, the kind is
 listed every few seconds. Any other kind, and any kind whose list is refused, is not cached: the scale of each
-followed target is then read every few seconds. A kind is cached only while it is a target. A target that is
-not yet known is never reported as absent.
+followed target is then read every few seconds, in turns of namespaces and with a rate for all of them, and
+less and less often while the API server refuses that. A kind is cached only while it is a target. A target
+that is not yet known is never reported as absent.
 """
 
 import asyncio
@@ -24,12 +25,19 @@ from adapter.kubernetes.client import path_of
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.fairness import Turns
 from adapter.model.go_text import quote
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
 POLL_SECONDS = 5.0
 """Interval at which a scale that is not watched is read, or its kind is listed."""
+
+REFUSED_SECONDS = 300.0
+"""The longest interval at which a scale is read while the API server refuses that; it doubles up to this."""
+
+POLLS_PER_SECOND = 10.0
+"""How many scales are read in a second, of all targets whose kind is not cached."""
 
 RETRY_SECONDS = 30.0
 """Interval after which an unknown kind is looked up again, or a definition that could not be read."""
@@ -184,6 +192,35 @@ class TargetSubscription:
         self._targets.drop(self)
 
 
+class PollTurns:
+    """Lets reads of scales pass at `POLLS_PER_SECOND`, namespaces in turn."""
+
+    def __init__(self, context: ReflectorContext) -> None:
+        self._context = context
+        self._waiting: Turns[asyncio.Event] = Turns()
+        self._wake = asyncio.Event()
+
+    async def wait(self, place: tuple[str, str]) -> None:
+        """Wait for the turn of a read of the scale at a namespace and name."""
+        turn = asyncio.Event()
+        self._waiting.add(*place, turn)
+        self._wake.set()
+        try:
+            await turn.wait()
+        finally:
+            self._waiting.discard(*place, turn)
+
+    async def run(self) -> None:
+        while True:
+            while not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            namespace, name, turn = self._waiting.next()
+            self._waiting.discard(namespace, name, turn)
+            turn.set()
+            await self._context.sleep(1 / POLLS_PER_SECOND)
+
+
 class TargetKind:
     """One kind of targets: its cached objects, and its targets by namespace and name.
 
@@ -243,6 +280,7 @@ class ScaleTargets:
         self._context = replace(context, periods=replace(context.periods, relist=relist))
         self._catalogue = catalogue
         self._group: asyncio.TaskGroup | None = None
+        self._turns = PollTurns(self._context)
         self._targets: dict[TargetSubscription, None] = {}
         self._kinds: dict[GroupResource, TargetKind] = {}
         self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _SCALED
@@ -253,6 +291,7 @@ class ScaleTargets:
         """Watch what is followed until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            group.create_task(self._turns.run(), name="turns of scales that are read")
             try:
                 for target in tuple(self._targets):
                     target.find()
@@ -278,6 +317,8 @@ class ScaleTargets:
         if target not in self._targets:
             return
         del self._targets[target]
+        if target.meant in self._missed and not any(other.meant == target.meant for other in self._targets):
+            del self._missed[target.meant]
         if (kind := target.kind) is not None:
             followers = kind.targets[target.place]
             followers.remove(target)
@@ -395,17 +436,17 @@ class ScaleTargets:
 
     async def _poll(self, kind: TargetKind, place: tuple[str, str], path: str) -> None:
         """Read a scale at intervals. The last one stays while the API server cannot be reached."""
+        pause = POLL_SECONDS / 2
         while True:
+            await self._turns.wait(place)
             before, fresh = kind.polled.get(place), await self._fetch(path, place)
-            if (
-                isinstance(fresh, ObservedScale)
-                or not isinstance(before, ObservedScale)
-                or _is_refused(fresh)
-            ):
+            is_refused = not isinstance(fresh, ObservedScale) and _is_refused(fresh)
+            if isinstance(fresh, ObservedScale) or not isinstance(before, ObservedScale) or is_refused:
                 kind.polled[place] = fresh
                 if not _is_same(before, fresh):
                     kind.notify(place)
-            await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
+            pause = min(2 * pause, REFUSED_SECONDS) if is_refused else POLL_SECONDS
+            await self._context.sleep(pause * (0.9 + 0.2 * self._context.random()))
 
     async def _fetch(self, path: str, place: tuple[str, str]) -> ObservedScale | errors.KubernetesError:
         try:

@@ -19,7 +19,13 @@ from adapter.autoscaler.decide import decision
 from adapter.kubernetes.cache import scale_codec, scale_targets
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scale_codec import ObservedScale, ReplicaPaths
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
+from adapter.kubernetes.cache.scale_targets import (
+    PollTurns,
+    ScaleTarget,
+    ScaleTargets,
+    TargetSubscription,
+    Unfound,
+)
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
@@ -30,7 +36,7 @@ from adapter.telemetry.problems import ProblemLog
 from fastpath_sandbox.apiserver import kinds
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.support.apiclient import QUICK, answering, connected
+from tests.support.apiclient import QUICK, answering, connected, unconnected
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import running, until
 
@@ -285,6 +291,45 @@ async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled(
     cluster.delete("widgets", "w")
     assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
     followed.close()
+
+
+@pytest.mark.looptime
+async def test_scales_that_are_read_share_a_rate_and_namespaces_take_turns() -> None:
+    turns = PollTurns(unconnected())
+    read: list[str] = []
+
+    async def poll(namespace: str, name: str) -> None:
+        await turns.wait((namespace, name))
+        read.append(namespace)
+
+    polls = [asyncio.create_task(poll("greedy", f"w{number}")) for number in range(1500)]
+    async with running(turns.run()):
+        await asyncio.sleep(10.05)
+        assert read == ["greedy"] * 101
+        polls.append(asyncio.create_task(poll("victim", "w")))
+        await asyncio.sleep(0.25)
+        assert "victim" in read
+    for task in polls:
+        task.cancel()
+    await asyncio.gather(*polls, return_exceptions=True)
+
+
+async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watched: Watched) -> None:
+    cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))  # it has no scale
+    await watched.until_refused(WIDGET)
+    pauses = [5 * 2**doubled for doubled in range(6)] + [scale_targets.REFUSED_SECONDS] * 2
+    # with half of a random number a pause is as long as its interval
+    await until(lambda: [pause for pause in watched.pauses.taken if pause in pauses][: len(pauses)] == pauses)
+
+
+async def test_kinds_that_nothing_refers_to_are_forgotten(cluster: Cluster, watched: Watched) -> None:
+    references = [CrossVersionObjectReference(f"Kind{number}", "x", "example.com/v1") for number in range(3)]
+    for reference in references:
+        assert "no matches for kind" in await watched.until_refused(reference)
+    assert len(watched.targets._missed) == 3
+    for reference in references:
+        watched._followed[reference].close()
+    assert not watched.targets._missed
 
 
 async def test_a_kind_without_a_scale(cluster: Cluster, watched: Watched) -> None:
