@@ -27,7 +27,7 @@ import msgspec
 
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
 from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
@@ -150,7 +150,7 @@ async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str,
     clock = tick.Clock()
     clock.seconds += -(clock.wall() % HOUR) + HOUR + 120  # two minutes after the hour
     world = tick.World(clock, pods, _VALUE)
-    book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring())
+    book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring(), JobQueue())
     controllers = [_controller(clock, world, each, count) for each in (NoForecasts(), NoForecasts(), book)]
     plain, again, forecasting = controllers
 

@@ -14,7 +14,7 @@ from adapter.autoscaler.autoscaler_sources import AutoscalerSource, BoostedHPAs
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
 from adapter.autoscaler.forecasts.verdict_store import VerdictStore
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.large_namespaces import LargeNamespaces
@@ -114,6 +114,7 @@ class Scaler:
         self._histories = RuleHistories(runtime.relister, runtime.resources.current)
         self._forecaster = ForecastService(runtime.prometheus, problems)
         self._limiter = WriteRateLimiter(options.kube_api_write_qps, clock, runtime.monitoring)
+        self._forecast_jobs = JobQueue()
         self._statuses = StatusWriters(runtime.monitoring)
         self._event_backlog = EventBacklog(runtime.monitoring)
         self._cost_gate = asyncio.Semaphore(deletion_costs.AT_ONCE)
@@ -237,7 +238,9 @@ class Scaler:
         statuses = StatusWriter(writer, clock, problems, self._statuses, self._status_failed)
         events = EventRecorder(writer, clock, self._random, monitoring, problems, self._event_backlog)
         actuator = ClusterActuator(writer, statuses, events)
-        forecasts = ForecastBook(self._forecaster, self._histories.build_queries, monitoring)
+        forecasts = ForecastBook(
+            self._forecaster, self._histories.build_queries, monitoring, self._forecast_jobs
+        )
         costs = DeletionCosts(writer, self._cost_gate)
         floors = FloorWriter(writer, self._namespace, number, problems)
         ready_times = ReadyTimesStore(writer, self._namespace, number, problems)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
 from adapter.autoscaler.forecasts.forecast import PAUSE, RETRY, AutoscalerForecast
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
@@ -427,7 +427,9 @@ class BoostedBench(ScheduleBench):
 
     def start(self) -> Controller:
         self.jobs = Bench()
-        self.book = self.forecasting = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
+        self.book = self.forecasting = ForecastBook(
+            self.jobs.worker, self.jobs.queries_of, self.monitoring, JobQueue()
+        )
         self.clock.skew = START + 30 * STEP - self.clock.seconds
         self.book.controller = super().start()
         return self.book.controller

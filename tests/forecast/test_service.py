@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.book import ForecastBook, JobQueue
 from adapter.autoscaler.interfaces import Key
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
@@ -277,7 +277,7 @@ async def test_the_largest_autoscalers_of_a_namespace_leave_a_verdict_to_another
     bench.clock.skew = NOW + 600 - bench.clock.seconds
     bench.start()
     worker = types.SimpleNamespace(run=run)
-    book = ForecastBook(worker, queries_of, bench.monitoring)
+    book = ForecastBook(worker, queries_of, bench.monitoring, JobQueue())
     book.controller = bench.controller
 
     def put(namespace: str, name: str, metrics: list[dict[str, Any]], history: str) -> Key:

@@ -4,9 +4,9 @@ A job is done by a process of its own (`ForecastWorker`), one after the other. I
 hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
 autoscaler, so that jobs are spread over the hour and verdicts over the day.
 
-All namespaces share that process, so jobs come in turns of namespaces, and one with many autoscalers delays
-another by a job at most. Plans come before verdicts, since a plan has to be ready when its hour begins, but
-after some plans a verdict has its turn.
+All slices share that process, so the jobs of all of them come in turns of namespaces (`JobQueue`), and one
+with many autoscalers delays another by a job at most. Plans come before verdicts, since a plan has to be
+ready when its hour begins, but after some plans a verdict has its turn.
 
 A verdict takes seconds of CPU, and a change of the spec asks for a new one. So verdicts of an autoscaler are
 some time apart, also after it was changed, or deleted and made again. Only a job that cost next to nothing,
@@ -61,34 +61,56 @@ MOST_PAUSES: Final = 10_000
 
 
 class JobQueue:
-    """The jobs that are due, one an autoscaler."""
+    """The jobs that are due in all slices of a process, one an autoscaler, of which one is done at a time."""
 
     def __init__(self) -> None:
         self._plans: Turns[Key] = Turns()
         self._verdicts: Turns[Key] = Turns()
         self._in_a_row = 0
+        self._books: dict[Key, object] = {}
+        """The book of each job."""
+        self._is_busy = False
+        self.changed = asyncio.Event()
+        """Set, and replaced by another, when a job may have its turn."""
 
-    def add(self, key: Key, *, judges: bool) -> None:
+    def add(self, key: Key, book: object, *, judges: bool) -> None:
         """Add a job that is due; it keeps its place if it is there already."""
         kind, other = (self._verdicts, self._plans) if judges else (self._plans, self._verdicts)
         other.discard(key.namespace, key, key)
         kind.add(key.namespace, key, key)
+        self._books[key] = book
+        self._notify()
 
     def discard(self, key: Key) -> None:
-        for turns in (self._plans, self._verdicts):
-            turns.discard(key.namespace, key, key)
+        if self._books.pop(key, None) is not None:
+            for turns in (self._plans, self._verdicts):
+                turns.discard(key.namespace, key, key)
+            self._notify()
 
-    def take(self) -> Key | None:
-        """Remove the job whose turn it is and return its autoscaler, None if no job is due."""
-        if self._plans and (self._in_a_row < PLANS_IN_A_ROW or not self._verdicts):
-            kind, self._in_a_row = self._plans, self._in_a_row + 1 if self._verdicts else 0
-        elif self._verdicts:
-            kind, self._in_a_row = self._verdicts, 0
-        else:
+    def take(self, book: object) -> Key | None:
+        """Remove the job whose turn it is and return its autoscaler; `done` follows.
+
+        None if the turn is that of another book, a job is being done, or no job is due.
+        """
+        is_plan = bool(self._plans) and (self._in_a_row < PLANS_IN_A_ROW or not self._verdicts)
+        turns = self._plans if is_plan else self._verdicts
+        _, _, key = next(iter(turns), (None, None, None))
+        if self._is_busy or key is None or self._books[key] is not book:
             return None
-        _, _, key = kind.next()
+        self._in_a_row = self._in_a_row + 1 if is_plan and self._verdicts else 0
+        self._is_busy = True
+        turns.next()
         self.discard(key)
         return key
+
+    def done(self) -> None:
+        """Note that the job that was taken has ended."""
+        self._is_busy = False
+        self._notify()
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class Pauses:
@@ -124,7 +146,9 @@ class ForecastWorker(Protocol):
 class ForecastBook:
     """The forecasts of the autoscalers that ask for one, while `run` runs."""
 
-    def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
+    def __init__(
+        self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring, queue: JobQueue
+    ) -> None:
         self.controller: Controller | None = None
         """The controller of this term; None while this process does not lead."""
         self.store: VerdictStore | None = None
@@ -135,14 +159,13 @@ class ForecastBook:
         self._defects = Defects(monitoring)
         self._entries: dict[Key, AutoscalerForecast] = {}
         self._jobs = Scheduler()
-        self._queue = JobQueue()
+        self._queue = queue
         self._pauses = Pauses()
         self._index: int | None = None
         self._has_unknown = False
         """Whether there are stored verdicts whose queries are not known yet."""
         self._sooner = asyncio.Event()
         """Set when something may be due sooner than before."""
-        self._queued = asyncio.Event()
 
     def bound_of(self, key: Key) -> ForecastBound:
         entry = self._entries.get(key)
@@ -195,12 +218,11 @@ class ForecastBook:
 
     async def _work_when_queued(self, controller: Controller) -> None:
         while True:
-            self._queued.clear()
-            has_worked = False
+            changed, has_worked = self._queue.changed, False
             with self._defects.contain(_UNEXPECTED):
                 has_worked = await self.work(controller)
             if not has_worked:
-                await self._queued.wait()
+                await changed.wait()
 
     async def look(self, controller: Controller) -> int:
         """Compute the minimums of a minute that has begun and queue the jobs that are due.
@@ -255,8 +277,7 @@ class ForecastBook:
             self._pause(entry, now)
 
     def _enqueue(self, now: int, due: Due) -> None:
-        self._queue.add(due.key, judges=self._entries[due.key].is_judged_at(now))
-        self._queued.set()
+        self._queue.add(due.key, self, judges=self._entries[due.key].is_judged_at(now))
 
     async def _step(self, controller: Controller, index: int) -> None:
         for count, entry in enumerate(list(self._entries.values()), 1):
@@ -270,18 +291,24 @@ class ForecastBook:
                 await asyncio.sleep(0)
 
     async def work(self, controller: Controller) -> bool:
-        """Do the job whose turn it is; return whether there was one."""
-        key = self._queue.take()
+        """Do the job whose turn it is, if it is one of this book; return whether it is."""
+        key = self._queue.take(self)
         if key is None:
             return False
+        try:
+            await self._work_on(controller, key)
+        finally:
+            self._queue.done()
+        await asyncio.sleep(0)
+        return True
+
+    async def _work_on(self, controller: Controller, key: Key) -> None:
         entry, now = self._entries[key], controller.loop.now() // SECOND
         entry.due = now + RETRY  # unless the job says when the next one is
         with self._defects.contain(_UNEXPECTED, key):
             await self._do(controller, entry, now)
         if self._entries.get(key) is entry:
             self._schedule(entry, entry.due)
-        await asyncio.sleep(0)
-        return True
 
     async def _do(self, controller: Controller, entry: AutoscalerForecast, now: int) -> None:
         key, judges = entry.state.key, entry.is_judged_at(now)
