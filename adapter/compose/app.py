@@ -92,7 +92,7 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, runtime, served.provider, lambda _: served.resource_provider, pods)
-        floor_work: Mapping[str, _Work] = {}
+        floor_work: Mapping[str, Callable[[], _Work]] = {}
         if options.serves_floors:
             from adapter.compose.floors import serve_floors  # noqa: PLC0415 - see there
 
@@ -150,7 +150,7 @@ async def run(
             **{f"object cache {number}": lister.run() for number, lister in enumerate(served.listers)},
             **({} if access_log is None else {"access log": access_log.run()}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
-            **floor_work,
+            **{name: run() for name, run in floor_work.items()},
         }
         if namespace := credentials.find_namespace():  # outside of a cluster no APIService can lead here
             groups, names = options.serve_groups, lambda: security.certificate.names

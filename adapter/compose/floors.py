@@ -1,14 +1,13 @@
 """Serves the metric of the floors. Imported only by a process that does: it takes a tenth of the start."""
 
 import functools
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.errors import NotSyncedError
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import HPACache
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.provider.metrics import RulesMetricsProvider
@@ -16,17 +15,16 @@ from adapter.provider.metrics import RulesMetricsProvider
 
 def serve_floors(
     runtime: Runtime, provider: RulesMetricsProvider, known: tuple[HPACache, FloorView] | None
-) -> Mapping[str, Coroutine[Any, Any, None]]:
-    """Serve the floor metric; return the tasks for that which the scaler does not run already.
+) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Serve the floor metric; return what to run for that, without what the scaler runs already.
 
     `known` are the caches of the scaler; without them new ones are made.
     """
-    tasks: dict[str, Coroutine[Any, Any, None]] = {}
+    tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
     if known is None:
-        namespace = credentials.find_namespace() or "default"
         hpas = HPACache(runtime.watching)
-        view = FloorView(runtime.client, runtime.clock, namespace, runtime.problems)
-        tasks = {"floors": view.run(), "autoscalers": hpas.run()}
+        view = FloorView(runtime.client, runtime.clock, runtime.namespace, runtime.problems)
+        tasks = {"floors": view.run, "autoscalers": hpas.run}
     else:
         hpas, view = known
     find = functools.partial(_find_autoscaler, hpas)

@@ -40,7 +40,10 @@ from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What all parts of a process share: connections, caches, clock, metrics and problems."""
+    """What all parts of a process share: connections, caches, clock, metrics and problems.
+
+    `namespace` is that of the process, which has its Leases and ConfigMaps.
+    """
 
     client: kubernetes.KubernetesClient
     prometheus: PrometheusConnection
@@ -55,6 +58,7 @@ class Runtime:
     clock: Clock
     monitoring: Monitoring
     problems: ProblemLog
+    namespace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ async def open_runtime(
         clock,
         monitoring,
         problems,
+        credentials.find_namespace() or configuration.namespace or "default",
     )
 
 

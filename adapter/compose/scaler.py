@@ -87,7 +87,7 @@ class Scaler:
         self._random = random
         self._settings = build_settings(options)
         self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
-        self._namespace = credentials.find_namespace() or "default"
+        self._namespace = runtime.namespace
         watching, client, clock, problems = runtime.watching, runtime.client, runtime.clock, runtime.problems
         self.pods = PodCache(watching) if pods is None else pods
         self._usages = build_usages(self.pods)
@@ -231,7 +231,7 @@ class Scaler:
         """Decide and write for one slice."""
         runtime, clock, monitoring = self._runtime, self._runtime.clock, self._runtime.monitoring
         problems = runtime.problems
-        writer = Writer(runtime.client, fence, self._limiter, clock, monitoring)
+        writer = Writer(runtime.client, fence, self._limiter, clock, monitoring, runtime.source_problems)
         if runtime.watching.scope is not None:
             await runtime.watching.scope.wait_for(number)
         await self._registry.wait_for_any(number)

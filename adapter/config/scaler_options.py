@@ -149,7 +149,10 @@ class ScalerOptions(CommandOptions):
         check=_lease_name,
     )
     leader_elect_resource_namespace: str = _text(
-        "", "Namespace of the Leases; without it that of the pod.", metavar="namespace"
+        "",
+        "Namespace of the Leases; without it that of the pod, or outside of a cluster that of the context of "
+        "the kubeconfig. The ConfigMaps are always there.",
+        metavar="namespace",
     )
     kube_api_write_qps: float = _number(
         "50",

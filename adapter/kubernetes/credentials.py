@@ -48,6 +48,8 @@ class ClientConfiguration:
     tls_server_name: str = ""
     proxy: str = ""
     authorization: Callable[[], Awaitable[str]] = _without_credentials
+    namespace: str = ""
+    """That of the context of a kubeconfig, "" if it names none."""
 
 
 async def load_configuration(
@@ -89,6 +91,7 @@ async def load_configuration(
         loaded.tls_server_name,
         loaded.proxy,
         _Renewal(header, loaded.authorize, kubeconfig.UNUSABLE, clock, problems),
+        loaded.namespace,
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.transport import JSON
+from adapter.model import apiservices
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.logs import facts
@@ -285,6 +286,8 @@ class CatalogueSource:
             if problem == "api-group" and subject not in discovery.failed:
                 self._problems.resolve(problem, subject=subject)
         for group_version, sentence in discovery.failed.items():
+            if group_version.partition("/")[0] in apiservices.VERSIONS:
+                continue  # a metrics API has no targets, and may be the one that this process is to serve
             self._problems.report("api-group", "an API group cannot be read", sentence, subject=group_version)
         if discovery.catalogue != self._current:
             _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))

@@ -76,6 +76,7 @@ class _User(msgspec.Struct, rename="kebab", frozen=True):
 class _Context(msgspec.Struct, frozen=True):
     cluster: str
     user: str = ""
+    namespace: str = ""
 
 
 class _NamedCluster(msgspec.Struct, frozen=True):
@@ -133,6 +134,7 @@ class Kubeconfig:
         self.verify = not self._cluster.insecure_skip_tls_verify
         self.tls_server_name = self._cluster.tls_server_name
         self.proxy = self._cluster.proxy_url
+        self.namespace = chosen.namespace
 
     async def authorize(self) -> str:
         """Return the value of the Authorization header, renewed if it is due, "" for none."""

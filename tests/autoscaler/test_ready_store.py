@@ -49,7 +49,8 @@ class ScalerProcess:
 
     def open_term(self, number: int) -> ReadyTimesStore:
         limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        unused: Any = None
+        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
         return ReadyTimesStore(writer, NAMESPACE, number, self.problems)
 
     async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:

@@ -41,7 +41,8 @@ class Term(Bench):
         self.gate = Gate()
         self.problems = ProblemLog(self.monitoring, self.clock)
         limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        unused: Any = None
+        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
         self.book.store = self.verdicts = VerdictStore(writer, NAMESPACE, number, self.problems)
 
     async def open(self, uid: str = "uid-1", **spec: Any) -> None:

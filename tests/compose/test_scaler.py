@@ -72,6 +72,7 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
         clock=clock,
         monitoring=monitoring,
         problems=problems,
+        namespace="fastpath",
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter import errors
 from adapter.kubernetes import credentials
@@ -62,6 +63,19 @@ async def test_authorization(
         write_kubeconfig(tmp_path / "c", user), clock, faults
     )
     assert await configuration.authorization() == expected
+
+
+@pytest.mark.parametrize("context", [{}, {"namespace": "ops"}])
+async def test_the_namespace_is_that_of_the_context(
+    context: dict[str, str], tmp_path: Path, clock: FakeClock, faults: ProblemLog
+) -> None:
+    path = write_kubeconfig(tmp_path / "c", {})
+    document = yaml.safe_load(path.read_text())
+    document["contexts"][0]["context"].pop("namespace", None)
+    document["contexts"][0]["context"] |= context
+    path.write_text(yaml.safe_dump(document))
+    configuration = await credentials.load_configuration(path, clock, faults)
+    assert configuration.namespace == context.get("namespace", "")
 
 
 @pytest.mark.parametrize(

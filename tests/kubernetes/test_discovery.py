@@ -330,6 +330,15 @@ async def test_groups_that_fail_keep_their_resources_and_are_said(
     assert not faults.active()
 
 
+async def test_a_metrics_api_that_fails_is_no_problem_of_discovery(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
+    """It may be that of this process, which does not listen yet; it has no targets."""
+    server = aggregated(group("metrics.k8s.io", v1=None), group("example.com", v1=None))
+    await CatalogueSource(server, clock, faults).refresh()
+    assert list(faults.active()) == [("api-group", "example.com/v1")]
+
+
 async def test_the_timer(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
@@ -55,7 +56,8 @@ class FloorProcess:
 
     def open_term(self, gate: Gate, number: int = 0) -> FloorWriter:
         budget = WriteRateLimiter(1000.0, self.clock, self.monitoring)
-        writer = Writer(self.line, gate, budget, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        unused: Any = None
+        writer = Writer(self.line, gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
         return FloorWriter(writer, NAMESPACE, number, self.faults)
 
     def writes(self, outcome: str) -> float:

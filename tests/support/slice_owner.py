@@ -30,7 +30,7 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 NAME = "fastpath"
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
@@ -77,7 +77,8 @@ class Scaler:
         if number != slices.slice_of(self.namespace):
             await asyncio.Event().wait()
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
-        writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
+        refusals = SourceProblems(self._clock, self._problems)
+        writer = Writer(self._client, fence, budget, self._clock, self._monitoring, refusals)
         statuses = StatusWriter(writer, self._clock, self._problems, StatusWriters(self._monitoring))
         backlog = EventBacklog(self._monitoring)
         events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems, backlog)

@@ -9,7 +9,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from fastpath_sandbox.apiserver.server import Cluster
 
 
@@ -40,7 +40,8 @@ class Desk:
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)
         self.budget = WriteRateLimiter(rate, self.clock, self.monitoring)
-        self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring)
+        self.refusals = SourceProblems(self.clock, self.faults)
+        self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring, self.refusals)
 
     def writes(self, kind: str, outcome: str) -> float:
         labels = {"type": kind, "outcome": outcome}

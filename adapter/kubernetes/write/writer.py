@@ -24,6 +24,7 @@ from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Precedence, Turns
 from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import SourceProblems
 
 
 class WriteKind(enum.IntEnum):
@@ -135,6 +136,9 @@ PAUSE_LIMIT = 10.0
 """Cap on the Retry-After of the API server."""
 
 _REFUSED = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
+_LOGGED = {WriteKind.SCALE: _REFUSED - {404}, WriteKind.COST: frozenset({401, 403})}
+"""Refusals that are logged here. Those of other kinds are problems of what makes the writes."""
+
 _NEVER_SENT = frozenset({"Closed", "Unreachable"})
 
 
@@ -151,12 +155,14 @@ class Writer:
         limiter: WriteRateLimiter,
         clock: Clock,
         monitoring: Monitoring,
+        problems: SourceProblems,
     ) -> None:
         self.client = client
         self.fence = fence
         self._limiter = limiter
         self._clock = clock
         self._monitoring = monitoring
+        self._problems = problems
 
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
         """Wait for the slot of one write, to be followed by `send` at once, or by `give_back`.
@@ -211,6 +217,10 @@ class Writer:
                 self._limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
             refused = "refused" if error.status in _REFUSED else "failed"
             self._count(kind, "conflict" if error.status == 409 else refused)
+            if error.status in _LOGGED.get(kind, ()):
+                namespace = path.partition("/namespaces/")[2].partition("/")[0]
+                text = f"{method} {path}: {error}"
+                self._problems.report(f"{kind.label}-write", "a write was refused", text, namespace)
             raise
         except asyncio.CancelledError:
             self._count(kind, "failed")

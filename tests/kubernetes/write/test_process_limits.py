@@ -28,7 +28,7 @@ class HandWriter:
         self.paths: list[str] = []
         self.ends = asyncio.Event()
 
-    async def acquire(self, *_: object) -> None: ...
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None: ...
 
     async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
         self.under_way += 1

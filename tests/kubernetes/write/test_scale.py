@@ -133,3 +133,23 @@ async def test_slots_are_asked_for_by_namespace_and_name(desk: Desk) -> None:
     path = "/api/v1/namespaces/shop/replicationcontrollers/web/scale"
     await ScaleWriter(desk.writer).acquire(WEB._replace(path=path))
     assert slots == [(WriteKind.SCALE, "shop", "web")]
+
+
+async def test_a_refused_scale_is_in_the_log_with_the_words_of_the_server(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.cluster.forbid("update", "deployments/scale")
+    for _ in range(2):
+        with pytest.raises(KubernetesError):
+            await write(desk, 5, version(desk))
+    (record,) = [each for each in caplog.records if each.message == "a write was refused"]
+    shown = record.facts  # type: ignore[attr-defined]
+    assert (shown["fault"], shown["subject"]) == ("scale-write", "default")
+    assert shown["error"].startswith(f"PUT {WEB.path}: ")
+    assert 'deployments.apps "web" is forbidden: User ' in shown["error"]
+
+
+async def test_a_conflict_is_no_fault(desk: Desk) -> None:
+    with pytest.raises(KubernetesError):
+        await write(desk, 5, "1")
+    assert not desk.faults.active()
