@@ -22,6 +22,7 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -134,7 +135,10 @@ def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, coun
         Settings(scale_to_zero=True, strict=True),
         forecasts,
     )
-    controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
+    unused: Any = None  # nothing is boosted
+    controller = Controller(
+        context, world, clock, Monitoring(), Journal(), random=lambda: 0.0, floors=unused, costs=unused
+    )
     is_forecast = not isinstance(forecasts, NoForecasts)
     if isinstance(forecasts, ForecastBook):
         forecasts.controller = controller

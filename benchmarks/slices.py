@@ -229,9 +229,8 @@ async def measure(url: str, numbers: Sequence[int]) -> dict[str, float]:
     source = AutoscalerSource(registry, problems, watching)
     settings, followers = Settings(scale_to_zero=True, strict=True), TargetFollowers(targets, pods)
     context = AutoscalerContext(followers, rivals, world, settings, NoForecasts())
-    controllers = [
-        Controller(context, world, ticking, monitoring, Journal(), random=lambda: 0.0) for _ in numbers
-    ]
+    common = context, world, ticking, monitoring, Journal()
+    controllers = [Controller(*common, random=lambda: 0.0, floors=unused, costs=unused) for _ in numbers]
     scope.set(numbers)
     async with client, asyncio.TaskGroup() as group:
         used = time.process_time()

@@ -299,7 +299,10 @@ async def _tick(
         Settings(scale_to_zero=True, strict=True),
         NoForecasts(),
     )
-    controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
+    unused: Any = None  # nothing is boosted
+    controller = Controller(
+        context, world, clock, Monitoring(), Journal(), random=lambda: 0.0, floors=unused, costs=unused
+    )
     for number in range(count):
         controller.put(
             msgspec.convert(autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)

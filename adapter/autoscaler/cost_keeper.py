@@ -102,11 +102,9 @@ class _CostJob:
 
 
 class CostKeeper:
-    """Keeps the deletion costs of pods, while `run` runs. Without `costs` nothing is written."""
+    """Keeps the deletion costs of pods, while `run` runs."""
 
-    def __init__(
-        self, costs: DeletionCosts | None, actuator: Actuator, clock: Clock, defects: Defects
-    ) -> None:
+    def __init__(self, costs: DeletionCosts, actuator: Actuator, clock: Clock, defects: Defects) -> None:
         self._costs = costs
         self._actuator = actuator
         self._clock = clock
@@ -117,7 +115,7 @@ class CostKeeper:
 
     async def run(self) -> None:
         """Write what is queued until cancelled."""
-        gate = asyncio.Semaphore() if self._costs is None else self._costs.at_once
+        gate = self._costs.at_once
         async with asyncio.TaskGroup() as group:
             while True:
                 while not self._jobs:
@@ -138,7 +136,7 @@ class CostKeeper:
 
         That takes `MARK_SECONDS` at most, `since` the first costs for the same write.
         """
-        if not state.prefers_idle or self._costs is None:
+        if not state.prefers_idle:
             return False
         marks = self._marks.setdefault(state.key, PodMarks())
         jobs = self._choose(state, marks, snapshot, replicas, may_exchange=True)
@@ -154,7 +152,7 @@ class CostKeeper:
 
     def follow(self, state: AutoscalerState, snapshot: Snapshot, choice: Decision, now: int) -> None:
         """After a decision, mark the pods that the HPA is about to remove; take back what nothing needs."""
-        if not state.prefers_idle or self._costs is None:
+        if not state.prefers_idle:
             self.forget(state)
             return
         marks = self._marks.setdefault(state.key, PodMarks())
@@ -243,7 +241,6 @@ class CostKeeper:
         return job
 
     async def _write(self, job: _CostJob) -> None:
-        assert self._costs is not None, "nothing is queued without"
         namespace, name, _ = job.turn
         try:
             await self._costs.apply(namespace, job.pod, job.cost, name)

@@ -31,9 +31,9 @@ class FloorOutcome(NamedTuple):
 
 
 class FloorKeeper:
-    """Keeps what is published in step with what is remembered. Without `floors` nothing is raised."""
+    """Keeps what is published in step with what is remembered."""
 
-    def __init__(self, floors: FloorWriter | None) -> None:
+    def __init__(self, floors: FloorWriter) -> None:
         self._floors = floors
 
     def follow(self, state: AutoscalerState, now: int) -> None:
@@ -43,9 +43,7 @@ class FloorKeeper:
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
-        if self._floors is None or state.boost is None:
-            return
-        if state.is_writing or state.published is not None:
+        if state.boost is not None and (state.is_writing or state.published is not None):
             self._floors.want(state.object.metadata.uid, None)
 
     async def publish(
@@ -53,8 +51,6 @@ class FloorKeeper:
     ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
         assert state.boost is not None
-        if self._floors is None:
-            return None, "this process publishes no floors"
         spans, held = [metric.hpa_span for metric in snapshot.inputs], state.memory.boost
         before = snapshot.observation.replicas
         floor = boosting.begin(held, before, replicas, state.boost, spans, now)
@@ -105,7 +101,7 @@ class FloorKeeper:
     def show(self, state: AutoscalerState, now: int) -> None:
         """Publish what is remembered of a floor, unless only the resource version of the HPA has changed."""
         floor, published = _published(state, state.memory.boost, now), state.published
-        if self._floors is None or (floor is None and published is None):
+        if floor is None and published is None:
             return
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
             return

@@ -55,13 +55,10 @@ class Controller:
         journal: Journal,
         *,
         random: Callable[[], float],
-        floors: FloorWriter | None = None,
-        costs: DeletionCosts | None = None,
+        floors: FloorWriter,
+        costs: DeletionCosts,
     ) -> None:
-        """`random` returns numbers in [0, 1), which spread the decisions over a period.
-
-        Without `floors` no HorizontalPodAutoscaler is boosted, and without `costs` no pod gets one.
-        """
+        """`random` returns numbers in [0, 1), which spread the decisions over a period."""
         self.context = context
         self.actuator = actuator
         self.journal = journal

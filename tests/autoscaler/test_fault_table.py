@@ -336,8 +336,16 @@ async def running(world: FaultyWorkload, **spec: Any) -> AsyncIterator[Controlle
             LIVE,
             NoForecasts(),
         )
+        unused: Any = None  # nothing is boosted
         controller = Controller(
-            around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
+            around,
+            world.server,
+            world.clock,
+            Monitoring(),
+            Journal(),
+            random=lambda: 0.0,
+            floors=unused,
+            costs=unused,
         )
         controllers.append(controller)
         controller.put(fpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW, **spec))

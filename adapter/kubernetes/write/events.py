@@ -157,9 +157,9 @@ class EventBacklog:
         self._recorders: dict[str, EventRecorder] = {}
 
     def add(self, namespace: str, recorder: "EventRecorder") -> bool:
-        """Count one more event of a namespace, whose recorder has it; tell whether there is room for it.
+        """Count one more event of a namespace; tell whether there is room for it.
 
-        Where there is none, the namespace with the most events loses its latest one.
+        Without room the namespace with the most events loses its latest one.
         """
         if self._counts.total() >= QUEUED:
             ((largest, count),) = self._counts.most_common(1)

@@ -7,7 +7,6 @@ tenant with many autoscalers delays the status of another by one turn.
 """
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -152,13 +151,15 @@ class StatusWriter:
                 while not any(self._due):
                     self._wake.clear()
                     await self._wake.wait()
-                async with contextlib.AsyncExitStack() as held:
-                    await held.enter_async_context(gate)
-                    key = self._take() if await self._acquire() else None
-                    if key is not None:
-                        task = group.create_task(self._write(key, self._entries[key]), name="status")
-                        task.add_done_callback(lambda _: gate.release())
-                        held.pop_all()
+                if not await self._acquire():
+                    continue
+                await gate.acquire()
+                key = self._take()
+                if key is None:
+                    gate.release()
+                    continue
+                task = group.create_task(self._write(key, self._entries[key]), name="status")
+                task.add_done_callback(lambda _: gate.release())
 
     async def drain(self, seconds: float) -> None:
         """Write the urgent statuses within `seconds`, at the orderly end of a term. The rest is dropped."""
