@@ -1,13 +1,15 @@
-"""What HTTP clients share: the proxy for a URL, and descriptions of failed connections.
+"""What HTTP clients share: the limit on open files, the proxy for a URL, and reasons of failed connections.
 
 aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments
 and the place in the C code. The text here has host and port but never the URL: the caller names what it
 requested.
 """
 
+import contextlib
 import ipaddress
 import os
 import re
+import resource
 import ssl
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
@@ -21,6 +23,18 @@ _WRONG_PROTOCOL = frozenset(
 
 
 _PLACE = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
+
+
+def raise_file_limit() -> int:
+    """Let the process open as many files as it may allow itself, and return how many that are.
+
+    A container starts with 1,024, so that programs that use select() work.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a system may allow fewer than its hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft if soft >= 0 else 1 << 20  # -1 is no limit
 
 
 def describe_error(error: BaseException) -> str:

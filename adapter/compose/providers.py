@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapter import net
 from adapter.config.options import Options, check_max_age
 from adapter.config.rules_config import Parsed, RulesConfig
 from adapter.errors import InputError
@@ -132,7 +133,10 @@ async def open_runtime(
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
     source_problems = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
-    scraper = await stack.enter_async_context(Scraper(clock, monitoring, source_problems, networks=networks))
+    scraper = Scraper(
+        clock, monitoring, source_problems, files=net.raise_file_limit() // 2, networks=networks
+    )
+    await stack.enter_async_context(scraper)
     scraped = ScrapedValues(
         scraper.fetch,
         lambda: relister.registry,

@@ -136,10 +136,11 @@ class Loss(NamedTuple, Generic[Holder]):
 
 
 class Ledger(Generic[Holder]):
-    """Bytes by namespace and holder. `what` names them in reasons, such as "series kept"."""
+    """Bytes, or another `unit`, by namespace and holder. `what` is for reasons, such as "series kept"."""
 
-    def __init__(self, what: str, room: int, namespace_room: int) -> None:
+    def __init__(self, what: str, room: int, namespace_room: int, unit: str = "bytes") -> None:
         self._what = what
+        self._unit = unit
         self._room = room
         self._namespace_room = namespace_room
         self._held: dict[str, dict[Holder, int]] = {}
@@ -179,4 +180,4 @@ class Ledger(Generic[Holder]):
         return max(held, key=held.__getitem__)
 
     def _sentence(self, whose: str, room: int) -> str:
-        return f"the {self._what} of the scraped pods {whose} take more than {room} bytes"
+        return f"the {self._what} of the scraped pods {whose} take more than {room} {self._unit}"

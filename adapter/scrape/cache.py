@@ -24,7 +24,8 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry, Registry, UsageEntry
 from adapter.rules.resource import PODS
-from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.bodies import BodyBuffer
+from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import ScrapeSchedule
 from adapter.scrape.targets import (
     MOST_MATCHERS,
@@ -377,6 +378,7 @@ class ScrapedValues:
             target.failed, target.reason = True, "the body cannot be processed: see the log"
             _log.exception("unexpected error while scraping a pod")
         finally:
+            self._work.note(target, buffer.seconds)
             buffer.close()
         if self._targets.get(key) is target:
             for owner in set().union(*target.wanted.values()):

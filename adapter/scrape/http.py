@@ -2,58 +2,46 @@
 
 A pod is not trusted. It gets no credentials but the rule's own, in the namespaces that the rule lists.
 Redirects are not followed, no proxy is used and no cookie is kept. Bytes, unzipped bytes, lines and time are
-bounded.
-
-The bodies that are read or parsed at one time share a budget. A body is charged from its first byte until it
-is parsed. If the budget is exceeded, the namespace that holds most loses its largest body: that scrape fails,
-and all others go on.
+bounded, the bytes beside the body as well (`connections`), and all bodies share a budget (`bodies`).
 """
 
 import asyncio
-import os
 import ssl
 import zlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import aiohttp
 from aiohttp import http_exceptions
-from yarl import URL
+from aiohttp.streams import StreamReader
 
 from adapter.config import scrape_keys
 from adapter.config.rules_config import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.fairness import Ledger
 from adapter.model.pod_networks import PodNetworks
+from adapter.model.steps import Steps
 from adapter.prometheus import client, connection
 from adapter.prometheus.connection import FollowedFiles
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
+from adapter.scrape.bodies import BodyBuffer
+from adapter.scrape.connections import FRAMING_BYTES, PodConnections, PodPlace
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
 # As Prometheus sends, without the formats that are not text. Compression costs both sides more than the
 # network.
-_HEADERS = {
-    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
-    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-    "Accept-Encoding": "identity",
-    "User-Agent": "fastpath",
-}
-_KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
+_HEADERS = (
+    "Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
+    "Accept-Encoding: identity\r\n"
+    "User-Agent: fastpath\r\n"
+)
 _UNZIPPED_BYTES = 256 * 1024  # in one step of the event loop
-HEADERS_TAKEN, HEADER_BYTES = 64, 4096
-"""Bounds on the headers of an answer, and on the bytes of each: heads are not charged to the budget."""
-
-BODIES_BYTES = 48 * 1024 * 1024
-"""Budget of all bodies that are read or parsed at one time."""
-
-NAMESPACE_BODIES_BYTES = 24 * 1024 * 1024
-"""The part of it that the pods of one namespace may use."""
 
 
 class ScrapeEndpoint(NamedTuple):
@@ -62,14 +50,17 @@ class ScrapeEndpoint(NamedTuple):
     port: int
     access: Access
 
-    def url(self, networks: PodNetworks) -> str:
-        """Return the URL. Raises ScrapeError for an address that must not be scraped."""
+    @property
+    def host(self) -> str:
+        """The address and port as a URL has them."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    def resolve(self, networks: PodNetworks) -> str:
+        """Return the address to connect to. Raises ScrapeError for one that must not be scraped."""
         try:
-            address = networks.resolve(self.address)
+            return str(networks.resolve(self.address))
         except ValueError as error:
             raise ScrapeError("unreachable", str(error)) from error
-        host = f"[{address}]" if address.version == 6 else str(address)
-        return f"{self.access.scheme}://{host}:{self.port}{self.access.path}"
 
 
 class ScrapedBody(NamedTuple):
@@ -77,64 +68,6 @@ class ScrapedBody(NamedTuple):
 
     content: bytes
     openmetrics: bool
-
-
-class BodyBuffer:
-    """One body while it is read and parsed. `lost` is called with the reason if it has to give way."""
-
-    def __init__(self, budget: "BodyBudget", namespace: str) -> None:
-        self._budget = budget
-        self.namespace = namespace
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._reason = ""
-        self.lost: Callable[[str], None] = lambda _: None
-
-    def add(self, part: bytes) -> None:
-        """Add a part. Raises ScrapeError if the body had to give way."""
-        if not self._reason:
-            self._parts.append(part)
-            self._size += len(part)
-            self._budget.charge(self.namespace, self, self._size)
-        if self._reason:
-            raise ScrapeError("budget", self._reason)
-
-    def content(self) -> bytes:
-        """Return all parts as one and release them. Raises ScrapeError as `add` does."""
-        if self._reason:
-            raise ScrapeError("budget", self._reason)
-        parts, self._parts = self._parts, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def lose(self, reason: str) -> None:
-        """Drop the parts, because other bodies need the memory; the scrape fails with the reason."""
-        self._reason = reason
-        self._parts = []
-        self.lost(reason)
-
-    def close(self) -> None:
-        self._parts = []
-        self._budget.charge(self.namespace, self, 0)
-
-
-class BodyBudget:
-    def __init__(self, room: int = BODIES_BYTES, namespace_room: int = NAMESPACE_BODIES_BYTES) -> None:
-        self._ledger: Ledger[BodyBuffer] = Ledger("bodies", room, namespace_room)
-
-    @property
-    def size(self) -> int:
-        return self._ledger.total
-
-    def open(self, namespace: str) -> BodyBuffer:
-        """Return a buffer for the body of a pod of a namespace, which the caller closes in any case."""
-        return BodyBuffer(self, namespace)
-
-    def charge(self, namespace: str, buffer: BodyBuffer, size: int) -> None:
-        """Note the size of a body; while it is too much, the namespace that holds most loses its largest."""
-        is_over = self._ledger.put(namespace, buffer, size)
-        while is_over and (loss := self._ledger.loss(namespace)) is not None:
-            self._ledger.put(loss.holder.namespace, loss.holder, 0)
-            loss.holder.lose(loss.reason)
 
 
 class Scraper:
@@ -146,10 +79,11 @@ class Scraper:
         monitoring: Monitoring,
         problems: SourceProblems,
         *,
+        files: int,
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
     ) -> None:
-        """`networks` are the addresses of pods, None for all but loopback.
+        """`files` bounds the connections. `networks` are the addresses of pods, None for all but loopback.
 
         `service_account` is where our own token is mounted, which is never sent to a pod.
         """
@@ -161,26 +95,14 @@ class Scraper:
         self._tokens: dict[str, connection.FileAuthorization] = {}
         self._contexts: dict[EndpointTLS, FollowedFiles[ssl.SSLContext]] = {}
         self._building: defaultdict[EndpointTLS, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._session: aiohttp.ClientSession | None = None
+        self._connections = PodConnections(clock, problems, files)
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, happy_eyeballs_delay=None
-            ),
-            timeout=aiohttp.ClientTimeout(total=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            max_headers=HEADERS_TAKEN,
-            max_line_size=HEADER_BYTES,
-            max_field_size=HEADER_BYTES,
-        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._session is not None
-        await self._session.close()
+        self._connections.close()
+        await asyncio.sleep(0)  # until the sockets are closed
 
     async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         """Return the body of the endpoint now. Raises ScrapeError.
@@ -189,39 +111,87 @@ class Scraper:
         """
         started = self._clock.monotonic()
         try:
-            async with asyncio.timeout(endpoint.access.timeout):
+            async with asyncio.timeout(endpoint.access.timeout) as timeout:
+                buffer.lost = lambda _: timeout.reschedule(0.0)
                 return await self._fetch(endpoint, buffer)
         except TimeoutError as error:
+            buffer.check()
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
-            raise connection_error(error) from error
+            mapped = client.map_error(error)
+            raise ScrapeError(mapped.kind, str(mapped)) from error
         finally:
+            buffer.lost = lambda _: None
             self._monitoring.scrape_duration.observe(self._clock.monotonic() - started)
 
     async def _fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
-        assert self._session is not None, "used outside its context"
         access = endpoint.access
-        headers = _HEADERS
+        address = endpoint.resolve(self._networks)
+        head = f"GET {access.path} HTTP/1.1\r\nHost: {endpoint.host}\r\n{_HEADERS}"
         token = self._token(endpoint)
         if token is not None:
-            headers = {**_HEADERS, "Authorization": await token.header()}
-        context: ssl.SSLContext | bool = True
+            head += f"Authorization: {await token.header()}\r\n"
+        context = server_name = None
         if access.scheme == "https":
             context = await self._context(access.tls or EndpointTLS())
-        async with self._session.get(
-            URL(endpoint.url(self._networks), encoded=True),
-            headers=headers,
-            allow_redirects=False,
-            ssl=context,
-            server_hostname=(access.tls and access.tls.server_name) or None,
-        ) as response:
-            if response.status != 200:
-                if response.status == 401 and token is not None:
+            server_name = (access.tls and access.tls.server_name) or address
+        place = PodPlace(address, endpoint.port, context, server_name)
+        most = 2 * access.max_bytes + FRAMING_BYTES
+        async with self._connections.exchange(place, f"{head}\r\n".encode(), buffer, most) as answer:
+            message, body = answer
+            if message.code != 200:
+                if message.code == 401 and token is not None:
                     token.refuse()
-                note = ", and redirects are not followed" if 300 <= response.status < 400 else ""
-                raise ScrapeError("status", f"HTTP status {response.status}{note}")
-            content = await _read(response, access, buffer)
-            return ScrapedBody(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
+                note = ", and redirects are not followed" if 300 <= message.code < 400 else ""
+                raise ScrapeError("status", f"HTTP status {message.code}{note}")
+            content = await self._read(message.headers, body, access, buffer)
+            return ScrapedBody(content, exposition.is_openmetrics(message.headers.get("Content-Type", "")))
+
+    async def _read(
+        self, headers: Mapping[str, str], body: StreamReader, access: Access, buffer: BodyBuffer
+    ) -> bytes:
+        """Return the unzipped body. Raises ScrapeError beyond a limit."""
+        encoding = headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in {"identity", "", "gzip", "x-gzip"}:
+            text = f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
+            raise ScrapeError("decode", text)
+        unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
+        # both sides of the gzip stream are bounded: a small body can unzip to gigabytes, a large one to
+        # nothing
+        left = unread = access.max_bytes
+        lines = access.max_lines
+        if int(headers.get("Content-Length", 0)) > left:
+            raise _too_large(access)
+
+        def take(part: bytes) -> None:
+            nonlocal left, lines
+            left -= len(part)
+            if left < 0 or unread < 0:
+                raise _too_large(access)
+            lines -= part.count(b"\n")
+            if lines < 0:
+                raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
+            buffer.add(part)
+
+        while chunk := await body.readany():
+            unread -= len(chunk)
+            if unzip is None:
+                take(chunk)
+                continue
+            job = self._connections.turns.start(buffer.namespace, _unzip(unzip, chunk, take))
+            await self._connections.turns.finish(job)
+            buffer.seconds += job.seconds
+        if unzip is not None and not unzip.eof:
+            raise ScrapeError("decode", "the gzip body is truncated")
+        content = buffer.content()
+        # a connection that breaks looks like the end of a body without a length, a cut line like a smaller
+        # value
+        delimited = "Content-Length" in headers or "Transfer-Encoding" in headers
+        if content and not delimited and not content.endswith(b"\n"):
+            raise ScrapeError(
+                "decode", "the body ends within a line and has no length, so it may be truncated"
+            )
+        return content
 
     async def _context(self, tls: EndpointTLS) -> ssl.SSLContext:
         """Return the context of a rule, which changes only with its CA file: connections are kept by it."""
@@ -274,43 +244,8 @@ class Scraper:
         return header
 
 
-async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBuffer) -> bytes:
-    """Return the unzipped body. Raises ScrapeError beyond a limit."""
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in {"identity", "", "gzip", "x-gzip"}:
-        text = f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
-        raise ScrapeError("decode", text)
-    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
-    # both sides of the gzip stream are bounded: a small body can unzip to gigabytes, a large one to nothing
-    left = unread = access.max_bytes
-    lines = access.max_lines
-    if (response.content_length or 0) > left:
-        raise _too_large(access)
-    async for chunk in response.content.iter_any():
-        unread -= len(chunk)
-        async for part in _parts(unzip, chunk):
-            left -= len(part)
-            if left < 0 or unread < 0:
-                raise _too_large(access)
-            lines -= part.count(b"\n")
-            if lines < 0:
-                raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
-            buffer.add(part)
-    if unzip is not None and not unzip.eof:
-        raise ScrapeError("decode", "the gzip body is truncated")
-    body = buffer.content()
-    # a connection that breaks looks like the end of a body without a length, a cut line like a smaller value
-    delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
-    if body and not delimited and not body.endswith(b"\n"):
-        raise ScrapeError("decode", "the body ends within a line and has no length, so it may be truncated")
-    return body
-
-
-async def _parts(unzip: "zlib._Decompress | None", chunk: bytes) -> AsyncIterator[bytes]:
+def _unzip(unzip: "zlib._Decompress", chunk: bytes, take: Callable[[bytes], None]) -> Steps[None]:
     """Unzip a chunk in small parts, because a kilobyte may unzip to a megabyte."""
-    if unzip is None:
-        yield chunk
-        return
     while True:
         try:
             part = unzip.decompress(chunk, _UNZIPPED_BYTES)
@@ -318,21 +253,12 @@ async def _parts(unzip: "zlib._Decompress | None", chunk: bytes) -> AsyncIterato
             raise ScrapeError("decode", "the body is not valid gzip") from error
         if unzip.unused_data:
             raise ScrapeError("decode", "data follows the gzip body")
-        yield part
+        take(part)
         chunk = unzip.unconsumed_tail
         if not chunk and len(part) < _UNZIPPED_BYTES:
             return
-        await asyncio.sleep(0)
+        yield
 
 
 def _too_large(access: Access) -> ScrapeError:
     return ScrapeError("size", f"the body is larger than {access.max_bytes} bytes")
-
-
-def connection_error(error: Exception) -> ScrapeError:
-    """Map an error of aiohttp or of the socket, without the address: pods that fail alike have one text."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
-    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
-        return ScrapeError("unreachable", f"cannot connect: {os.strerror(cause.errno)}")
-    mapped = client.map_error(error)
-    return ScrapeError(mapped.kind, str(mapped))

@@ -25,7 +25,8 @@ from adapter.rules.registry import CustomEntry, ExternalEntry, UsageEntry
 from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
-from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.bodies import BodyBudget, BodyBuffer
+from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns, ScrapeJob, TimeShares
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -310,10 +311,14 @@ class ScrapeWork:
             raise
         finally:
             target.job, target.busy = None, False
-            self._monitoring.scrape_seconds.inc(job.seconds)
-            if not target.gone:
-                self._shares.note(target.namespace, target, job.seconds, target.endpoint.access.interval)
-                self._review()
+            buffer.seconds += job.seconds
+
+    def note(self, target: ScrapeTarget, seconds: float) -> None:
+        """Note the time that a scrape, good or bad, took to parse and to process."""
+        self._monitoring.scrape_seconds.inc(seconds)
+        if not target.gone:
+            self._shares.note(target.namespace, target, seconds, target.endpoint.access.interval)
+            self._review()
 
     async def answer(
         self,

@@ -1,6 +1,7 @@
 """Errors of connections in words, from real connections on loopback."""
 
 import asyncio
+import resource
 import ssl
 from collections.abc import AsyncIterator
 
@@ -109,3 +110,22 @@ async def test_a_connection_that_is_cut() -> None:
 )
 def test_other_errors(error: Exception, text: str) -> None:
     assert text in net.describe_error(error)
+
+
+def test_a_process_may_open_as_many_files_as_its_hard_limit_says() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+    try:
+        assert net.raise_file_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_limit_that_cannot_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int, limits: tuple[int, int]) -> None:
+        raise ValueError(f"not allowed: {limits}")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, -1))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert net.raise_file_limit() == 256

@@ -3,7 +3,7 @@
 import pytest
 
 from adapter.errors import ScrapeError
-from adapter.scrape.http import BodyBudget
+from adapter.scrape.bodies import BodyBudget
 
 
 def test_parts_become_one_body() -> None:

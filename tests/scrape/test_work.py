@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from adapter.errors import ScrapeError
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
 from adapter.rules.scrape.series import MAX_LABELS
@@ -294,6 +295,18 @@ async def test_large_bodies_are_processed_in_turns_between_which_the_loop_is_fre
         assert turns > 40, "one step each"
         assert good_after < turns / 4, "the small body does not wait for the large ones"
         assert read(here, "bad", "bad").values["bad"].value == 1500
+
+
+async def test_the_time_to_parse_a_failed_answer_counts_for_its_pod() -> None:
+    async with scraping() as here:
+        here.reader.bodies[BAD.ip] = ScrapeError("status", "invalid HTTP response: more than one response")
+        here.reader.seconds[BAD.ip] = 0.9
+        for _ in range(2):
+            await step(here)
+
+        assert here.metric("fastpath_scrape_processing_seconds_total") > 1.5
+        assert here.scraped._targets["bad", "bad", 0].slowed > 1
+        assert here.scraped._targets["good", "good", 0].slowed == 1
 
 
 @pytest.mark.usefixtures("ticking")

@@ -1,6 +1,7 @@
 """A scraper without a budget, and the steps of a scrape, each run to its end at once."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from adapter.model import steps
 from adapter.rules.matchers import Matcher
@@ -8,11 +9,15 @@ from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import MAX_SAMPLES, Exposed
 from adapter.rules.scrape.scraped_query import Answer, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
-from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint, Scraper
+from adapter.scrape.bodies import BodyBudget, BodyBuffer
+from adapter.scrape.http import ScrapedBody, ScrapeEndpoint, Scraper
 
 
 class LoneScraper(Scraper):
     """Reads each body with a budget of its own, unless it is given one."""
+
+    def __init__(self, *parts: Any, files: int = 256, **settings: Any) -> None:
+        super().__init__(*parts, files=files, **settings)
 
     async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
         return await super().fetch(endpoint, buffer or BodyBudget().open(endpoint.namespace))

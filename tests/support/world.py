@@ -28,9 +28,10 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
+from adapter.scrape.bodies import BodyBuffer
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.endpoint_values import ScrapedEndpoints
-from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
 from adapter.scrape.targets import ScrapedAnswer
 from adapter.server.api import paths, query_string
 from adapter.server.api.query_string import Question
@@ -180,10 +181,14 @@ def read_scraped(
 
 
 class FakeReader:
-    """Pods that show what a test sets, by address: a body or an error. It records the requests."""
+    """Pods that show what a test sets, by address: a body or an error. It records the requests.
+
+    `seconds` is how long it takes to parse the answers of an address.
+    """
 
     def __init__(self) -> None:
         self.bodies: dict[str, str | ScrapeError] = {}
+        self.seconds: dict[str, float] = {}
         self.asked: list[ScrapeEndpoint] = []
         self.openmetrics = False
         self.gate = asyncio.Event()
@@ -192,6 +197,7 @@ class FakeReader:
     async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         self.asked.append(endpoint)
         await self.gate.wait()
+        buffer.seconds += self.seconds.get(endpoint.address, 0.0)
         body = self.bodies.get(endpoint.address, ScrapeError("unreachable", "cannot connect"))
         if isinstance(body, ScrapeError):
             raise body

@@ -113,7 +113,7 @@ async def following(
     networks = pod_networks.parse_networks(["127.0.0.0/8"])
     async with (
         await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client,
-        Scraper(clock, monitoring, met, networks=networks) as scraper,
+        Scraper(clock, monitoring, met, files=64, networks=networks) as scraper,
     ):
         context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
         context = replace(context, scope=scope)

@@ -1,0 +1,201 @@
+"""Connections to pods: what is kept, within how many files, and what ends a connection."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from adapter.config.rules_config import Access
+from adapter.errors import ScrapeError
+from adapter.model import pod_networks
+from adapter.scrape.bodies import BodyBudget
+from adapter.scrape.connections import MOST_HINTS
+from adapter.scrape.http import ScrapeEndpoint
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.support.clock import FakeClock
+from tests.support.scraping import LoneScraper
+from tests.support.waiting import until
+
+ACCESS = Access("metrics", timeout=5.0)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nx 1\n"
+HINT = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+SECOND = "invalid HTTP response: more than one response"
+
+
+class WirePod:
+    """A pod that answers each request with these bytes; `late` is sent when `pour` is set."""
+
+    def __init__(self, answer: bytes | None, late: bytes = b"", namespace: str = "shop") -> None:
+        self._answer = answer
+        self._late = late
+        self._namespace = namespace
+        self.pour = asyncio.Event()
+        self.connections = 0
+        self.open = 0
+        self.endpoint = ScrapeEndpoint(namespace, "127.0.0.1", 0, ACCESS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                if self._answer is not None:
+                    writer.write(self._answer)
+                if self._late:
+                    await self.pour.wait()
+                    writer.write(self._late)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["WirePod"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        async with server:
+            self.endpoint = self.endpoint._replace(port=server.sockets[0].getsockname()[1])
+            yield self
+
+
+class Here:
+    def __init__(self, tmp_path: Path, files: int = 64) -> None:
+        clock, monitoring = FakeClock(), Monitoring()
+        self.faults = ProblemLog(monitoring, clock)
+        networks = pod_networks.parse_networks(["127.0.0.0/8"])
+        self.scraper = LoneScraper(
+            clock,
+            monitoring,
+            SourceProblems(clock, self.faults),
+            files=files,
+            service_account=str(tmp_path),
+            networks=networks,
+        )
+
+    async def outcome(self, there: WirePod) -> str:
+        """Return the body of the answer, or why the scrape failed."""
+        try:
+            return (await self.scraper.fetch(there.endpoint)).content.decode()
+        except ScrapeError as error:
+            return str(error)
+
+
+@asynccontextmanager
+async def scraping(tmp_path: Path, pods: Sequence[WirePod], files: int = 64) -> AsyncIterator[Here]:
+    here = Here(tmp_path, files)
+    async with AsyncExitStack() as stack:
+        for pod in pods:
+            await stack.enter_async_context(pod.running())
+        await stack.enter_async_context(here.scraper)
+        yield here
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        pytest.param(ANSWER, "x 1\n", id="one answer"),
+        pytest.param(HINT * MOST_HINTS + ANSWER, "x 1\n", id="after some hints"),
+        pytest.param(
+            HINT * (MOST_HINTS + 1) + ANSWER,
+            "invalid HTTP response: more than 4 informational responses",
+            id="after too many hints",
+        ),
+        pytest.param(ANSWER * 2, SECOND, id="two answers"),
+        pytest.param(ANSWER + HINT, SECOND, id="a hint after the answer"),
+    ],
+)
+async def test_a_request_has_one_answer(tmp_path: Path, answer: bytes, outcome: str) -> None:
+    pod = WirePod(answer)
+    async with scraping(tmp_path, [pod]) as here:
+        assert [await here.outcome(pod), await here.outcome(pod)] == [outcome, outcome]
+        assert pod.connections == (1 if outcome == "x 1\n" else 2), "such a connection is not kept"
+
+
+async def test_a_byte_on_a_kept_connection_ends_it(tmp_path: Path) -> None:
+    pod = WirePod(ANSWER, late=b"\n")
+    async with scraping(tmp_path, [pod]) as here:
+        assert await here.outcome(pod) == "x 1\n"
+        assert pod.open == 1
+        pod.pour.set()
+        await until(lambda: not pod.open)
+
+        assert await here.outcome(pod) == "x 1\n"
+        assert pod.connections == 2
+
+
+async def test_bytes_before_the_request_are_no_answer(tmp_path: Path) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with scraping(tmp_path, []) as here, await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ScrapeError, match="invalid HTTP response"):
+            await here.scraper.fetch(ScrapeEndpoint("shop", "127.0.0.1", port, ACCESS))
+
+
+async def test_a_chunk_that_is_none_fails_the_scrape_at_once(tmp_path: Path) -> None:
+    pod = WirePod(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nx 1\n\r\n", late=b"no chunk\r\n"
+    )
+    pod.pour.set()
+    async with scraping(tmp_path, [pod]) as here:
+        begun = asyncio.get_running_loop().time()
+        assert (await here.outcome(pod)).startswith("invalid HTTP response: ")
+        assert asyncio.get_running_loop().time() - begun < ACCESS.timeout
+
+
+async def test_what_is_not_parsed_yet_is_charged_to_the_body(tmp_path: Path) -> None:
+    bodies = BodyBudget(8000, 5000)
+    pod = WirePod(b"HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n" + b"#" * 6000)
+    async with scraping(tmp_path, [pod]) as here:
+        with closing(bodies.open("shop")) as body, pytest.raises(ScrapeError, match="more than 5000 bytes"):
+            await here.scraper.fetch(pod.endpoint, body)
+        assert not bodies.size
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+async def test_beyond_their_part_of_the_files_connections_are_not_kept(tmp_path: Path) -> None:
+    pods = [WirePod(ANSWER) for _ in range(6)]
+    async with scraping(tmp_path, pods, files=4) as here:
+        for _ in range(3):
+            assert {await here.outcome(pod) for pod in pods} == {"x 1\n"}
+        await until(lambda: sum(pod.open for pod in pods) == 3)
+
+        assert [pod.connections for pod in pods] == [1, 1, 1, 3, 3, 3], "those that are kept stay"
+        text = "half of the 8 files that the process may open are in use for pods"
+        assert here.faults.active() == {("scrape-files", ""): text}
+
+
+async def test_scrapes_take_files_from_kept_connections(tmp_path: Path) -> None:
+    kept, slow = [WirePod(ANSWER) for _ in range(3)], [WirePod(None) for _ in range(3)]
+    async with scraping(tmp_path, [*kept, *slow], files=4) as here:
+        for pod in kept:
+            await here.outcome(pod)
+        waiting = [asyncio.create_task(here.outcome(pod)) for pod in slow[:2]]
+        await until(lambda: sum(pod.open for pod in slow) == 2)
+        await until(lambda: sum(pod.open for pod in kept) == 2)
+
+        assert [pod.open for pod in kept] == [0, 1, 1], "the one that is kept longest goes"
+        for task in waiting:
+            task.cancel()
+
+
+async def test_a_namespace_whose_pods_do_not_answer_takes_no_file_from_others(tmp_path: Path) -> None:
+    slow = [WirePod(None, namespace="slow") for _ in range(5)]
+    good = [WirePod(ANSWER, namespace=f"shop-{number}") for number in range(3)]
+    async with scraping(tmp_path, [*slow, *good], files=4) as here:
+        waiting = [asyncio.create_task(here.outcome(pod)) for pod in slow]
+        await until(lambda: sum(pod.open for pod in slow) == 2)
+        lost = [task.result() for task in waiting if task.done()]
+
+        assert {await here.outcome(pod) for pod in good} == {"x 1\n"}
+        assert lost == ["the connections of the scraped pods of namespace slow take more than 2 files"] * 3
+        for task in waiting:
+            task.cancel()
