@@ -230,6 +230,9 @@ def _outcome(entry: dict[str, Any], reason: str) -> str:
 def _input(given: dict[str, Any]) -> str:
     age = "age unknown" if given["ageSeconds"] is None else f"{given['ageSeconds']:g} s old"
     slow = f"; the pods' own usage does not count: {given['notFaster']}" if "notFaster" in given else ""
+    fault = given.get("scrapeFault", "")
+    if fault and fault not in given.get("unavailable", "") + given.get("overdue", ""):
+        slow += f"; not scraped: {fault}"
     if "unavailable" in given:
         return f"{given['metric']}: no value: {given['unavailable']}{slow}"
     if (faster := given.get("faster")) is not None:  # the age is of these

@@ -178,6 +178,7 @@ def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
                 age=None if given is None or given.sampled is None else _seconds(now - given.sampled),
                 overdue="" if given is None else getattr(given.reading, "overdue", ""),
                 fault=given.reading.message if given and isinstance(given.reading, Unavailable) else "",
+                scrape_fault="" if given is None else given.scrape_fault,
             )
         )
     return shown
@@ -378,8 +379,9 @@ def moment(instant: int) -> str:
 def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
     """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
     age = None if given.sampled is None else _seconds(now - given.sampled)
-    slow = {"notFaster": given.slow} if given.slow else {}
-    return {"metric": given.metric, **_value(given.reading), "ageSeconds": age, **slow}
+    named = {"notFaster": given.slow, "scrapeFault": given.scrape_fault}
+    shown = {name: text for name, text in named.items() if text}
+    return {"metric": given.metric, **_value(given.reading), "ageSeconds": age, **shown}
 
 
 def _seconds(span: int) -> float:

@@ -72,7 +72,8 @@ class MetricInput(msgspec.Struct, frozen=True):
     """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
 
     Both are nanoseconds, None if unknown. `hpa_span` is the span of a sample as the HPA controller reads it.
-    `slow` is why the pods' own usages do not count, "" if they do or are not scraped.
+    `slow` is why the pods' own usages do not count, "" if they do or are not scraped. `scrape_fault` is why
+    the scrape of a pod or endpoint fails, "" if none does.
     """
 
     metric: str
@@ -81,6 +82,7 @@ class MetricInput(msgspec.Struct, frozen=True):
     span: int | None = None
     hpa_span: int | None = None
     slow: str = ""
+    scrape_fault: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -321,7 +323,8 @@ class Subscriptions:
             if isinstance(reading, PodsReading) and reading.faster is not None:
                 faster = completed(reading.faster, sampled, span, by_pods=by_pods)
                 reading = msgspec.structs.replace(reading, faster=faster)
-            inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow))
+            fault = getattr(source, "scrape_fault", "")
+            inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
         self._rank(inputs, context)
         return tuple(inputs)
 

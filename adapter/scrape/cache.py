@@ -48,12 +48,18 @@ from adapter.telemetry.problems import SourceProblems
 
 _log = logging.getLogger(__name__)
 
+STARTING_SECONDS = 5.0
+"""A pod that became Ready as lately may not listen yet: without a readiness probe it is Ready at once."""
+
 READ_WORK = 5_000
 """Series and matchers that one `read` looks at for new queries; the rest is answered with the next scrape."""
 
 
 class ScrapedPod(Protocol):
-    """What a scrape needs to know of a pod: `ip`, "" before it has one, and its named container ports."""
+    """What a scrape needs to know of a pod: `ip`, "" before it has one, and its named container ports.
+
+    `ready` is the status of its Ready condition and `ready_since` its age, as in `model.pods`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -67,6 +73,15 @@ class ScrapedPod(Protocol):
     def host_network(self) -> bool: ...
     @property
     def ports(self) -> Mapping[str, int]: ...
+    @property
+    def ready(self) -> str | None: ...
+    @property
+    def ready_since(self) -> int: ...
+
+
+def listens_since(pod: ScrapedPod) -> float:
+    """Return from when on a scrape of the pod that fails is a fault (epoch seconds)."""
+    return pod.ready_since / SECOND + STARTING_SECONDS if pod.ready == "True" else math.inf
 
 
 _Placed: TypeAlias = set[tuple[TargetKey, ScrapedMetric]]
@@ -187,10 +202,15 @@ class ScrapedValues:
         absent: dict[str, float] = {}
         unseen: set[str] = set()
         slowed: set[str] = set()
+        fault = ""
         left = READ_WORK
         for name in names:
             target = self._targets.get((namespace, name, number))
             if target is None:
+                continue
+            fault = fault or target.fault
+            if not target.endpoint.port:
+                self._note(target)
                 continue
             answer = target.answers.get(query) if len(selector) <= MOST_MATCHERS else None
             if answer is None or answer.result is None:
@@ -211,7 +231,7 @@ class ScrapedValues:
             absent[name] = value
             if not is_seen:
                 unseen.add(name)
-        return ScrapedAnswer(values, absent, unseen, offset, slowed=slowed)
+        return ScrapedAnswer(values, absent, unseen, offset, slowed=slowed, fault=fault)
 
     def read_cut(
         self, entry: ScrapedEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
@@ -246,7 +266,7 @@ class ScrapedValues:
         if target is None:
             return ""
         if target.failed:
-            return target.reason
+            return target.why
         if target.slowed > 1:
             text = "processing its scrapes takes more than its share of time, so its interval is"
             return f"{text} {target.slowed:.3g} times as long"
@@ -287,13 +307,19 @@ class ScrapedValues:
             access = entry.rule.config.scrape.access
             number = self._accesses.setdefault(access, len(self._accesses))
             for pod in wanted.pods:
-                endpoint = self._endpoint(wanted.namespace, pod, access, entry)
+                endpoint = self._endpoint(wanted.namespace, pod, access)
                 if endpoint is None:
                     continue
                 key = (wanted.namespace, pod.name, number)
                 now.add((key, metric))
                 touched.add(key)
-                self._target(key, endpoint).wanted.setdefault(metric, set()).add(owner)
+                target = self._target(key, endpoint)
+                target.listens_since = listens_since(pod)
+                target.wanted.setdefault(metric, set()).add(owner)
+                if not endpoint.port:
+                    names = ", ".join(sorted(pod.ports)[:3])
+                    has = f", only {names}" if names else ""
+                    target.fail(ScrapeError("port", f"no port is named {access.port}{has}"), math.inf)
         for key, metric in before - now:
             target = self._targets[key]
             owners = target.wanted.get(metric, set())
@@ -316,9 +342,7 @@ class ScrapedValues:
         self._targets[key] = target
         return target
 
-    def _endpoint(
-        self, namespace: str, pod: ScrapedPod, access: Access, entry: ScrapedEntry
-    ) -> ScrapeEndpoint | None:
+    def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access) -> ScrapeEndpoint | None:
         """Return the endpoint of a pod, None if it cannot or must not be scraped."""
         if (
             pod.phase != "Running"
@@ -327,12 +351,7 @@ class ScrapedValues:
             or (pod.host_network and not access.host_network)
         ):
             return None
-        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
-        if port is None:
-            if not isinstance(entry, UsageEntry):  # any pod may be asked for its usage
-                no_port = f"no port is named {access.port}"
-                self._problems.report("scrape", "pods have no such port", no_port, entry.rule.path)
-            return None
+        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port, 0)
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 
     def _settle(self, key: TargetKey) -> None:
@@ -345,10 +364,12 @@ class ScrapedValues:
             return
         target.select(map(self.entry_of, target.wanted))
         self._plan(target)
+        if not target.endpoint.port:
+            self._note(target)
 
     def _plan(self, target: ScrapeTarget) -> None:
         """Scrape a target at its interval, or less often if its scrapes take too much time."""
-        if not target.gone:
+        if not target.gone and target.endpoint.port:
             self._schedule.put(target.key, target.endpoint.access.interval * target.slowed)
 
     def _stretch_of(self, target: ScrapeTarget) -> float:
@@ -371,11 +392,11 @@ class ScrapedValues:
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
-            target.failed, target.reason = True, str(error)
-            self._note(target, error)
+            target.fail(error, wall)
+            self._note(target)
         except Exception:  # noqa: BLE001 - the body of one pod keeps no other from being scraped
             self._monitoring.scrapes.labels("decode").inc()
-            target.failed, target.reason = True, "the body cannot be processed: see the log"
+            target.fail(ScrapeError("decode", "the body cannot be processed: see the log"), wall)
             _log.exception("unexpected error while scraping a pod")
         finally:
             self._work.note(target, buffer.seconds)
@@ -405,6 +426,16 @@ class ScrapedValues:
         """Run an evaluation in turns with all other work on the scrapes of a namespace."""
         await self._work.turns.finish(self._work.turns.start(namespace, steps))
 
-    def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
+    def _note(self, target: ScrapeTarget) -> None:
+        """Report that the scrapes of a target fail, unless its pod is still starting.
+
+        Of pods that fail alike the log has one. Health checks show no address.
+        """
+        if not target.is_fault:
+            return
+        text, cause = f"{target.namespace}/{target.fault}", target.reason
+        public = f"{target.namespace}/{target.pod}: {cause}"
         for path in target.paths:
-            self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
+            self._problems.report(
+                "scrape", "pods cannot be scraped", text, path, public=public, cause=cause, kind=target.kind
+            )

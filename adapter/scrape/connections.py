@@ -256,7 +256,7 @@ class PodConnections:
             raise ScrapeError("unreachable", matchers.shorten(endpoint.explain_tls(error))) from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ScrapeError("unreachable", f"cannot connect: {reason}") from error
+            raise ScrapeError("unreachable", reason) from error
         return connection
 
     def _keep(self, place: PodPlace, connection: PodConnection) -> None:

@@ -69,7 +69,8 @@ class EndpointReading(NamedTuple):
 
     `elements` are the samples of its query, None without an answer; `time` is that of the oldest of them
     (epoch seconds). `overdue` says why a part may be missing or out of date, "" if none is, and `reason` why
-    there is no value. Only a sample of Prometheus later than `last` (epoch seconds) says more.
+    there is no value. Only a sample of Prometheus later than `last` (epoch seconds) says more. `fault` is
+    why the scrape of an endpoint fails, or why there are no endpoints.
     """
 
     elements: tuple[Element, ...] | None
@@ -77,6 +78,7 @@ class EndpointReading(NamedTuple):
     overdue: str
     reason: str
     last: float
+    fault: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +138,10 @@ class EndpointTarget(ScrapeTarget):
 
     group: EndpointGroup | None = None
 
+    @property
+    def pod(self) -> str:
+        return self.key[1].rpartition(":")[0].rpartition("/")[2]
+
     def counts(self, now: float, stretch: float) -> bool:
         """Return whether its last good scrape counts: there is one, it is kept, and it is not too old."""
         kept = self.busy or self.series.scrapes == self.scrapes
@@ -149,7 +155,7 @@ class EndpointTarget(ScrapeTarget):
     def trouble(self, now: float, stretch: float, live: Collection["EndpointTarget"]) -> str:
         """Return why its values are missing or out of date, "" if they are not."""
         access = self.endpoint.access
-        where = f"{self.endpoint.address}:{self.endpoint.port}"
+        where = self.endpoint.host
         why = f": {self.reason}" if self.failed else ""
         if self not in live:
             return f"{where} is not scraped now{why}" if self.failed or self.scrapes else f"{where} is new"
@@ -234,7 +240,7 @@ class ScrapedEndpoints:
         group = self._groups.get(key)
         if group is None:
             return
-        text = found.reason or (found.missing[0] if found.refused else "")
+        text = found.trouble
         entries = map(self.entry_of, group.wanted)
         for path in {entry.rule.path for entry in entries if entry is not None}:
             if text:
@@ -253,12 +259,15 @@ class ScrapedEndpoints:
             self._scraped.drop_target(group.targets.pop(endpoint))
         source, access = key
         for endpoint in found.endpoints:
-            if endpoint not in group.targets:
+            if endpoint in group.targets:
+                group.targets[endpoint].listens_since = found.listen_since.get(endpoint, -math.inf)
+            else:
                 target = group.targets[endpoint] = EndpointTarget(
                     (source.namespace, f"{source.service}/{endpoint.pod}:{endpoint.port}", group.number),
                     ScrapeEndpoint(source.namespace, endpoint.address, endpoint.port, access),
                     group.wanted,
                     series=PodSeries(_relabel(source, access, endpoint)),
+                    listens_since=found.listen_since.get(endpoint, -math.inf),
                     group=group,
                 )
                 target.select(map(self.entry_of, group.wanted))
@@ -304,6 +313,13 @@ class ScrapedEndpoints:
         group = self._group_of(entry)
         if group is None:
             return None
+        faults = filter(None, (target.fault for target in group.targets.values()))
+        fault = next(faults, group.found.trouble)
+        return self._read(group, entry, selector)._replace(fault=fault)
+
+    def _read(
+        self, group: EndpointGroup, entry: ExternalEntry, selector: Sequence[Matcher]
+    ) -> EndpointReading:
         now, stretch = self._clock.monotonic(), self._scraped.stretch
         offset = self._clock.wall() - now
         live = group.live(now, stretch)

@@ -9,13 +9,13 @@ An endpoint that ought to be read and cannot be is `missing`: what the others ex
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.config.rules_config import Access, EndpointSource
 from adapter.kubernetes.cache.endpoint_slices import SliceEndpoint, WatchedSlice
-from adapter.scrape.cache import ScrapedPod
+from adapter.scrape.cache import ScrapedPod, listens_since
 
 MOST_ENDPOINTS = 1000
 """Bound on the endpoints of one rule."""
@@ -37,7 +37,9 @@ class Endpoint(NamedTuple):
 
 
 class FoundEndpoints(NamedTuple):
-    """The endpoints to scrape. `reason` says why no endpoint was found, "" otherwise.
+    """The endpoints to scrape, and since when they ought to answer, if not always (epoch seconds).
+
+    `reason` says why no endpoint was found, "" otherwise.
 
     `missing` says why others are not scraped that belong to the source; `refused` counts, by kind, those that
     must not be. `known` is false while the API server has not answered.
@@ -48,6 +50,12 @@ class FoundEndpoints(NamedTuple):
     missing: tuple[str, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
     known: bool = True
+    listen_since: Mapping[Endpoint, float] = {}
+
+    @property
+    def trouble(self) -> str:
+        """Why endpoints are not found or must not be scraped, "" otherwise."""
+        return self.reason or (self.missing[0] if self.refused else "")
 
 
 @dataclass(slots=True)
@@ -55,6 +63,7 @@ class _Finding:
     source: EndpointSource
     access: Access
     endpoints: dict[tuple[str, int], Endpoint] = field(default_factory=dict)
+    listen_since: dict[Endpoint, float] = field(default_factory=dict)
     full: bool = False
     missing: dict[str, None] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
@@ -68,7 +77,9 @@ class _Finding:
         elif pod.host_network and not self.access.host_network:
             self.refuse("host-network", f"pod {pod.name} is in its node's network")
         else:
-            self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
+            endpoint = self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
+            if (since := listens_since(pod)) > 0:
+                self.listen_since[endpoint] = since
             self.full = self.full or len(self.endpoints) > MOST_ENDPOINTS
 
     def check(self, endpoint: SliceEndpoint, pod: ScrapedPod | None, port: int) -> None:
@@ -101,7 +112,7 @@ class _Finding:
         elif missing:
             reason = f"nothing to scrape of {self.source}: {missing[0]}"
         ordered = tuple(self.endpoints[key] for key in sorted(self.endpoints))
-        return FoundEndpoints(ordered, reason, missing[:_SHOWN], refused)
+        return FoundEndpoints(ordered, reason, missing[:_SHOWN], refused, listen_since=self.listen_since)
 
 
 def resolve_service(

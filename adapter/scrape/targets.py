@@ -51,6 +51,9 @@ NAMESPACE_BYTES = 48 * 1024 * 1024
 
 _REVIEW_SECONDS = 1.0
 
+_STARTING = frozenset({"unreachable", "timeout", "status"})
+"""How scrapes of a pod fail that does not listen yet, which is no fault."""
+
 
 class OwnUsage(enum.Enum):
     """The usage of a resource that pods expose; it is wanted as a metric is."""
@@ -142,7 +145,10 @@ class ScrapedValue(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ScrapeTarget:
-    """A pod that is scraped. While `busy`, `series` is being updated; all else is of the last good scrape."""
+    """A pod that is scraped. While `busy`, `series` is being updated; all else is of the last good scrape.
+
+    A pod without the port of the rule has the port 0. It is not scraped, and fails with that reason.
+    """
 
     key: TargetKey
     endpoint: ScrapeEndpoint
@@ -155,7 +161,10 @@ class ScrapeTarget:
     scrapes: int = 0
     time: float = 0.0
     failed: bool = False
-    reason: str = ""  # of the failure
+    kind: str = ""  # of the failure
+    reason: str = ""
+    is_fault: bool = False  # the failure is one, and not that of a pod that starts
+    listens_since: float = -math.inf  # when the pod ought to answer (epoch seconds)
     slowed: float = 1.0  # factor of its interval, because its scrapes take too much time
     job: ScrapeJob | None = None
     busy: bool = False
@@ -165,11 +174,29 @@ class ScrapeTarget:
     def __post_init__(self) -> None:
         self.namespace = self.key[0]
 
-    def reset(self, reason: str) -> None:
+    @property
+    def pod(self) -> str:
+        return self.key[1]
+
+    @property
+    def why(self) -> str:
+        """The reason of the failure, with the address that was scraped."""
+        return f"{self.endpoint.host}: {self.reason}" if self.endpoint.port else self.reason
+
+    @property
+    def fault(self) -> str:
+        """The failure with pod and address, "" if it is no fault."""
+        return f"{self.pod}: {self.why}" if self.is_fault else ""
+
+    def reset(self, error: ScrapeError) -> None:
         """Drop all series, because a sum must not lack one."""
         self.series = PodSeries(self.series.relabel)
-        self.failed = True
-        self.reason = reason
+        self.fail(error, math.inf)
+
+    def fail(self, error: ScrapeError, wall: float) -> None:
+        """Note that a scrape has failed at a time (epoch seconds)."""
+        self.failed, self.kind, self.reason = True, error.kind, str(error)
+        self.is_fault = wall >= self.listens_since or error.kind not in _STARTING
 
     def select(self, entries: Iterable[ScrapedEntry | None]) -> None:
         """Keep the series that the queries of these metrics need; None and what is not scraped need none."""
@@ -243,7 +270,7 @@ class ScrapeTarget:
                 answers.setdefault(query, added)
         self.answers = answers
         self.scrapes, self.time = self.series.scrapes, time
-        self.failed, self.reason, self.busy = False, "", False
+        self.failed, self.reason, self.is_fault, self.busy = False, "", False, False
 
 
 class ScrapedAnswer(NamedTuple):
@@ -253,7 +280,8 @@ class ScrapedAnswer(NamedTuple):
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
     late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
     monotonic times. The values of the pods `left_out` are not of one cut with the others (`model.coherence`).
-    The pods `slowed` are scraped less often than others, and their windows are longer.
+    The pods `slowed` are scraped less often than others, and their windows are longer. `fault` is why the
+    scrape of one of the pods fails, with its name and address, "" if none does but of pods that start.
     """
 
     values: Mapping[str, ScrapedValue]
@@ -262,6 +290,7 @@ class ScrapedAnswer(NamedTuple):
     offset: float = 0.0
     left_out: Collection[str] = frozenset()
     slowed: Collection[str] = frozenset()
+    fault: str = ""
 
 
 class ScrapeWork:
@@ -277,7 +306,7 @@ class ScrapeWork:
         monitoring: Monitoring,
         problems: SourceProblems,
         *,
-        lost: Callable[[ScrapeTarget, ScrapeError], None],
+        lost: Callable[[ScrapeTarget], None],
         slowed: Callable[[ScrapeTarget], None],
     ) -> None:
         self.bodies = BodyBudget()
@@ -302,12 +331,13 @@ class ScrapeWork:
         try:
             await self.turns.finish(job)
         except ExposureLimitError as error:
-            self._reset(target, str(error))
-            raise ScrapeError("series", str(error)) from error
+            refusal = ScrapeError("series", str(error))
+            self._reset(target, refusal)
+            raise refusal from error
         except ExpositionError as error:
             raise ScrapeError("decode", str(error)) from error
         except ScrapeError as error:
-            self._reset(target, str(error))
+            self._reset(target, error)
             raise
         finally:
             target.job, target.busy = None, False
@@ -363,11 +393,11 @@ class ScrapeWork:
             if loss.holder.busy and loss.holder.job is not None:
                 self.turns.abort(loss.holder.job, error)
             else:
-                loss.holder.reset(loss.reason)
-                self._lost(loss.holder, error)
+                loss.holder.reset(error)
+                self._lost(loss.holder)
 
-    def _reset(self, target: ScrapeTarget, reason: str) -> None:
-        target.reset(reason)
+    def _reset(self, target: ScrapeTarget, error: ScrapeError) -> None:
+        target.reset(error)
         self._kept.put(target.namespace, target, 0)
 
     def _review(self) -> None:

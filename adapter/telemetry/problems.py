@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
@@ -97,11 +98,20 @@ class ProblemLog:
         self._active: dict[tuple[str, str], _Active] = {}
 
     def report(
-        self, fault: str, message: str, text: str, *, subject: str = "", public: str = "", **details: object
+        self,
+        fault: str,
+        message: str,
+        text: str,
+        *,
+        subject: str = "",
+        public: str = "",
+        cause: str = "",
+        **details: object,
     ) -> None:
         """Report that a problem exists: `message` is constant, a new `text` is logged, `details` are facts.
 
-        The health checks show `public` in place of `text`, where `text` contains an address.
+        The health checks show `public` in place of `text`, where `text` contains an address. Of texts with
+        one `cause`, the first is logged.
         """
         self._monitoring.faults.labels(fault).inc()
         key = (fault, subject)
@@ -111,9 +121,10 @@ class ProblemLog:
             self._monitoring.faults_active.labels(fault).inc()
         active.count += 1
         active.latest = public or text
-        if text in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
+        cause = cause or text
+        if cause in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
             return
-        active.texts.add(text)
+        active.texts.add(cause)
         log.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
 
     def resolve(self, fault: str, *, subject: str = "") -> None:
@@ -145,12 +156,10 @@ class SourceProblems:
         self.reported: dict[tuple[str, str], float] = {}
         """When each fault of a subject was last reported (monotonic seconds)."""
 
-    def report(
-        self, fault: str, message: str, text: str, subject: str = "", *, public: str = "", **details: object
-    ) -> None:
+    def report(self, fault: str, message: str, text: str, subject: str = "", **details: Any) -> None:
         """Report a problem; the arguments are those of `ProblemLog.report`."""
         self.reported[fault, subject] = self._clock.monotonic()
-        self._problems.report(fault, message, text, subject=subject, public=public, **details)
+        self._problems.report(fault, message, text, subject=subject, **details)
 
     def expire(self, fault: str, subject: str, after: float = _EXPIRY) -> None:
         """End a problem that was last reported more than `after` seconds ago."""

@@ -36,6 +36,7 @@ export interface MetricView {
   age: number | null;
   overdue: string;
   fault: string;
+  scrapeFault: string;
 }
 
 /** The next change of the count if the load stays: to how many `replicas`, when, and what ends then. */

@@ -117,7 +117,24 @@ async def test_a_port_by_number_needs_no_name() -> None:
 async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
     async with scraping() as here:
         here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
-        assert here.faults.active() == {("scrape", "rules[0]"): "no port is named metrics"}
+        text = "shop/a: no port is named metrics"
+        assert here.faults.active() == {("scrape", "rules[0]"): text}
+        (record,) = caplog.records
+        assert record.facts == {  # type: ignore[attr-defined]
+            "fault": "scrape",
+            "subject": "rules[0]",
+            "error": text,
+            "kind": "port",
+        }
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={"http": 80, "https": 443})])
+        here.clock.advance(61)
+        entry = here.scraped.entry_of("depth")
+        assert entry is not None
+        assert here.scraped.read(entry, "shop", ["a"], ()).fault == (
+            "a: no port is named metrics, only http, https"
+        )
+        here.problems.expire("scrape", "rules[0]")
+        assert here.faults.active().keys() == {("scrape", "rules[0]")}, "as long as it lasts"
 
 
 async def test_a_pod_that_cannot_be_asked_for_its_usage_is_no_fault() -> None:
@@ -408,6 +425,46 @@ async def test_failures_are_counted_and_said_once_with_the_rule(
         await step(here, 61)
         assert here.faults.active() == {}
         assert here.metric("fastpath_scrapes_total", outcome="success") == 2
+
+
+@pytest.mark.parametrize(
+    ("ready", "ready_for", "is_fault"),
+    [("False", 600.0, False), (None, 600.0, False), ("True", 4.0, False), ("True", 6.0, True)],
+)
+async def test_a_pod_that_starts_may_refuse(
+    caplog: pytest.LogCaptureFixture, ready: str | None, ready_for: float, *, is_fault: bool
+) -> None:
+    async with scraping() as here:
+        since = round((here.clock.wall() - ready_for) * SECOND)
+        pod = A._replace(ready=ready, ready_since=since)
+        here.reader.bodies["10.0.0.1"] = ScrapeError("unreachable", "Connection refused")
+        here.scraped.want("x", "shop", ["depth"], [pod])
+        await step(here, 0.9)
+
+        entry = here.scraped.entry_of("depth")
+        assert entry is not None
+        answer = here.scraped.read(entry, "shop", ["a"], ())
+        assert answer.fault == ("a: 10.0.0.1:8080: Connection refused" if is_fault else "")
+        assert here.scraped.reason_of(entry, "shop", "a") == "10.0.0.1:8080: Connection refused"
+        assert [record.facts["error"] for record in caplog.records] == (  # type: ignore[attr-defined]
+            ["shop/a: 10.0.0.1:8080: Connection refused"] if is_fault else []
+        )
+        assert here.faults.active() == (
+            {("scrape", "rules[0]"): "shop/a: Connection refused"} if is_fault else {}
+        )
+
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await step(here, 1.0)
+        assert here.scraped.read(entry, "shop", ["a"], ()).fault, "it is Ready now"
+
+
+async def test_a_pod_that_starts_has_no_excuse_for_a_body_that_cannot_be_read() -> None:
+    async with scraping() as here:
+        here.reader.bodies["10.0.0.1"] = "depth one"
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ready="False")])
+        await step(here)
+
+        assert here.faults.active().keys() == {("scrape", "rules[0]")}
 
 
 async def test_intervals_and_windows_are_stretched_together() -> None:

@@ -161,7 +161,9 @@ async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.Monkey
         here.reader.bodies[BAD.ip] = churning("depth", 300)
         await step(here)
 
-        assert reason(here, "bad", "bad") == "the series of the pod take more than 100000 bytes"
+        assert (
+            reason(here, "bad", "bad") == "10.0.0.2:8080: the series of the pod take more than 100000 bytes"
+        )
         assert read(here, "bad", "bad").values == {}
         assert here.metric("fastpath_scraped_series_bytes") < 20_000
         assert read(here, "good", "good").values["good"].value == 7
@@ -255,7 +257,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
         held.lose("too much")
         await running
 
-        assert reason(here, "bad", "bad") == "too much"
+        assert reason(here, "bad", "bad") == "10.0.0.2:8080: too much"
         assert here.metric("fastpath_scrapes_total", outcome="budget") == 1
 
 

@@ -20,6 +20,7 @@ from adapter.model.metrics import (
     SeriesInfo,
 )
 from adapter.model.resources import APIResource, Catalogue
+from adapter.model.timestamps import NEVER
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.metrics import RulesMetricsProvider
@@ -214,6 +215,8 @@ class FakePod(NamedTuple):
     deleting: bool = False
     host_network: bool = False
     ports: Mapping[str, int] = {"metrics": 8080}
+    ready: str | None = "True"
+    ready_since: int = NEVER
 
 
 class World:
@@ -244,7 +247,7 @@ class World:
         self.relister = relister = Relister(
             self.lister, clock, monitoring, self.faults, interval=interval, max_age=600.0
         )
-        met = SourceProblems(clock, self.faults)
+        self.problems = met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
         self.scraped = ScrapedValues(
             self.reader.fetch,
@@ -276,7 +279,7 @@ class World:
 
     async def scrape(self) -> None:
         """Scrape every pod that is wanted, now."""
-        for key in list(self.scraped._targets):
+        for key in [key for key in self.scraped._targets if key in self.scraped._schedule._timers]:
             await self.scraped._scrape(key)
 
     def metric(self, name: str, **labels: str) -> float:

@@ -464,6 +464,16 @@ CPU_USAGE: dict[str, Any] = {
             "0.25, 0.3 (42 s old); the pods' own usage does not count: 1 of 2 processes is not in it",
             id="not that of the pods",
         ),
+        pytest.param(
+            {"scrapeFault": "web-1: 10.1.2.3:9102: Connection refused", "ageSeconds": 42},
+            "0.25, 0.3 (42 s old); not scraped: web-1: 10.1.2.3:9102: Connection refused",
+            id="a scrape that fails",
+        ),
+        pytest.param(
+            {"unavailable": "no metrics; not scraped: web-1: no", "scrapeFault": "web-1: no"},
+            "no value: no metrics; not scraped: web-1: no",
+            id="a scrape that fails, named already",
+        ),
     ],
 )
 async def test_which_usage_counted(given: dict[str, Any], said: str) -> None:

@@ -30,6 +30,8 @@ class ScrapedExternalSource:
     open_feed: Callable[[], PolledSource]
     fallback: PolledSource | None = None
     scraped_at: int | None = None
+    scrape_fault: str = ""
+    """Why a scrape fails, "" if none does."""
 
     @property
     def sampled(self) -> int | None:
@@ -51,6 +53,7 @@ class ScrapedExternalSource:
         self.endpoints.follow()  # the rules may have changed
         entry = self.endpoints.entry_of(self.metric)
         look = None if entry is None else self._look(entry)
+        self.scrape_fault = "" if look is None else look.fault
         if entry is None or look is None:
             return self._polled().read(context)
         if not look.elements:

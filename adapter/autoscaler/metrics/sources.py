@@ -259,50 +259,73 @@ class ScrapedPodsSource:
     fallback: PodsSource | None = None
     sampled: int | None = None
     span: int | None = None
-    """The time in nanoseconds that one scrape covers."""
+    """The time of the oldest sample, and the nanoseconds that one covers."""
+    scrape_fault: str = ""
+    """Why the scrape of a pod fails, "" if none does but of pods that start."""
 
     def read(self, context: ReadContext) -> Reading:
         """Return the scraped values, and Prometheus' for pods without one."""
         self.scraped.follow()  # the rules may have changed
         entry = self.scraped.entry_of(self.metric)
-        self.span = None if entry is None else self.scraped.span_of(entry)
         if entry is None:
-            return self._polled().read(context)
+            polled, self.scrape_fault = self._polled(), ""
+            reading = polled.read(context)
+            self.sampled, self.span = polled.sampled, polled.span
+            return reading
+        self.span = self.scraped.span_of(entry)
         names = [pod.name for pod in context.pods]
         look = self.scraped.read(entry, self.subscriber.key.namespace, names, self.matchers)
+        self.scrape_fault = look.fault
         read = self._read_values(entry, look)
         if isinstance(read, Unavailable):
             return read
         values, overdue = read
         # An overdue value may raise the count, never lower it: the decision is told which pods have one.
         late_pods = {name for name in values if look.values[name].overdue}
-        times = [time for _, time, _ in look.values.values()]
-        self.sampled = span_of(min(times)) if times else None
+        times: list[int] = [span_of(time) for _, time, _ in look.values.values()]
         if missing := [
             pod.name
             for pod in context.pods
             if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
         ]:
-            polled, late = self._fill(missing, look.absent, context)
-            values |= polled
+            polled_values, late = self._fill(missing, look.absent, context)
+            values |= polled_values
+            times += [time for name, time in self._times_polled().items() if name in polled_values]
             # Such a pod has no better value, and Prometheus' is older than a scrape.
-            unseen = next((name for name in polled if name in look.unseen), None)
+            unseen = next((name for name in polled_values if name in look.unseen), None)
             if unseen is not None:
                 late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
-            late_pods |= polled.keys() if late else set()
+            elif late and look.fault:
+                late = f"{late}; not scraped: {look.fault}"
+            late_pods |= polled_values.keys() if late else set()
             overdue = overdue or late
         # All pods are scraped again. A feed that stays open would poll Prometheus in vain.
         elif self.fallback is not None:
             self.fallback.close()
             self.fallback = None
+        self.sampled = min(times, default=None)
         if not values:
             if self.fallback is not None and self.fallback.feed.polled is None:
                 return self.fallback.read(context)  # neither scraped nor answered yet
-            unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
-            why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
-            return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
+            return Unavailable("NoMetrics", self._nothing(entry, look, missing))
         reading = PodsReading(values, {}, overdue, overdue_pods=tuple(sorted(late_pods)))
         return context.cut(reading, self._sample_times(look, context)) if context.became_ready else reading
+
+    def _nothing(self, entry: ScrapedEntry, look: ScrapedAnswer, missing: Sequence[str]) -> str:
+        """Return why no pod has a value."""
+        text = "no metrics returned from custom metrics API"
+        if look.fault:
+            return f"{text}; not scraped: {look.fault}"
+        unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
+        if unseen is not None:
+            return f"{text}; {unseen} is not scraped now{self._why(entry, unseen)}"
+        if look.absent.keys() - look.unseen:
+            return f"{text}: the scraped pods expose no such series of {entry.series}"
+        return text
+
+    def _times_polled(self) -> Mapping[str, int]:
+        answer = None if self.fallback is None else self.fallback.feed.answer
+        return {} if answer is None else answer.times
 
     def _sample_times(self, look: ScrapedAnswer, context: ReadContext) -> Mapping[str, float]:
         """Return when each pod was sampled, by Prometheus unless it is scraped, in monotonic seconds."""

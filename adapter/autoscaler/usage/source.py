@@ -66,6 +66,7 @@ class OwnUsageSource:
     _noise: Noise | None = None
     _entry: UsageEntry | None = None
     _answer: SourceAnswer | None = None
+    _fault: str = ""  # why the scrape of a pod fails, which is no fault of the rule
     _items: Mapping[str, PodMetrics] = field(default_factory=dict)
     """The usages of the last answer, by pod."""
 
@@ -119,6 +120,7 @@ class OwnUsageSource:
         """Return the own usage of each pod in thousandths, and add it to its history."""
         started, window = {pod.name: pod.started for pod in context.pods}, self._window()
         look = self.scraped.read(entry, self.subscriber.namespace, started, ())
+        self._fault = look.fault
         own: dict[str, ScrapedValue] = {}
         self.pods.keep(started.keys())
         for name, value in look.values.items():
@@ -163,11 +165,8 @@ class OwnUsageSource:
             why = f"the usage of containers is a mean over {self._window():g} s: {path} is compared up to "
             return CalibrationVerdict(None, "WindowTooLong", f"{why}{comparing.LONGEST_WINDOW:g} s")
         if not own:
-            namespace = self.subscriber.namespace
-            reasons = (self.scraped.reason_of(entry, namespace, pod.name) for pod in context.pods)
-            reason = next(filter(None, reasons), "")
             why = f"no pod exposes the series of {path} at port {scrape.access.port}"
-            return CalibrationVerdict(None, "NotExposed", f"{why}: {reason}" if reason else why)
+            return CalibrationVerdict(None, "NotExposed", f"{why}: {self._fault}" if self._fault else why)
         verdict = calibrations.judge(self.pods.calibration, path)
         if verdict.ratio is not None and not any(self.pods.agrees(name, context.monotonic) for name in own):
             why = f"{path} of no pod that runs now has been compared with its container's usage lately"

@@ -41,7 +41,8 @@ class MetricView(_ViewPart, frozen=True):
 
     `current` and `target` are texts as kubectl prints them, such as ``63%`` and ``120m``; `current` is
     ``<unknown>`` without a value, and `fault` then says why. `ratio` is their quotient. `age` is that of the
-    oldest sample, and `overdue` says why the value is too old to scale down, "" if it is not.
+    oldest sample, and `overdue` says why the value is too old to scale down, "" if it is not. `scrape_fault`
+    says why the scrape of a pod or endpoint fails, "" if none does or the metric is not scraped.
     """
 
     name: str
@@ -51,6 +52,7 @@ class MetricView(_ViewPart, frozen=True):
     age: float | None = None
     overdue: str = ""
     fault: str = ""
+    scrape_fault: str = ""
 
 
 class LimitsView(_ViewPart, frozen=True):

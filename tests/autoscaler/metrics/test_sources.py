@@ -217,6 +217,59 @@ async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(n
         assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000, "c": 7000})
 
 
+async def test_a_metric_of_prometheus_has_the_age_and_the_span_of_its_samples() -> None:
+    async with bench(RULES.replace("scrape: {{port: metrics}}", "")) as here:
+        here.provided.objects = samples(20, a=1000, b=2000)
+        source = here.open(pods_metric(name="load"))
+        await here.answered(source)
+
+        assert source.sampled == round((WALL - 20) * SECOND)
+        fallback = getattr(source, "fallback")  # noqa: B009 - of a source of pods
+        assert source.span == fallback.span
+
+
+async def test_the_oldest_sample_may_be_one_of_prometheus() -> None:
+    async with bench() as here:
+        await here.scrape({A.ip: "load 1"}, [A])
+        here.provided.objects = samples(20, b=2000)
+        source = here.open(pods_metric(name="load"))
+        await here.answered(source)
+
+        assert source.sampled == round((WALL - 20) * SECOND)
+
+
+async def test_a_port_that_no_pod_has_is_named_where_prometheus_does_not_count_yet() -> None:
+    async with bench() as here:
+        await here.scrape({A.ip: "load 1"}, [A, B._replace(ports={"http": 80})])
+        here.provided.objects = ObjectSamples({"b": 7000}, {}, 0.0, None)
+        source = here.open(pods_metric(name="load"))
+
+        fault = "b: no port is named metrics, only http"
+        assert (await here.answered(source)).overdue == (
+            f"the age of its samples is not known; not scraped: {fault}"
+        )
+        assert source.scrape_fault == fault  # type: ignore[union-attr]
+
+
+async def test_why_no_pod_has_a_value() -> None:
+    async with bench() as here:
+        await here.scrape({each.ip: "other 1" for each in (A, B, C)}, [A, B, C])
+        source = here.open(pods_metric(name="load"))
+        text = "no metrics returned from custom metrics API"
+        assert (
+            await here.answered(source)
+        ).message == f"{text}: the scraped pods expose no such series of load"
+
+        here.here.reader.bodies[B.ip] = ScrapeError("unreachable", "Connection refused")
+        await here.here.scrape()
+        assert here.read(source).message == f"{text}; not scraped: b: 10.0.0.2:8080: Connection refused"
+
+        starting = [pod._replace(ready="False") for pod in (A, B, C)]
+        await here.scrape({}, starting)
+        assert here.read(source).message == f"{text}; a is not scraped now: 10.0.0.1:8080: cannot connect"
+        assert source.scrape_fault == ""  # type: ignore[union-attr]
+
+
 async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
     async with bench() as here:
         await here.scrape({A.ip: "load 1", B.ip: "load 2"}, [A, B])
@@ -242,7 +295,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
                     await here.here.scraped._scrape(key)
             reading = here.read(source)
             if "b" in reading.values:
-                overdue = "the scrape of b is overdue" + ("" if late else ": no answer in 1 s")
+                overdue = "the scrape of b is overdue" + ("" if late else ": 10.0.0.2:8080: no answer in 1 s")
                 assert reading.overdue == ("" if late and seconds < 2 else overdue)
                 assert reading.overdue_pods == (("b",) if reading.overdue else ())
         assert reading.values == {"a": 1000, "c": 3000}
@@ -257,7 +310,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
             await until(lambda: feed.answer is not None and feed.answer.values)  # noqa: B023 - awaited here
         reading = here.read(source)
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
-        why = "" if late else ": no answer in 1 s"
+        why = "" if late else ": 10.0.0.2:8080: no answer in 1 s"
         assert reading.overdue == f"b is not scraped now, using Prometheus{why}"
         assert reading.overdue_pods == ("b",)
 
