@@ -1,4 +1,7 @@
-"""Stores the ready-time ledgers of a slice for its next owner. An entry is one ledger of JSON."""
+"""Stores the ready-time ledgers of a slice for its next owner, with what was learned of own usages.
+
+An entry is one ledger of JSON.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -52,7 +55,11 @@ class ReadyTimesStore(TermStore[Controller]):
         while True:
             most = self._most
             texts = await self.encode_each(
-                TermEntry(uid, (ledger, ledger.changes, most), partial(encode_ledger, ledger, most))
+                TermEntry(
+                    uid,
+                    (ledger, ledger.changes, tuple(ledger.usages.items()), most),
+                    partial(encode_ledger, ledger, most),
+                )
                 for uid, ledger in list(controller.ledgers())
             )
             if term_store.count_bytes(texts) <= term_store.LIMIT or most == LEAST_PODS:

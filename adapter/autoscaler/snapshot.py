@@ -11,7 +11,7 @@ is ours.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -48,6 +48,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.scale_down import ScaleDown, find_metric
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
@@ -204,8 +205,9 @@ class Subscriptions:
         now: int,
         monotonic: float,
         ready_within: int | None = None,
+        learned: MutableMapping[str, LearnedUsage] | None = None,
     ) -> Snapshot | Unfound:
-        """Return what a decision sees at `now`, or why it cannot see yet.
+        """Return what a decision sees at `now`, or why it cannot see yet; `learned` is as in `ReadContext`.
 
         The metrics are read unless the decision has no use for them: while paused, beside another autoscaler,
         and outside minReplicas and maxReplicas.
@@ -229,7 +231,7 @@ class Subscriptions:
             if not self._sources:
                 self._open_sources(self._follower)
             if replicas == 0 or lowest <= replicas <= highest:
-                inputs = self._read(prepared, following, pods, target, now, monotonic)
+                inputs = self._read(prepared, following, pods, target, now, monotonic, learned)
         readings = [metric.reading for metric in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas,
@@ -290,11 +292,12 @@ class Subscriptions:
         target: ScaleTarget,
         now: int,
         monotonic: float,
+        learned: MutableMapping[str, LearnedUsage] | None,
     ) -> tuple[MetricInput, ...]:
         def least_ready(since: int) -> int | None:
             return _least_ready(following, pods, since, now)
 
-        context = ReadContext(pods, least_ready, now, monotonic, following.became_ready)
+        context = ReadContext(pods, least_ready, now, monotonic, following.became_ready, learned)
         stale = self._context.followers.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""

@@ -317,7 +317,7 @@ class AutoscalerState:
         if self.prepared.throughputs and (times := self.ledger.times()) is not None:
             within = max(SECOND, round(times.total.p95 * SECOND))  # the API writes whole seconds
         snapshot = self.subscriptions.observe(
-            self.prepared, status, target, constraints, now, monotonic, within
+            self.prepared, status, target, constraints, now, monotonic, within, self.ledger.usages
         )
         if not self.prefers_idle or isinstance(snapshot, Unfound):
             return snapshot

@@ -23,13 +23,14 @@ value have at least p percent of the weight. So it is always a value that was me
 
 import enum
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from adapter.model.autoscaling.hpa import Struct
+from adapter.model.learned_usage import MOST_LEARNED, LearnedUsage
 from adapter.model.start_ups import StartUps
 from adapter.model.timestamps import SECOND
 
@@ -45,7 +46,7 @@ LONGEST = 86_400
 LEDGER_BYTES = 4_352
 """Estimated memory of a full ledger with its times and its stored form."""
 
-MOST_TEXT = 4_096
+MOST_TEXT = 12_288
 """Limit on the characters of a stored ledger; a full one has about 1,000."""
 
 PARTS = ("scheduled", "initialized", "started", "ready")
@@ -171,15 +172,17 @@ def _offset(created: int, at: int | None) -> int:
 class ReadyLedger:
     """The last starts of the pods of one scale target, in the order in which they were seen Ready.
 
-    A start is five numbers of four bytes. `target` is the uid of the scale target.
+    A start is five numbers of four bytes. `target` is the uid of the scale target. `usages` is what was
+    learned of the usage that its pods expose, by resource and container.
     """
 
-    __slots__ = ("_cells", "_left_out", "_times", "changes", "target")
+    __slots__ = ("_cells", "_left_out", "_times", "changes", "target", "usages")
 
     def __init__(
         self, target: str = "", starts: Iterable[PodStart] = (), left_out: Sequence[int] = (0, 0, 0)
     ) -> None:
         self.target = target
+        self.usages: dict[str, LearnedUsage] = {}
         self._cells = array("i")
         self._left_out = list(left_out)
         self._times: ReadyTimes | None = None
@@ -216,10 +219,11 @@ class ReadyLedger:
 
     @property
     def is_empty(self) -> bool:
-        return not self._cells and not any(self._left_out)
+        return not self._cells and not any(self._left_out) and not self.usages
 
     def inherit(self, older: "ReadyLedger") -> None:
-        """Put the pods of an older ledger of the same target before these."""
+        """Put the pods of an older ledger of the same target before these, and take what it has learned."""
+        self.usages = older.usages | self.usages
         own = self.starts()
         for start in (*older.starts(), *own):
             self._add(start)
@@ -283,12 +287,14 @@ class _StoredLedger(Struct, frozen=True):
     target: str = ""
     pods: tuple[_StoredStart, ...] = ()
     left_out: LeftOut = LeftOut(0, 0, 0)
+    usages: Annotated[Mapping[str, LearnedUsage], msgspec.Meta(max_length=MOST_LEARNED)] = {}
 
 
 def encode_ledger(ledger: ReadyLedger, most: int = MOST_PODS) -> str:
     """Return a ledger as JSON, with its newest `most` pods."""
     pods = tuple(map(_stored, ledger.starts()[-most:]))
-    return msgspec.json.encode(_StoredLedger(ledger.target, pods, ledger.left_out())).decode()
+    stored = _StoredLedger(ledger.target, pods, ledger.left_out(), ledger.usages)
+    return msgspec.json.encode(stored).decode()
 
 
 def _stored(start: PodStart) -> _StoredStart:
@@ -312,7 +318,9 @@ def decode_ledger(text: str) -> ReadyLedger:
         stored = msgspec.json.decode(text, type=_StoredLedger)
     except msgspec.MsgspecError as error:
         raise ValueError(f"not a ledger: {error}") from error
-    return ReadyLedger(stored.target, map(_start, stored.pods), stored.left_out)
+    ledger = ReadyLedger(stored.target, map(_start, stored.pods), stored.left_out)
+    ledger.usages.update(stored.usages)
+    return ledger
 
 
 def _start(stored: _StoredStart) -> PodStart:

@@ -15,6 +15,7 @@ from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.state import AutoscalerState
 from adapter.autoscaler.term_store import LIMIT
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.model.learned_usage import LearnedUsage
 from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -137,6 +138,24 @@ async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: 
     assert (other.ready_times.count, other.ready_times.total) == (4, (30, 50))
     assert other.ledger.left_out() == LeftOut(1, 0, 0)
     assert stored(store) == {"uid-1": [20, 30, 40, 50]}
+
+
+@pytest.mark.parametrize("target", ["web-1", "web-2"])
+async def test_what_was_learned_of_own_usage_is_for_the_same_target(
+    store: Store, process: ScalerProcess, target: str
+) -> None:
+    await process.put(target="web-1")
+    learned = {"cpu/": LearnedUsage("0123abcd", 1.7e9, (1.0, 0.98))}
+    async with leading(process):
+        await asyncio.sleep(PERIOD + 1)
+        process.bench.state.ledger.usages.update(learned)
+
+    following = ScalerProcess(store)
+    other = await following.put(target=target)
+    async with leading(following):
+        await asyncio.sleep(1)
+        await following.bench.step(15)
+        assert other.ledger.usages == (learned if target == "web-1" else {})
 
 
 async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: ScalerProcess) -> None:

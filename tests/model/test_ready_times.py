@@ -372,7 +372,7 @@ def test_a_short_form_has_the_newest_pods() -> None:
     ("text", "why"),
     [
         ("", "not a ledger: "),
-        ("{}" + " " * MOST_TEXT, "not a ledger: 4,098 characters, expected at most 4,096"),
+        ("{}" + " " * MOST_TEXT, "not a ledger: 12,290 characters, expected at most 12,288"),
         ('{"pods":[[1,2,3]]}', "not a ledger: "),
         ('{"pods":[["1",2,3,4,0]]}', "not a ledger: "),
         ('{"pods":[[1,2,4,3,0]]}', "the times of \\[1.0, 2.0, 4.0, 3.0, 0\\] are not in order"),

@@ -4,7 +4,7 @@ A polled source turns the answer of a feed into a reading. A scraped source read
 falls back to Prometheus for pods without one. Before the first answer a metric is unknown, and never zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_config import OnNaN
 from adapter.model.coherence import heavier_cut, incoherent_pods
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of
 from adapter.rules.matchers import Matcher
@@ -61,7 +62,8 @@ class Subscriber:
 class ReadContext(NamedTuple):
     """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds).
 
-    `became_ready` is when pods became ready lately, by name, in monotonic seconds.
+    `became_ready` is when pods became ready lately, by name, in monotonic seconds. `learned` is what sources
+    before this one have learned of the target, by resource and container; the source keeps it up to date.
     """
 
     pods: Sequence[PodFacts]
@@ -69,6 +71,7 @@ class ReadContext(NamedTuple):
     now: int
     monotonic: float
     became_ready: Mapping[str, float] = {}
+    learned: MutableMapping[str, LearnedUsage] | None = None
 
     def cut(self, reading: PodsReading, sampled: Mapping[str, float]) -> PodsReading:
         """Return a reading without the values that are not of one cut; `sampled` is in monotonic seconds.

@@ -4,16 +4,23 @@ A sample is compared when the pod's own usage is known for the whole of its wind
 it is not known exactly when the window ended. By then one or two later samples may have come: they wait.
 
 A comparison counts for some time. After that a pod is as one that has not been compared: it may have changed.
+
+What a source before this one has learned counts until the first comparison, which has to confirm it: else it
+is dropped.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 from adapter.autoscaler.usage import calibration as calibrations
 from adapter.autoscaler.usage.calibration import Calibration, Comparison
 from adapter.autoscaler.usage.history import UsageHistory
+from adapter.model.learned_usage import MOST_PODS, AgreeingPod, LearnedUsage
 from adapter.model.timestamps import SECOND
+from adapter.scrape.targets import ScrapedValue
 
 LONGEST_WINDOW = 600.0
 """The longest window of a container's usage, in seconds, that is compared. It bounds the histories."""
@@ -53,10 +60,22 @@ class ComparedPods:
         self.calibration: Calibration = calibrations.UNKNOWN
         self._least = least
         self._pods: dict[str, _ComparedPod] = {}
+        self._adopted: dict[str, AgreeingPod] | None = None
+        """The pods that agreed before, while what was learned before is not confirmed."""
 
     def clear(self) -> None:
-        self.calibration = calibrations.UNKNOWN
+        self.calibration, self._adopted = calibrations.UNKNOWN, None
         self._pods.clear()
+
+    def adopt(self, learned: LearnedUsage) -> None:
+        """Go on with what was learned before."""
+        self.calibration, self._adopted = Calibration(learned.ratios), dict(learned.pods)
+
+    def agreeing(self, now: float, wall: float) -> dict[str, AgreeingPod]:
+        """Return pods that agree, those that were compared last first; clocks in seconds."""
+        names = sorted(self._pods, key=lambda name: (-self._pods[name].until, name))
+        agreeing = [(name, self._pods[name]) for name in names if self.agrees(name, now)]
+        return {name: AgreeingPod(pod.started, wall + pod.until - now) for name, pod in agreeing[:MOST_PODS]}
 
     def keep(self, names: Collection[str]) -> None:
         """Forget all other pods."""
@@ -66,12 +85,17 @@ class ComparedPods:
         for name in gone:
             del self._pods[name]
 
-    def add(self, name: str, started: int | None, time: float, milli: float, window: float) -> None:
+    def add(
+        self, name: str, started: int | None, value: ScrapedValue, window: float, now: float, wall: float
+    ) -> None:
         """Take the own usage of a pod; containers are measured over `window` seconds."""
         pod = self._pods.get(name)
         if pod is None or pod.started != started:
             pod = self._pods[name] = _ComparedPod(started)
-        pod.history.add(time, milli, min(window, LONGEST_WINDOW) + _BEYOND)
+            before = (self._adopted or {}).get(name)
+            if before is not None and before.started == started:
+                pod.until = now + min(before.until - wall, window + _BEYOND)
+        pod.history.add(value.time, value.value, min(window, LONGEST_WINDOW) + _BEYOND)
 
     def sample(self, usages: Iterable[tuple[str, int | None]], times: Mapping[str, int]) -> None:
         """Take samples of containers: their usage in thousandths, and their times in nanoseconds."""
@@ -83,8 +107,16 @@ class ComparedPods:
             if usage is not None:
                 pod.waiting = (*pod.waiting, _Sample(time / SECOND, usage))[-_MOST_WAITING:]
 
-    def compare(self, window: float, lag: float, now: float) -> None:
-        """Compare the samples whose windows are known. A rate is as of `lag` seconds before its time."""
+    def first_due(self, window: float) -> float:
+        """Return when the first window of a container can be known (epoch seconds), infinite if it cannot."""
+        shift = min(_SHIFT, window / 4)
+        return min((pod.history.begun for pod in self._pods.values()), default=math.inf) + window + 2 * shift
+
+    def compare(self, window: float, lag: float, now: float) -> bool:
+        """Compare the samples whose windows are known, and tell whether there were any.
+
+        A rate is as of `lag` seconds before its time.
+        """
         shift = min(_SHIFT, window / 4)
         comparisons: list[Comparison] = []
         for name, pod in self._pods.items():
@@ -98,11 +130,17 @@ class ComparedPods:
                     low, high = min(known), max(known)
                     comparisons.append(Comparison(name, usage, known[1], low, high, self._least))
         if not comparisons:
-            return
+            return False
+        if self._adopted is not None:
+            middle = median(self.calibration.ratios)
+            if not all(comparison.agrees(middle) for comparison in comparisons):
+                self.calibration = calibrations.UNKNOWN
+            self._adopted = None
         self.calibration = calibrations.follow(self.calibration, comparisons)
         if self.calibration.ratios:
             for comparison in comparisons:
                 self._pods[comparison.pod].until = now + window + _BEYOND
+        return True
 
     def agrees(self, name: str, now: float) -> bool:
         """Tell whether a pod was compared lately, and agrees with the usage of its container."""

@@ -6,6 +6,7 @@ usage over time at instants that lie `STEP` apart, and a mean is the difference 
 """
 
 import bisect
+import math
 from array import array
 
 STEP = 2.0
@@ -26,6 +27,11 @@ class UsageHistory:
         self._total = 0.0
         self.latest = 0.0
         """The time of the last value."""
+
+    @property
+    def begun(self) -> float:
+        """Since when the usage is known; infinite before the first value."""
+        return self._times[0] if self._times else math.inf
 
     def add(self, time: float, value: float, kept: float) -> None:
         """Take the usage since the last value, and forget what is older than `kept` seconds.

@@ -28,11 +28,12 @@ class Noise:
 
     __slots__ = ("_latest", "_means", "_window", "share")
 
-    def __init__(self, window: float) -> None:
+    def __init__(self, window: float, share: float | None = None) -> None:
+        """`share` is that of before, until it is known again."""
         self._window = window
         self._means: deque[float] = deque(maxlen=MOST)
         self._latest = -math.inf
-        self.share: float | None = None
+        self.share = share
         """The difference, as a share of the usage, that chance may explain; None if not yet known."""
 
     def add(self, time: float, mean: float) -> None:

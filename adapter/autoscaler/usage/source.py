@@ -15,7 +15,8 @@ A difference that chance explains (`noise`) does not count either: the container
 """
 
 import math
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,7 +30,8 @@ from adapter.autoscaler.usage.calibration import CalibrationVerdict
 from adapter.autoscaler.usage.comparing import ComparedPods
 from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
-from adapter.model.timestamps import SECOND, span_of
+from adapter.model.learned_usage import MOST_LEARNED, LearnedUsage
+from adapter.model.timestamps import SECOND, span_of, write_instant
 from adapter.rules.registry import UsageEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.targets import ScrapedValue
@@ -92,6 +94,7 @@ class OwnUsageSource:
         if entry is None:
             self.verdict, self.why = NOT_SCRAPED, ""
             return reading
+        self._adopt(entry, context)
         own = self._read_own(entry, context)
         self._compare(entry, context)
         self.verdict = self._judge(entry, own, context)
@@ -111,6 +114,23 @@ class OwnUsageSource:
 
     # -- the pods' own usage ---------------------------------------------------------------------------------
 
+    @property
+    def _key(self) -> str:
+        return f"{self.resource}/{self.container}"
+
+    def _adopt(self, entry: UsageEntry, context: ReadContext) -> None:
+        """Go on with what a source before this one has learned, if it still counts."""
+        if self.pods.calibration.ratios or context.learned is None:
+            return
+        learned = context.learned.get(self._key)
+        if learned is None:
+            return
+        if learned.counts(_identify(entry), context.now / SECOND):
+            self.pods.adopt(learned)
+            self._noise = Noise(max(self.scraped.covered_seconds(entry), 1.0), learned.share)
+        else:
+            del context.learned[self._key]
+
     def _window(self) -> float:
         """Return the seconds that the usage of a container covers."""
         answer = self.slow.feed.answer
@@ -128,7 +148,8 @@ class OwnUsageSource:
             # A pod that is scraped less often has longer windows than are known here. No NaN passes.
             if 0.0 <= milli <= _MOST and name not in look.slowed:
                 own[name] = value._replace(value=milli)
-                self.pods.add(name, started[name], value.time, milli, window)
+                wall = context.now / SECOND
+                self.pods.add(name, started[name], own[name], window, context.monotonic, wall)
         if self._noise is None:
             self._noise = Noise(max(self.scraped.covered_seconds(entry), 1.0))
         if known := [value for name, value in own.items() if not self.pods.is_apart(name)]:
@@ -148,7 +169,24 @@ class OwnUsageSource:
                 if (item := self._items.get(pod.name)) is not None
             )
             self.pods.sample(usages, {} if answer is None else answer.times)
-        self.pods.compare(self._window(), self.scraped.covered_seconds(entry) / 2, context.monotonic)
+        lag, now = self.scraped.covered_seconds(entry) / 2, context.monotonic
+        has_compared = self.pods.compare(self._window(), lag, now)
+        if has_compared and context.learned is not None:
+            self._note_learned(entry, context.learned, context)
+
+    def _note_learned(
+        self, entry: UsageEntry, learned: MutableMapping[str, LearnedUsage], context: ReadContext
+    ) -> None:
+        """Note what the next source may go on with; what is no longer known is forgotten."""
+        learned.pop(self._key, None)
+        if not self.pods.calibration.ratios:
+            return
+        if len(learned) == MOST_LEARNED:
+            del learned[next(iter(learned))]
+        wall, share = context.now / SECOND, None if self._noise is None else self._noise.share
+        pods = self.pods.agreeing(context.monotonic, wall)
+        ratios = tuple(round(ratio, 4) for ratio in self.pods.calibration.ratios)
+        learned[self._key] = LearnedUsage(_identify(entry), wall, ratios, share, pods)
 
     def _judge(
         self, entry: UsageEntry, own: Mapping[str, ScrapedValue], context: ReadContext
@@ -168,6 +206,10 @@ class OwnUsageSource:
             why = f"no pod exposes the series of {path} at port {scrape.access.port}"
             return CalibrationVerdict(None, "NotExposed", f"{why}: {self._fault}" if self._fault else why)
         verdict = calibrations.judge(self.pods.calibration, path)
+        due = self.pods.first_due(self._window())
+        if not self.pods.calibration.ratios and context.now / SECOND < due < math.inf:
+            why = f"{verdict.why}; the first comparison is due at {write_instant(span_of(due))}"
+            return verdict._replace(why=why)
         if verdict.ratio is not None and not any(self.pods.agrees(name, context.monotonic) for name in own):
             why = f"{path} of no pod that runs now has been compared with its container's usage lately"
             return CalibrationVerdict(None, "NotCompared", why)
@@ -223,3 +265,12 @@ class OwnUsageSource:
         both = faster.values.keys() & slow.values.keys()
         now, before = (sum(reading.values[name] for name in both) for reading in (faster, slow))
         return "" if not both or now - before > share * before else _NO_MORE
+
+
+def _identify(entry: UsageEntry) -> str:
+    """Return a text that is equal in all processes for rules that read the same of a pod."""
+    config, scrape = entry.rule.config, entry.rule.config.scrape
+    assert scrape is not None, "usages are scraped"
+    access = scrape.access
+    read = (config.series_query, config.metrics_query, entry.series, entry.container, scrape.window)
+    return f"{zlib.crc32(repr((*read, access.scheme, access.port, access.path)).encode()):08x}"

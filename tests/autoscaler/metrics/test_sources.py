@@ -18,6 +18,7 @@ from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
+from adapter.model.learned_usage import LearnedUsage
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
@@ -138,6 +139,7 @@ class Bench:
         other: Any = self.other
         self.pods = [pod(name) for name in "abc"]
         self.became_ready: dict[str, float] = {}
+        self.learned: dict[str, LearnedUsage] = {}
         self.sources = SourceFactory(
             provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds
         )
@@ -153,7 +155,7 @@ class Bench:
 
     def view(self) -> ReadContext:
         now, monotonic = round(self.clock.wall() * SECOND), self.clock.monotonic()
-        return ReadContext(self.pods, lambda _: 3, now, monotonic, self.became_ready)
+        return ReadContext(self.pods, lambda _: 3, now, monotonic, self.became_ready, self.learned)
 
     def read(self, source: MetricSource) -> Any:
         return source.read(self.view())

@@ -16,7 +16,7 @@ from adapter.model.autoscaling.hpa import ContainerMetrics, ObjectMeta, PodMetri
 from adapter.model.pods import Container, ResourceRequirements
 from adapter.model.quantity import from_milli, read
 from adapter.model.resources import BUILTIN
-from adapter.model.timestamps import SECOND, Instant, Span
+from adapter.model.timestamps import SECOND, Instant, Span, span_of, write_instant
 from adapter.rules.compile import compile_rules
 from adapter.scrape.targets import OwnUsage
 from tests.autoscaler.metrics.test_sources import CONTAINER, Bench, bench
@@ -152,13 +152,17 @@ async def test_own_usage_waits_until_its_noise_is_known() -> None:
 async def test_before_the_comparison_the_containers_usage_counts_alone() -> None:
     async with servers() as all_of_them:
         reading = await all_of_them.run(20)
+        begun = all_of_them.here.clock.wall() - 17  # the first rate needs three scrapes
+        due = begun + 30 + 2 * 7.5
 
         assert reading.faster is None
         assert all_of_them.source.condition == OptionState(
             holds=False,
             reason="NotCompared",
             message=(
-                "resourceRules.cpu.scrape has been compared with the container's usage 0 times: 3 are needed"
+                "resourceRules.cpu.scrape has been compared with the container's usage 0 times: "
+                "3 are needed; "
+                f"the first comparison is due at {write_instant(span_of(due))}"
             ),
         )
 
