@@ -47,6 +47,10 @@ _NO_SAMPLE = (
     "the query has no sample now, so nothing is served: compare its series and labels with those in "
     "Prometheus"
 )
+_NO_CONTAINER = (
+    "there are series of pods, but none with a container: all lack the label {label}, so nothing is served. "
+    "A kubelet's cAdvisor names no containers where it does not find the socket of the container runtime"
+)
 _NO_RULE = Fault("rules", "", "the files have no rule, so nothing is served")
 
 
@@ -111,7 +115,9 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
                 general += autoscalers.warnings_of(one, rules, given.given[:number])
             general += schedules.warnings_of(given.schedules, int(SystemClock().wall()))
             charts = [source for source, text in rules_texts if helm_values.is_chart_values(text)]
-            summary = Summary(reports, general, faults, len(given.given), len(given.schedules), charts)
+            usages = [usage.rule for usage in ruleset.usages.values()]
+            counts = len(given.given), len(given.schedules)
+            summary = Summary(reports, general, faults, *counts, charts, usages)
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):
@@ -171,9 +177,22 @@ async def _report_resource_rules(options: CheckOptions, ruleset: Ruleset, server
         warnings += _problems(query.path, answer, query, servers)
         warnings += await _strangers(query.path, answer, query, servers)
         if isinstance(answer, QueryResult) and not answer.samples:
-            warnings.append(fault_at(query.config, query.path, "", _NO_SAMPLE))
+            why_none = await _explain_no_sample(query, prometheus)
+            warnings.append(fault_at(query.config, query.path, "", why_none))
         reports.append(Report(query, warnings, answer))
     return reports
+
+
+async def _explain_no_sample(query: ResourcePreview, prometheus: "PrometheusReader | None") -> str:
+    """Return why a query has no sample: it may select containers where the series name none."""
+    label, promql = query.query.part_label or "", query.main.everything
+    without = re.sub(rf',?\s*\b{re.escape(label)}\s*(?:=|!=|=~|!~)\s*"(?:[^"\\]|\\.)*"', "", promql)
+    if prometheus is None or not label or without == promql:
+        return _NO_SAMPLE
+    answer = await prometheus.ask(without.replace("{,", "{"))
+    if not isinstance(answer, QueryResult) or not answer.samples:
+        return _NO_SAMPLE
+    return _NO_CONTAINER.format(label=label)
 
 
 _Preview = RulePreview | ResourcePreview

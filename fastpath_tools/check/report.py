@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from adapter.config.rules_config import RuleConfig
 from adapter.errors import Fault, PrometheusError
 from adapter.model import visible
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
 from adapter.model.visible import counted, listed
+from adapter.rules.compile import Rule
 from fastpath_tools.live.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 
 _SHOWN_VALUES = 3
@@ -43,6 +45,8 @@ class Summary:
     autoscaler_count: int = 0
     schedule_count: int = 0
     charts: Sequence[str] = ()
+    usages: Sequence[Rule] = ()
+    """What pods are scraped for their own usage by."""
 
     @property
     def notes(self) -> list[str]:
@@ -57,6 +61,7 @@ class Summary:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
         blocks = [visible.join([note]) for note in self.notes]
         blocks += [visible.join(_block(report)) for report in self.reports]
+        blocks += [visible.join([_title(rule.config), *_scrape_lines(rule)]) for rule in self.usages]
         for warning in self.warnings:
             where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
             blocks.append(visible.join([f"{warning.path}{where}", _warning(warning, "")]))
@@ -65,6 +70,7 @@ class Summary:
             (apis[CUSTOM], "rule", "rules"),
             (apis[EXTERNAL], "external rule", "external rules"),
             (apis[RESOURCE], "resource query", "resource queries"),
+            (len(self.usages), "scraped resource", "scraped resources"),
             (self.autoscaler_count, "autoscaler", "autoscalers"),
             (self.schedule_count, "schedule", "schedules"),
             (self.warning_count, "warning", "warnings"),
@@ -80,6 +86,10 @@ class Summary:
             "resourceQueries": [
                 _document(report) for report in self.reports if report.preview.api == RESOURCE
             ],
+            "scrapedResources": [
+                {"path": rule.config.path, "scrape": _scrape_lines(rule)[0].split(maxsplit=1)[1]}
+                for rule in self.usages
+            ],
             "warnings": [*map(_fault_document, self.warnings)],
             "faults": [*map(_fault_document, self.faults)],
             "notes": self.notes,
@@ -93,7 +103,7 @@ def _block(report: Report) -> list[str]:
         lines += _rule_lines(preview, report.unread)
         if preview.main is not None:
             lines += _example(preview.main, report.answer)
-        lines += _scrape_lines(preview)
+        lines += _scrape_lines(preview.rule)
     else:
         if preview.main.resource:
             lines.append(_line("objects", str(preview.main.resource.group_resource)))
@@ -124,11 +134,15 @@ def _rule_lines(made: RulePreview, unread: str) -> list[str]:
     return [*lines, _line("objects", objects or "none")]
 
 
-def _scrape_lines(made: RulePreview) -> list[str]:
-    if (scrape := made.config.scrape) is None:
+def _title(config: RuleConfig) -> str:
+    return f"{config.path}  ({place_of(config.source, config.line)})"
+
+
+def _scrape_lines(rule: Rule) -> list[str]:
+    if (scrape := rule.config.scrape) is None:
         return []
     access = scrape.access
-    counts = made.rule.scraped and made.rule.scraped.counts
+    counts = rule.scraped and rule.scraped.counts
     over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
     interval = format_go_duration(access.interval)
     where = f"{access.scheme}://POD:{access.port}{access.path}"

@@ -39,6 +39,9 @@ CLOSE = 0.75
 STEADY = 1.05
 """How much the counter's means may differ while the window is shifted, as a ratio, to show the ratio."""
 
+JUMP = 0.5
+"""Below this ratio a steady counter cannot be explained: the container would use half of what it shows."""
+
 MOST_PROCESSES = 64
 """The most processes that a ratio is explained by."""
 
@@ -120,12 +123,12 @@ def judge(calibration: Calibration, counter: str) -> CalibrationVerdict:
     middle = median(ratios)
     close = sum(_is_close(ratio, middle) for ratio in ratios)
     if close < CLOSE * len(ratios):
-        return CalibrationVerdict(
-            None,
-            "Unsteady",
-            f"{counter} does not follow the container's usage, which is {min(ratios):.2g} to "
-            f"{max(ratios):.2g} times as much: it may be that of one process of several",
-        )
+        # A counter that jumps between processes reads as a rate of any size, which says nothing.
+        jumps = min(ratios) < JUMP
+        how = "" if jumps else f", which is {min(ratios):.2g} to {max(ratios):.2g} times as much"
+        may = "each scrape may reach another process" if jumps else "it may be that of one process of several"
+        why = f"{counter} does not follow the container's usage{how}: {may}"
+        return CalibrationVerdict(None, "Unsteady", why)
     if BAND[0] <= middle <= BAND[1]:
         return CalibrationVerdict(middle)
     if middle < 1.0:

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.usage import calibration
-from adapter.autoscaler.usage.calibration import BAND, FEWEST, MOST, UNKNOWN, Calibration, Comparison
+from adapter.autoscaler.usage.calibration import (
+    BAND,
+    FEWEST,
+    MOST,
+    UNKNOWN,
+    Calibration,
+    CalibrationVerdict,
+    Comparison,
+)
 
 COUNTER = "resourceRules.cpu.scrape"
 
@@ -63,6 +71,16 @@ def test_a_counter_of_another_process_at_each_scrape_does_not_count() -> None:
     assert verdict.ratio is None
     assert verdict.why.startswith(
         "x does not follow the container's usage, which is 0.7 to 3.1 times as much"
+    )
+
+
+def test_a_counter_that_jumps_between_processes_has_no_odd_numbers() -> None:
+    verdict = calibration.judge(Calibration((0.0019, 0.13, 0.02, 0.1)), "x")
+
+    assert verdict == CalibrationVerdict(
+        None,
+        "Unsteady",
+        "x does not follow the container's usage: each scrape may reach another process",
     )
 
 

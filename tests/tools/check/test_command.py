@@ -285,6 +285,23 @@ def test_json_of_resource_rules(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_scrapes_of_own_usage_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text("resourceRules:\n  cpu:\n    scrape: {port: metrics}\n")
+    assert main.main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"resourceRules.cpu.scrape  ({path}:2)\n")
+    assert "  scrapes   http://POD:metrics/metrics each 1s, rates over 4s\n" in out
+    assert out.endswith("0 rules, 0 external rules, 1 scraped resource, 0 warnings\n")
+    assert main.main(["check", str(path), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scrapedResources"] == [
+        {
+            "path": "resourceRules.cpu.scrape",
+            "scrape": "http://POD:metrics/metrics each 1s, rates over 4s",
+        }
+    ]
+
+
 def test_resource_rules_that_serve_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (DATA / "resource-rules.yaml").read_text()
     path = tmp_path / "rules.yaml"

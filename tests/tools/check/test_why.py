@@ -684,6 +684,30 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     assert checked.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("series", "said"),
+    [
+        (
+            "load",
+            "there are series of pods, but none with a container: all lack the label container, so nothing",
+        ),
+        ("none", "the query has no sample now, so nothing is served"),
+    ],
+)
+async def test_pods_whose_series_name_no_container(run: Run, tmp_path: Path, series: str, said: str) -> None:
+    query = f'sum({series}{{container!="",<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
+    usage = (
+        f"{{containerQuery: '{query}', nodeQuery: 'node_load{{<<.LabelMatchers>>}}',"
+        " containerLabel: container,"
+        " resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod},"
+        " instance: {resource: node}}}}"
+    )
+    (tmp_path / "rules.yaml").write_text(f"resourceRules: {{cpu: {usage}, memory: {usage}}}")
+    checked = await run()
+    warnings = [line.strip() for line in checked.out.splitlines() if line.startswith("  warning")]
+    assert [warning.startswith(f"warning   {said}") for warning in warnings] == [True, True]
+
+
 async def test_kinds_are_those_of_the_cluster(run: Run, cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n"
