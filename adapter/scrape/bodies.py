@@ -62,8 +62,8 @@ class BodyBuffer:
         self.lost(reason)
 
     def close(self) -> None:
-        self._parts = []
-        self._budget.charge(self.namespace, self, 0)
+        self._parts, self._size = [], 0
+        self.hold(0)
 
 
 class BodyBudget:

@@ -104,7 +104,7 @@ class PodConnection(ResponseHandler):
         if self.transport is None:
             return
         if self._body is None or self.is_answered:
-            self.refuse("more bytes than the answer")
+            self._fail(_invalid("more bytes than the answer"))
             return
         self._unparsed += data
         self._body.hold(len(self._unparsed))
@@ -114,7 +114,7 @@ class PodConnection(ResponseHandler):
             self._turns.start(self._body.namespace, self._parse(self._body))
 
     def _parse(self, body: BodyBuffer) -> Steps[None]:
-        while True:
+        while self.transport is not None:
             started = self._clock.monotonic()
             piece = self._unparsed[self._offset : self._offset + _PIECE]
             self._offset += len(piece)
@@ -125,12 +125,11 @@ class PodConnection(ResponseHandler):
             except ScrapeError as error:
                 self._fail(error)
             body.seconds += self._clock.monotonic() - started
-            is_whole = self._offset == len(self._unparsed)
-            if is_whole or self._reading_paused or self.transport is None:
+            if self._offset == len(self._unparsed) or self._reading_paused:
                 break
             yield
         self._is_parsing = False
-        if is_whole:
+        if self._offset == len(self._unparsed):
             self._unparsed, self._offset = b"", 0
             body.hold(0)
             self._resume_reading_for_buffer()
@@ -142,7 +141,7 @@ class PodConnection(ResponseHandler):
         if self._left < 0:
             raise ScrapeError("size", "the answer has too many bytes that are not of its body")
         if self.is_answered and self._offset < len(self._unparsed):
-            self.refuse("more bytes than the answer")
+            raise _invalid("more bytes than the answer")
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take a response from the parser. Raises ScrapeError for one too many."""
@@ -155,9 +154,6 @@ class PodConnection(ResponseHandler):
             raise _invalid(f"more than {MOST_HINTS} informational responses")
         self._hints += 1
         super().feed_data(data, size)
-
-    def refuse(self, what: str) -> None:
-        self._fail(_invalid(what))
 
     def _fail(self, error: ScrapeError) -> None:
         """Close the connection; the scrape fails if it has not ended."""

@@ -11,8 +11,9 @@ from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.scrape.bodies import BodyBudget
-from adapter.scrape.connections import MOST_HINTS
+from adapter.scrape.connections import MOST_HINTS, PodConnection
 from adapter.scrape.http import ScrapeEndpoint
+from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
@@ -156,6 +157,24 @@ async def test_what_is_not_parsed_yet_is_charged_to_the_body(tmp_path: Path) -> 
         with closing(bodies.open("shop")) as body, pytest.raises(ScrapeError, match="more than 5000 bytes"):
             await here.scraper.fetch(pod.endpoint, body)
         assert not bodies.size
+
+
+async def test_what_was_not_parsed_is_not_charged_to_a_body_that_is_closed(tmp_path: Path) -> None:
+    clock, bodies, loop = FakeClock(), BodyBudget(), asyncio.get_running_loop()
+    connection = PodConnection(loop, FairTurns(clock), clock)
+    async with scraping(tmp_path, [pod := WirePod(None)]):
+        await loop.create_connection(lambda: connection, "127.0.0.1", pod.endpoint.port)
+        body = bodies.open("shop")
+        body.add(b"x 1\n")
+        asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", body, 1000))
+        await asyncio.sleep(0)
+        connection.data_received(ANSWER)
+        asking.cancel()
+        connection.abort()
+        body.close()
+        await asyncio.sleep(0.01)
+
+        assert bodies.size == 0
 
 
 # -- files --------------------------------------------------------------------------------------------------

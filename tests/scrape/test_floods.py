@@ -11,7 +11,7 @@ import socket
 import threading
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from time import sleep
 
@@ -21,6 +21,7 @@ from adapter.compose.clock import SystemClock
 from adapter.config.rules_config import Access
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
+from adapter.scrape.bodies import BODIES_BYTES, BodyBudget
 from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -31,8 +32,7 @@ from tests.support.waiting import until
 FLOOD = 64 * 1024 * 1024
 PIECE = 256 * 1024
 LONGEST_STEP = 0.02  # seconds of processor time; a turn takes 2 ms, and a piece of 2 KiB that many at most
-KEPT_BYTES = 24 * 1024 * 1024
-ACCESS = Access("metrics", timeout=5.0, max_bytes=16 * 1024 * 1024, max_lines=1_000_000)
+ACCESS = Access("metrics", timeout=2.0, max_bytes=16 * 1024 * 1024, max_lines=1_000_000)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 ANSWER = OK + b"Content-Length: 4\r\n\r\nx 1\n"
@@ -158,12 +158,13 @@ def without_collections() -> Iterator[None]:
 async def test_a_flood_holds_neither_the_loop_nor_memory(
     tmp_path: Path, beginning: bytes, piece: bytes
 ) -> None:
-    most = 0
+    most, bodies = 0, BodyBudget()
 
     async def scrape(pod: Pod) -> None:
         # what follows an answer may come before its end is noticed
         with suppress(ScrapeError) if beginning is ANSWER else pytest.raises(ScrapeError):
-            await opened.fetch(ScrapeEndpoint("hostile", "127.0.0.1", pod.port, ACCESS))
+            with closing(bodies.open("hostile")) as body:
+                await opened.fetch(ScrapeEndpoint("hostile", "127.0.0.1", pod.port, ACCESS), body)
 
     with without_collections(), pods(4, beginning, piece) as hostile:
         before = resident()
@@ -179,5 +180,6 @@ async def test_a_flood_holds_neither_the_loop_nor_memory(
 
                 await until(ended, 30)
     assert measured.longest < LONGEST_STEP
-    assert most < 4 * KEPT_BYTES
+    assert most < 2 * BODIES_BYTES
+    assert bodies.size == 0
     assert max(pod.sent for pod in hostile) < FLOOD, "the connection is closed before all is sent"
