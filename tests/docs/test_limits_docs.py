@@ -32,14 +32,14 @@ from adapter.kubernetes.cache import (
     schedules,
 )
 from adapter.kubernetes.write import deletion_costs, events, status
-from adapter.model import fairness, ready_times
+from adapter.model import fairness, learned_usage, ready_times
 from adapter.model.autoscaling import slices
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.provider import relist, text_files
 from adapter.rules import lookback, matchers, parsing
 from adapter.rules.scrape import exposition, series
+from adapter.scrape import bodies, connections, schedule, targets
 from adapter.scrape import cache as scraped
-from adapter.scrape import http, schedule, targets
 from adapter.server import health
 from adapter.server.api import discovery, query_string
 from adapter.server.auth import authentication, authorization, review_cache
@@ -176,9 +176,14 @@ NUMBERS = {
     "20 writes of a namespace in a pass": schedule_statuses.MOST_WRITES,
     "500, which may begin 5,000 times a day": (book.MOST_WINDOWS, book.MOST_BEGINS),
     "40 are distinguished": reflector_reports.MAX_REASONS,
-    "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
+    "64 headers of 4 KiB": (connections.HEADERS_TAKEN, connections.HEADER_BYTES // 1024),
+    "at most 4 informational responses": connections.MOST_HINTS,
+    "and 64 KiB, for heads and chunks; parsed 2 KiB at a time": (
+        connections.FRAMING_BYTES // 1024, connections._PIECE // 1024,
+    ),
+    "4 metrics, 5 pods each": (learned_usage.MOST_LEARNED, learned_usage.MOST_PODS),
     "48 MiB, 24 MiB for the pods of one namespace": (
-        http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,
+        bodies.BODIES_BYTES // MIB, bodies.NAMESPACE_BODIES_BYTES // MIB,
     ),
     "64, and 8 KiB between the braces; 16 KiB a line": (
         series.MAX_LABELS, series.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
