@@ -39,6 +39,7 @@ TRACED = (
     "tests/autoscaler/test_schedule_status.py",
     "tests/autoscaler/usage/test_calibration.py",
     "tests/autoscaler/usage/test_history.py",
+    "tests/autoscaler/usage/test_learned.py",
     "tests/autoscaler/usage/test_noise.py",
     "tests/autoscaler/usage/test_source.py",
     "tests/tools/check",
