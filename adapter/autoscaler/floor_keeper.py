@@ -99,7 +99,12 @@ class FloorKeeper:
         self.show(state, now)
 
     def show(self, state: AutoscalerState, now: int) -> None:
-        """Publish what is remembered of a floor, unless only the resource version of the HPA has changed."""
+        """Publish what is remembered of a floor, unless only the resource version of the HPA has changed.
+
+        What is published stays while the clock is in doubt: floors end at times, by the clocks of others.
+        """
+        if state.doubt:
+            return
         floor, published = _published(state, state.memory.boost, now), state.published
         if floor is None and published is None:
             return

@@ -67,6 +67,8 @@ class AutoscalerContext(NamedTuple):
     """None without schedules."""
     keeps_history: bool = True
     """Whether the counts of the last hour are kept for each autoscaler."""
+    doubt: Callable[[], str] = lambda: ""
+    """Returns why no count may fall, "" if one may."""
 
 
 class MetricInput(msgspec.Struct, frozen=True):

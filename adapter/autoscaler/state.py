@@ -128,6 +128,11 @@ class AutoscalerState:
         return self.object.spec.removal_order is not None
 
     @property
+    def doubt(self) -> str:
+        """Why no count may fall, "" if one may."""
+        return self._context.doubt()
+
+    @property
     def lead(self) -> Lead:
         """By how much minimums begin early where pods are to be Ready by the start."""
         times = self.ledger.times()
@@ -293,7 +298,8 @@ class AutoscalerState:
         rivals = self._context.rivals.of(self.object)
         if rivals is None:
             return None
-        return Constraints.of(self.object.spec, self.readiness, rivals, self.boost, self.bounds)
+        limits = Constraints.of(self.object.spec, self.readiness, rivals, self.boost, self.bounds)
+        return limits._replace(doubt=self.doubt) if self.doubt else limits
 
     def scheduled_floor(self, now: int) -> Floor:
         """Return the minimums of windows and forecast that a boosted HorizontalPodAutoscaler is to read.

@@ -60,6 +60,7 @@ _ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and no ot
 _ONE_NAME = f"the metric {METRIC} is read for one HPA by its name, without a selector"
 _AUTOSCALERS_UNKNOWN = "the HPAs are not listed yet"
 _FLOORS_UNKNOWN = "the published floors cannot be read now"
+_FLOORS_IN_DOUBT = "the floors end at times, and this server's clock may differ from that of the API server"
 
 
 class ObservedHPA(NamedTuple):
@@ -76,11 +77,13 @@ class FloorProvider:
     """Answers requests for `METRIC`, each with exactly one value, which must not be cached.
 
     `find_hpa` returns the HPA of a namespace and a name from a cache; NotSyncedError before its first list.
+    While there is a `doubt` about the clock requests fail: an HPA then scales up, and not down.
     """
 
     find_hpa: Callable[[str, str], ObservedHPA | None]
     floors: FloorView
     clock: Clock
+    doubt: Callable[[], str] = lambda: ""
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Return the floor of the HPA that the selector names; StatusError."""
@@ -111,6 +114,8 @@ class FloorProvider:
             if not floor:
                 raise InternalError(_FLOORS_UNKNOWN) from error
             return floor
+        if self.doubt():
+            raise InternalError(_FLOORS_IN_DOUBT)
         return self._floor(floors, self._find(namespace, name), namespace, name)
 
     def _find(self, namespace: str, name: str) -> ObservedHPA:

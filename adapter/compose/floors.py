@@ -28,7 +28,7 @@ def serve_floors(
     else:
         hpas, view = known
     find = functools.partial(_find_autoscaler, hpas)
-    provider.register(FLOOR_METRIC, FloorProvider(find, view, runtime.clock))
+    provider.register(FLOOR_METRIC, FloorProvider(find, view, runtime.clock, runtime.server_clock.doubt))
     return tasks
 
 

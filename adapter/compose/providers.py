@@ -19,6 +19,7 @@ from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
+from adapter.kubernetes.server_clock import ServerClock
 from adapter.model import pod_networks
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
@@ -57,6 +58,7 @@ class Runtime:
     scraped: ScrapedValues
     endpoints: ScrapedEndpoints
     clock: Clock
+    server_clock: ServerClock
     monitoring: Monitoring
     problems: ProblemLog
     namespace: str
@@ -109,6 +111,7 @@ async def open_runtime(
     kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
     configuration = await credentials.load_configuration(kubeconfig, clock, problems)
     client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+    client.server_clock = ServerClock(clock, problems)
     prometheus = await PrometheusClient.open(options, clock, monitoring, problems)
     stack.push_async_callback(prometheus.close)
     cache = await stack.enter_async_context(
@@ -159,6 +162,7 @@ async def open_runtime(
         scraped,
         endpoints,
         clock,
+        client.server_clock,
         monitoring,
         problems,
         credentials.find_namespace() or configuration.namespace or "default",

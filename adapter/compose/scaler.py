@@ -310,6 +310,7 @@ class Scaler:
             forecasts,
             self._schedules,
             keeps_history=self._options.autoscaler_history,
+            doubt=runtime.server_clock.doubt,
         )
         return Controller(
             context,

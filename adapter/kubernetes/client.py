@@ -28,6 +28,7 @@ from adapter.kubernetes.codec import (
 )
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.heads import Keeps
+from adapter.kubernetes.server_clock import ServerClock
 from adapter.kubernetes.transport import (
     JSON,
     NOTHING,
@@ -49,14 +50,10 @@ _T = TypeVar("_T")
 
 
 class ResponseBody(NamedTuple):
-    """The body of a response, undecoded. `content_type` is in lower case, with its parameters.
-
-    `date` is the header Date, "" without one.
-    """
+    """The body of a response, undecoded. `content_type` is in lower case, with its parameters."""
 
     content_type: str
     content: bytes
-    date: str = ""
 
     def decode(self, form: type[_T], what: str) -> _T:
         """Decode JSON. `what` names verb and resource in the error of a body that is not of this form."""
@@ -104,6 +101,8 @@ class KubernetesClient:
     def __init__(self, sender: Sender, *, timeout: float) -> None:
         self._sender = sender
         self._timeout = timeout
+        self.server_clock: ServerClock | None = None
+        """What compares the times of responses."""
 
     async def close(self) -> None:
         """Close the session; calls in flight fail with `errors.KubernetesError`."""
@@ -127,7 +126,7 @@ class KubernetesClient:
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         request = KubernetesRequest(f"get {path}", path, timeout, accept="text/plain")
         content = bytearray()
-        async with self._sender.send(request) as response:
+        async with self._send(request) as response:
             with translated(request.what):
                 while len(content) < most and (piece := await response.content.read(most - len(content))):
                     content += piece
@@ -145,11 +144,18 @@ class KubernetesClient:
         return await self._fetch(KubernetesRequest(what, path, timeout, method="POST", review=review))
 
     async def _fetch(self, request: KubernetesRequest) -> ResponseBody:
-        async with self._sender.send(request) as response:
+        async with self._send(request) as response:
             with translated(request.what):
                 content = await response.read()
-            headers = response.headers
-            return ResponseBody(headers.get("Content-Type", "").lower(), content, headers.get("Date", ""))
+            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
+
+    @contextlib.asynccontextmanager
+    async def _send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:
+        sent = 0.0 if self.server_clock is None else self.server_clock.monotonic()
+        async with self._sender.send(request) as response:
+            if self.server_clock is not None:
+                self.server_clock.note(sent, response.headers.get("Date", ""))
+            yield response
 
     async def write(
         self,
@@ -232,7 +238,7 @@ class KubernetesClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.list_accept)
         decoder = ListDecoder(source.codec, lose, source.keeps)
-        async with self._sender.send(request) as response:
+        async with self._send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
                     deliver(objects)
@@ -270,7 +276,7 @@ class KubernetesClient:
         request = KubernetesRequest(what, source.path, timeout, parameters, source.codec.watch_accept)
         decoder = WatchDecoder(source.codec, source.keeps)
         async with (
-            self._sender.send(request) as response,
+            self._send(request) as response,
             contextlib.aclosing(_read_events(response, what, decoder)) as events,
         ):
             yield events

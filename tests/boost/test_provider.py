@@ -271,6 +271,15 @@ async def test_a_known_floor_is_answered_though_the_read_fails(case: FloorBench)
     assert await case.ask() == 7
 
 
+async def test_while_the_clock_is_in_doubt_no_floor_is_answered_lower(case: FloorBench) -> None:
+    """By a clock that is ahead it has ended; while its metric fails an HPA does not scale down."""
+    case.publish(entry(8))
+    case.provider.doubt = lambda: "the clock differs"
+    case.clock.set_wall(WALL + 3600)
+    with pytest.raises(InternalError, match="clock may differ"):
+        await case.ask()
+
+
 async def test_each_answer_has_a_read_of_its_own(case: FloorBench) -> None:
     await case.provider.external(external("autoscaler=web"))
     assert case.floors.reads == 1

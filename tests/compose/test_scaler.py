@@ -20,6 +20,7 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.kubernetes.ownership.lease import LeaseRecord
+from adapter.kubernetes.server_clock import ServerClock
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.resources import BUILTIN
@@ -70,6 +71,7 @@ def runtime(clock: FakeClock, monitoring: Monitoring) -> Runtime:
         scraped=scraped,
         endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, monitoring, nothing),
         clock=clock,
+        server_clock=ServerClock(clock, problems),
         monitoring=monitoring,
         problems=problems,
         namespace="fastpath",

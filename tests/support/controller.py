@@ -311,6 +311,7 @@ class Bench:
     schedules: Schedules | None = None
     floors: Any = None
     costs: Any = None
+    doubt = ""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -331,6 +332,7 @@ class Bench:
             LIVE,
             self.forecasting,
             self.schedules,
+            doubt=lambda: self.doubt,
         )
         self.controller = Controller(
             context,

@@ -34,6 +34,7 @@ TRACED = (
     "tests/autoscaler/metrics/test_polling.py",
     "tests/autoscaler/metrics/test_readings.py",
     "tests/autoscaler/test_boost_adversity.py",
+    "tests/autoscaler/test_clock_doubt.py",
     "tests/autoscaler/test_loop.py",
     "tests/autoscaler/test_schedule_book.py",
     "tests/autoscaler/test_schedule_status.py",

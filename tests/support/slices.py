@@ -16,7 +16,6 @@ import random
 from asyncio import events
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Collection
-from email.utils import formatdate
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
@@ -286,10 +285,6 @@ class World:
             raise KubernetesError(404, "NotFound", "it does not exist")
         return msgspec.json.encode(self.leases[name])
 
-    def date(self) -> str:
-        """Return the header Date of the API servers, whose clocks are right."""
-        return formatdate(EPOCH + self.now, usegmt=True)
-
     def write(self, method: str, path: str, content: bytes) -> bytes:
         document = msgspec.json.decode(content)
         name = path.rpartition("/")[2] if method == "DELETE" else document["metadata"]["name"]
@@ -539,7 +534,7 @@ class _Client:
         check()
         world = self._process.world
         answer = await self._call("write", seconds, lambda: world.write(method, path, content))
-        return ResponseBody("application/json", answer, self._process.world.date())
+        return ResponseBody("application/json", answer)
 
     async def list_objects(
         self,

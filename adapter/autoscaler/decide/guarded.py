@@ -20,8 +20,11 @@ They apply in this order:
    boosting: these may allow a raise, but not against another writer.
 8. Draining: a scale-down waits until the pods that go are idle. It is a minimum for this decision, so windows
    and policies apply to it. It is no guard of a count above maxReplicas.
-9. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise only, from fresh values, within its limits.
-10. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
+9. A clock in doubt: no count falls, because values and windows may be those of another time. The count is
+   recommended meanwhile, so the stabilization window begins when the clock is right. Nor does boosting raise:
+   its floor would end by that clock.
+10. Boosting (`boost`), for a HorizontalPodAutoscaler only: a raise, from fresh values, within its limits.
+11. `spec.mode` Advise: the last, so that the advice is exactly the count that mode Auto would write.
 
 What is remembered from one decision to the next is in `memory`.
 """
@@ -38,7 +41,13 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.conflicts import ConflictState
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.memory import FOREIGN_AUTOSCALER, FOREIGN_WRITER, INVALID_SPEC, Memory
+from adapter.autoscaler.decide.memory import (
+    CLOCK_IN_DOUBT,
+    FOREIGN_AUTOSCALER,
+    FOREIGN_WRITER,
+    INVALID_SPEC,
+    Memory,
+)
 from adapter.autoscaler.decide.observation import Observation, OptionState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.scheduled import BoundedSpec
@@ -73,7 +82,7 @@ class Constraints(NamedTuple):
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
     `bounds` are those of windows and forecast that hold now, None for none. `readiness` is the condition of
     the forecast, None without one. `drain` is for how many nanoseconds a scale-down waits for idle pods, None
-    if it does not.
+    if it does not. `doubt` is why the clock may be wrong, "" if it is right.
     """
 
     mode: str = AUTO
@@ -83,6 +92,7 @@ class Constraints(NamedTuple):
     bounds: Bounds | None = None
     readiness: Readiness | None = None
     drain: int | None = None
+    doubt: str = ""
 
     @classmethod
     def of(
@@ -177,7 +187,7 @@ def _decide_within(
     spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide with the limits that a spec has within bounds."""
-    mode, rivals, rules, boost, _, _, drain = constraints
+    mode, rivals, rules, boost, _, _, drain, _ = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if observation.replicas == 0 and state.own_zero and spec.bounds.lowest:
@@ -198,15 +208,45 @@ def _decide_within(
     if observation.replicas == 0 and outcome.absent is None:
         # At a zero of another client no metric was computed, so there are no recent recommendations either.
         outcome = msgspec.structs.replace(outcome, history=histories.without_recommendations(history))
-    reason, why = "", ""
-    if state.is_paused(now):
-        reason, why = FOREIGN_WRITER, state.why_paused
-    elif outcome.rescale and boost is not None:
-        reason, least = boosting.NOT_BOOSTED, spec.bounds.lowest
-        why = boosting.refusal(outcome, seen, memory.boost, boost, spec.band, now, least)
-    elif outcome.rescale and mode == ADVISE:
-        reason, why = "AdviseOnly", f"would scale to {outcome.replicas}, but spec.mode is Advise"
+    if constraints.doubt and _falls(outcome, observation.replicas):
+        outcome = _recommending(outcome, observation.replicas, now)
+    reason, why = _refuse(outcome, spec, seen, memory, now, constraints)
     return _withhold(outcome, seen, history, now, reason, why) if why else outcome
+
+
+def _refuse(
+    outcome: Decision,
+    spec: BoundedSpec,
+    observation: Observation,
+    memory: Memory,
+    now: int,
+    constraints: Constraints,
+) -> tuple[str, str]:
+    """Return why a decision is not to be written, as a reason and a text; "" if it may be."""
+    boost, doubt = constraints.boost, constraints.doubt
+    if memory.conflicts.is_paused(now):
+        return FOREIGN_WRITER, memory.conflicts.why_paused
+    if doubt and (_falls(outcome, observation.replicas) or (boost is not None and outcome.rescale)):
+        return CLOCK_IN_DOUBT, f"{doubt}: no count is lowered, and no floor is set"
+    if outcome.rescale and boost is not None:
+        least = spec.bounds.lowest
+        why = boosting.refusal(outcome, observation, memory.boost, boost, spec.band, now, least)
+        return boosting.NOT_BOOSTED, why
+    if outcome.rescale and constraints.mode == ADVISE:
+        return "AdviseOnly", f"would scale to {outcome.replicas}, but spec.mode is Advise"
+    return "", ""
+
+
+def _falls(outcome: Decision, current: int) -> bool:
+    """Tell whether a decision lowers the count, or would if no window held it."""
+    return outcome.replicas < current or (outcome.wanted is not None and outcome.wanted < current)
+
+
+def _recommending(outcome: Decision, replicas: int, now: int) -> Decision:
+    """Return a decision with one more recommendation, from which the stabilization window counts."""
+    recommendations = outcome.history.recommendations.recorded(replicas, now)
+    history = msgspec.structs.replace(outcome.history, recommendations=recommendations)
+    return msgspec.structs.replace(outcome, history=history)
 
 
 def _decide_alone(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
@@ -221,12 +261,9 @@ def _decide_alone(spec: PreparedSpec, observation: Observation, history: History
     outcome = decision.decide(spec, observation, history, now)
     if outcome.rescale or statuses.holds(outcome.status.conditions, SCALING_ACTIVE):
         return outcome
-    held = history.recommendations
-    if not held.empty:
-        if not blocks:
-            return outcome
-        held = outcome.history.recommendations.recorded(observation.replicas, now)
-    history = msgspec.structs.replace(outcome.history, recommendations=held)
+    if not history.recommendations.empty:
+        return _recommending(outcome, observation.replicas, now) if blocks else outcome
+    history = msgspec.structs.replace(outcome.history, recommendations=history.recommendations)
     return msgspec.structs.replace(outcome, history=history)
 
 
@@ -329,15 +366,18 @@ def _withhold(
         outcome.status, last_scale_time=before.last_scale_time, conditions=conditions.listed()
     )
     withheld = {"replicas": outcome.replicas, "current": current, "message": message}
+    events = tuple(
+        event for event in outcome.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
+    )
+    if reason == CLOCK_IN_DOUBT and not any(condition.reason == reason for condition in known):
+        events += (Event("Warning", reason, message),)
     return msgspec.structs.replace(
         outcome,
         replicas=current,
         rescale=False,
         status=status,
         status_changed=not statuses.same_status(before, status),
-        events=tuple(
-            event for event in outcome.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
-        ),
+        events=events,
         history=msgspec.structs.replace(outcome.history, ups=history.ups, downs=history.downs),
         trace=(*outcome.trace, Step("withheld", withheld)),
     )

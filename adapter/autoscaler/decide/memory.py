@@ -29,10 +29,11 @@ from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCAL
 from adapter.model.timestamps import SECOND, read_instant
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
+CLOCK_IN_DOUBT = "ClockInDoubt"
 
 INVALID_SPEC = "InvalidSpec"
 
-_ADVISED_EVENTS = frozenset({"SuccessfulRescale", "FailedRescale", FOREIGN_AUTOSCALER})
+_ADVISED_EVENTS = frozenset({"SuccessfulRescale", "FailedRescale", FOREIGN_AUTOSCALER, CLOCK_IN_DOUBT})
 """Reasons of the events about a HorizontalPodAutoscaler; its own controller writes all others."""
 
 _WITHOUT_COUNT = frozenset({"FailedGetScale", INVALID_SPEC})

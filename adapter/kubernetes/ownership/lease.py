@@ -16,7 +16,6 @@ import asyncio
 import datetime as dt
 import math
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -47,15 +46,11 @@ RELEASED = 1
 
 
 class Lease(NamedTuple):
-    """A record with its object and the version to replace.
-
-    `answered` is when the API server confirmed a write, by its clock in whole seconds; None if not known.
-    """
+    """A record with its object and the version to replace."""
 
     record: LeaseRecord
     version: str
     document: dict[str, Any]
-    answered: float | None = None
 
 
 class KubernetesLeases:
@@ -99,8 +94,7 @@ class KubernetesLeases:
         }
         content = msgspec.json.encode(document)
         answer = await self._client.write("POST", self._path, content, seconds=seconds, check=_unfenced)
-        lease = _decode(answer.content, f"create lease {self._namespace}/{self.name}")
-        return lease._replace(answered=_read_date(answer.date))
+        return _decode(answer.content, f"create lease {self._namespace}/{self.name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of a Lease in the version that was read; return the new Lease."""
@@ -109,8 +103,7 @@ class KubernetesLeases:
         content = msgspec.json.encode(lease.document | {"metadata": metadata, "spec": spec})
         path = f"{self._path}/{self.name}"
         answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
-        lease = _decode(answer.content, f"update lease {self._namespace}/{self.name}")
-        return lease._replace(answered=_read_date(answer.date))
+        return _decode(answer.content, f"update lease {self._namespace}/{self.name}")
 
     def has_labels(self, lease: Lease) -> bool:
         """Return whether a Lease that was read has the labels."""
@@ -136,14 +129,6 @@ def read_record(spec: Mapping[str, Any] | None) -> LeaseRecord:
 
 def _read_labels(lease: Lease) -> dict[str, str]:
     return lease.document["metadata"].get("labels") or {}
-
-
-def _read_date(text: str) -> float | None:
-    """Return the epoch seconds of a header Date, None for anything else."""
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _decode(content: bytes, what: str) -> Lease:

@@ -29,11 +29,8 @@ from adapter.kubernetes.ownership.lease import (
 from adapter.kubernetes.ownership.lease_view import LEAVING, WatchedLease
 from adapter.telemetry.logs import facts
 
-FAULT, CLOCK = "lease", "clock"
+FAULT = "lease"
 _log = logging.getLogger(__name__)
-
-_CLOCK_SECONDS = 5.0
-"""How far the clock may be from that of the API server."""
 
 _KEPT = 16
 """The number of renewals that the view may show late."""
@@ -233,27 +230,7 @@ class Membership:
             self._problems.report(FAULT, "the Lease could not be read or written", str(error))
             return None
         self._problems.resolve(FAULT)
-        if sent is not None:
-            self._compare_clocks(sent)
         return sent
-
-    def _compare_clocks(self, sent: ClockReading) -> None:
-        """Report a clock that is not that of the API server. Leases do not depend on it, but decisions do."""
-        answered = self._lease.answered if self._lease is not None else None
-        if answered is None:
-            return
-        ahead, behind = sent.wall - answered - 1.0, answered - self._clock.wall()  # of whole seconds
-        off = max(ahead, behind)
-        if off <= _CLOCK_SECONDS:
-            self._problems.resolve(CLOCK)
-            return
-        where = "ahead" if ahead > behind else "behind"
-        text = (
-            f"it is more than {_CLOCK_SECONDS:g} s {where}: this scaler asks Prometheus for the values of "
-            "that time, and begins windows of schedules then"
-        )
-        message = "the clock differs from that of the API server"
-        self._problems.report(CLOCK, message, text, seconds=round(off))
 
     async def _write(self, end: float, *, joins: bool) -> ClockReading | None:
         """Renew the version last seen; to join, or after a conflict, read it first.

@@ -331,30 +331,3 @@ def test_one_that_meets_a_conflict_each_time_tries_again_later(world: World, mem
     world.before_write = lambda _name: None
     world.run_until(lambda: member.is_member, 1)
     assert member.is_member
-
-
-@pytest.mark.parametrize(("shift", "where"), [(300.0, "ahead"), (-300.0, "behind")])
-def test_a_clock_that_is_not_that_of_the_api_server_is_a_problem_until_it_is(
-    world: World, member: Member, shift: float, where: str
-) -> None:
-    """The membership does not depend on it."""
-    member.shift = shift
-    member.start()
-    world.run(10)
-    assert member.is_member
-    (text,) = member.faults().values()
-    assert text == (
-        f"it is more than 5 s {where}: this scaler asks Prometheus for the values of that time, and begins "
-        "windows of schedules then"
-    )
-    member.shift = 0.0
-    world.run(5)
-    assert member.faults() == {}
-
-
-@pytest.mark.parametrize("shift", [4.0, -4.0])
-def test_a_clock_may_be_some_seconds_off(world: World, member: Member, shift: float) -> None:
-    member.shift = shift
-    member.start()
-    world.run(10)
-    assert member.faults() == {}
