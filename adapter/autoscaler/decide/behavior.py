@@ -48,7 +48,7 @@ class ReplicaLimits(NamedTuple):
 
 
 class Normalized(msgspec.Struct, frozen=True, gc=False):
-    """The count that is allowed now, and the recommendations for the next sync.
+    """The count that is allowed now.
 
     `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
     if `is_limited`: a policy or a bound changed the stabilized count.
@@ -58,7 +58,6 @@ class Normalized(msgspec.Struct, frozen=True, gc=False):
     stabilized: str
     limited: str
     is_limited: bool
-    recommendations: Recommendations
     steps: tuple[Step, ...]
 
 
@@ -98,7 +97,6 @@ def normalize_legacy(
         "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
         reason,
         replicas != stable,
-        recommendations.recorded(wanted, now),
         steps,
     )
 
@@ -148,8 +146,7 @@ def normalize(
                 reason, by = "TooFewReplicas", "the minimum"
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": str(by)}),)
-    recorded = recommendations.recorded(wanted, now)
-    return Normalized(replicas, stabilized, reason, replicas != stable, recorded, steps)
+    return Normalized(replicas, stabilized, reason, replicas != stable, steps)
 
 
 _DISABLED = "a policy that is disabled"

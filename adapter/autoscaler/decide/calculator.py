@@ -45,7 +45,9 @@ class Proposal(msgspec.Struct, frozen=True):
     """The replicas that one metric asks for; `utilization` is in per cent, the other values in thousandths.
 
     `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
-    `withheld` is why the proposal must not be used although the value is known, "" if it may be.
+    `withheld` is why the proposal must not be used although the value is known, "" if it may be. `lasting` is
+    what a stabilization window remembers of it, None for `replicas`: without the pods of the time of the
+    sample, which only keep this sample from lowering the count again.
     """
 
     replicas: int
@@ -55,6 +57,16 @@ class Proposal(msgspec.Struct, frozen=True):
     value: int | None = None
     overflowed: bool = False
     withheld: str = ""
+    lasting: int | None = None
+
+    @property
+    def remembered(self) -> int:
+        return self.replicas if self.lasting is None else self.lasting
+
+    def beside(self, other: "Proposal") -> "Proposal":
+        """Return the proposal when it counts in place of another, which a window remembers too."""
+        lasting = max(self.remembered, other.remembered)
+        return self if lasting == self.remembered else msgspec.structs.replace(self, lasting=lasting)
 
 
 Compute = Callable[[Any, Situation], Proposal | Unavailable]
@@ -249,10 +261,18 @@ def _replicas_for_pods(
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
         replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
         lessened = _count_former_pods(again.ratio, len(repaired), reading.most_then, replicas, situation)
+    lasting = None
     if lessened is not None:
-        replicas, (*before, last) = lessened
+        lasting, (replicas, (*before, last)) = replicas, lessened
         steps = (*steps, *before)
-    return Proposal(replicas, (*steps, last), measured.utilization, measured.average, overflowed=overflowed)
+    return Proposal(
+        replicas,
+        (*steps, last),
+        measured.utilization,
+        measured.average,
+        overflowed=overflowed,
+        lasting=lasting,
+    )
 
 
 def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tuple[int, Step]:
@@ -330,6 +350,7 @@ def ratio_replicas(
     value = reading.value if isinstance(reading, ObjectReading) else _capped_sum(reading.values)
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
+    lasting = None
     if situation.replicas == 0:
         replicas, last = _multiply(ratio, 1)
     elif situation.band.holds(ratio):
@@ -347,9 +368,9 @@ def ratio_replicas(
             if replicas < situation.replicas:
                 replicas, last = _stay_for_direction(base, replicas, situation)
         if lessened := _count_former_pods(ratio, ready, reading.most_then, replicas, situation):
-            replicas, (*before, last) = lessened
+            lasting, (replicas, (*before, last)) = replicas, lessened
             steps = (*steps, *before)
-    return Proposal(replicas, (*steps, last), value=value)
+    return Proposal(replicas, (*steps, last), value=value, lasting=lasting)
 
 
 def _capped_sum(values: Sequence[int]) -> int:

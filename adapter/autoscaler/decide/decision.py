@@ -85,7 +85,7 @@ class _Sync(msgspec.Struct):
     """The state of one sync while it is computed.
 
     `statuses` are those of the metrics, None if none was computed. `error` is that of the sync, and before it
-    ends that of the metrics that failed.
+    ends that of the metrics that failed. `lasting` is what the windows remember in place of `wanted`.
     """
 
     spec: PreparedSpec
@@ -99,6 +99,7 @@ class _Sync(msgspec.Struct):
     error: str = ""
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
+    lasting: int | None = None
     covered: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
@@ -206,7 +207,11 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
-    """Apply windows and limits, set their condition, and record the recommendation."""
+    """Apply windows and limits, set their condition, and record the recommendation.
+
+    If the pods of the time of the sample have raised it, it is recorded without them. They protect from this
+    sample, which a window would remember for its whole length: each shrink would wait for another window.
+    """
     spec, now, history = sync.spec, sync.now, sync.history
     current, limits = sync.observation.replicas, spec.limits
     if spec.up is None or spec.down is None:
@@ -214,7 +219,9 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
         normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
     else:
         normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
-    sync.history = msgspec.structs.replace(history, recommendations=normalized.recommendations)
+    remembered = desired if sync.lasting is None or desired != sync.wanted else min(desired, sync.lasting)
+    recommendations = history.recommendations.recorded(remembered, now)
+    sync.history = msgspec.structs.replace(history, recommendations=recommendations)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
     sync.steps += normalized.steps
     return normalized
@@ -349,7 +356,7 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
         sync.now,
     )
     pending = _follow_pending(sync)
-    best, exact, overdue, description = 0, 0, 0, ""
+    best, exact, lasting, overdue, description = 0, 0, 0, 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, observation.readings, strict=True):
@@ -384,6 +391,7 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
             continue
         sync.steps += outcome.steps
         statuses.append(metric.status(outcome))
+        lasting = max(lasting, outcome.remembered)
         if best == 0 or outcome.replicas > best:
             best, description = outcome.replicas, metric.description
     if pending is not None:
@@ -391,7 +399,7 @@ def _compute_metrics(sync: _Sync) -> tuple[int | None, str]:
         sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
     # With a metric missing the highest proposal is only a lower bound, and no recommendation.
-    sync.wanted = None if failures else max(0, best)
+    sync.wanted, sync.lasting = (None, None) if failures else (max(0, best), lasting)
     sync.statuses = tuple(statuses)
     return _conclude(sync, best, failures, overdue, description)
 

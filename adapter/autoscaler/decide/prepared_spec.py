@@ -109,8 +109,10 @@ class PreparedMetric(NamedTuple):
         other = self.propose(faster, situation)
         if isinstance(other, Unavailable):
             return outcome
-        if isinstance(outcome, Proposal) and other.replicas < outcome.replicas:
-            return outcome
+        if isinstance(outcome, Proposal):
+            if other.replicas < outcome.replicas:
+                return outcome.beside(other)
+            other = other.beside(outcome)
         if other.replicas >= situation.replicas:
             return other
         why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
@@ -306,9 +308,9 @@ def _replicas_of_cuts(
     if isinstance(proposal, Unavailable) or isinstance(other, Unavailable) or other.overflowed:
         return proposal
     if other.replicas <= proposal.replicas:
-        return proposal
+        return proposal.beside(other)
     steps = tuple(Step("otherCut", step.facts) if step.name == "leftOut" else step for step in other.steps)
-    return msgspec.structs.replace(other, steps=steps)
+    return msgspec.structs.replace(other.beside(proposal), steps=steps)
 
 
 def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
