@@ -84,12 +84,15 @@ class PreparedMetric(NamedTuple):
         """
         if isinstance(reading, PodsReading) and reading.faster is not None:
             return self._propose_of_both(reading, reading.faster, situation)
-        strict = situation.settings.strict
-        if strict and (refusal := _refuse(reading)):
+        strict, least = situation.settings.strict, _least(reading)
+        if strict and (refusal := _NEGATIVE if least < 0 else _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)
         outcome = self.compute(reading, situation)
         if isinstance(outcome, Unavailable):
             return outcome
+        if least < 0:
+            negative = Step("negative", {"metric": self.description, "sample": least})
+            outcome = msgspec.structs.replace(outcome, steps=(negative, *outcome.steps))
         if strict and (outcome.overflowed or not 0 <= outcome.replicas < INT32_MAX):
             return Unavailable("Unusable", self.fetching + _OVERFLOW)
         if strict and _is_without_base(reading, outcome, situation):
@@ -131,13 +134,15 @@ class PreparedMetric(NamedTuple):
 
 
 def _refuse(reading: Values) -> str:
-    """Return why values are rejected, "" if they are not."""
+    """Return why values that are not negative are rejected, "" if they are not."""
+    return _OVERFLOW if isinstance(reading, ExternalReading) and sum(reading.values) > INT64_MAX else ""
+
+
+def _least(reading: Values) -> int:
+    """Return the lowest sample of a reading, 0 without one."""
     if isinstance(reading, ObjectReading):
-        return _NEGATIVE if reading.value < 0 else ""
-    values = reading.values.values() if isinstance(reading, PodsReading) else reading.values
-    if values and min(values) < 0:
-        return _NEGATIVE
-    return _OVERFLOW if isinstance(reading, ExternalReading) and sum(values) > INT64_MAX else ""
+        return reading.value
+    return min(reading.values.values() if isinstance(reading, PodsReading) else reading.values, default=0)
 
 
 def _is_without_base(reading: Values, outcome: Proposal, situation: Situation) -> bool:

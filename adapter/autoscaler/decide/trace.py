@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide.numbers import INT64_MAX
+
 Facts = Mapping[str, Any]
 
 _REVERSES = "which would reverse the direction: stays {replicas}"
@@ -52,6 +54,11 @@ def milli(thousandths: int) -> str:
     return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else f"{sign}{whole}"
 
 
+def measured(thousandths: int) -> str:
+    """Return it as `milli` does, but for what upstream makes of a sum that exceeds 64 bits or is negative."""
+    return milli(thousandths) if thousandths < INT64_MAX else "the largest number"
+
+
 def binary(thousandths: int) -> str:
     """Return thousandths of bytes in powers of 1024, rounded to a tenth: ``47.7Mi``."""
     size = thousandths / 1000
@@ -70,6 +77,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "": str,
     "number": number,
     "milli": milli,
+    "measured": measured,
     "binary": binary,
     "pods": _pods_count,
     "replicas": lambda replicas: f"{replicas} replica" if replicas == 1 else f"{replicas} replicas",
@@ -112,7 +120,7 @@ def _average(facts: Facts) -> str:
 
 def _value(facts: Facts) -> str:
     share = "" if facts["replicas"] is None else " for each of {replicas:replicas}"
-    return f"{{metric:metric}}: {{measured:milli}}, target {{target:milli}}{share}: ratio {{ratio:number}}"
+    return f"{{metric:metric}}: {{measured:measured}}, target {{target:milli}}{share}: ratio {{ratio:number}}"
 
 
 def _repair(facts: Facts) -> str:
@@ -203,13 +211,14 @@ _TEXTS: Mapping[str, str | Callable[[Facts], str]] = {
     "utilization": "average {measured} % of requests, target {target} %: ratio {ratio:number}",
     "average": _average,
     "value": _value,
+    "negative": "{metric:metric}: the sample {sample:milli} is below zero; Kubernetes counts with it",
     "lagging": _lagging,
     "repair": _repair,
     "tolerated": _tolerated,
     "turned": "the ratio goes from {first:number} to {ratio:number}, " + _REVERSES,
     "crowded": "{pods:pods} would give {proposed}, " + _REVERSES,
     "proposal": lambda facts: "{base:pods} x {ratio:number} = " + _rounded(facts),
-    "quotient": lambda facts: "{measured:milli} / {target:milli} = " + _rounded(facts),
+    "quotient": lambda facts: "{measured:measured} / {target:milli} = " + _rounded(facts),
     "pending": _pending,
     "pendingUnknown": "{metric}: {message}",
     "unavailable": "{metric:metric}: no value: {message}",

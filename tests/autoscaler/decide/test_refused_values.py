@@ -2,8 +2,12 @@
 
 import pytest
 
+from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import decide
+from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -12,11 +16,14 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Settings,
 )
+from adapter.autoscaler.decide.prepared_spec import prepare
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST
 from tests.support.scaling import (
     NOW,
     autoscaler,
     cpu_metric,
     external_metric,
+    hpa,
     object_metric,
     pod,
     pods,
@@ -91,3 +98,32 @@ def test_without_a_ready_pod_a_value_says_nothing(
     )
     observation = Observation(3, 3, "app=web", pods(3, ready=ready), [ObjectReading(value)])
     assert decide(scaler, observation, History(), NOW).replicas == count
+
+
+@pytest.mark.parametrize("name", ["pods", "object", "external"])
+def test_a_negative_sample_is_named_where_kubernetes_counts_with_it(name: str) -> None:
+    """What upstream makes of the sum is no number to show."""
+    readings: dict[str, Reading] = {
+        "pods": PodsReading({"web-0": 1000, "web-1": -1500}),
+        "object": ObjectReading(-1500),
+        "external": ExternalReading([500, -1500]),
+    }
+    scaler = autoscaler([METRICS[name]])
+    made = decide(scaler, Observation(3, 3, "app=web", pods(3), [readings[name]]), History(), NOW)
+    texts = [step.text() for step in made.trace]
+    assert any("the sample -1.5 is below zero; Kubernetes counts with it" in text for text in texts)
+    assert not any("9223372036854775" in text for text in texts)
+
+
+@pytest.mark.parametrize("reading", [ExternalReading([-1500]), ExternalReading([90_000, -1500])])
+@pytest.mark.parametrize("boost", [None, Boost(BOOST)])
+def test_a_negative_sample_neither_raises_nor_lowers_what_fastpath_decides(
+    reading: ExternalReading, boost: Boost | None
+) -> None:
+    constraints = Constraints(AUTO if boost is None else BOOST, boost=boost)
+    window = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    scaler = prepare(hpa([METRICS["external"]], behavior=window), LIVE)
+    seen = Observation(3, 3, "app=web", pods(3), [reading])
+    made = guarded.decide(scaler, seen, Memory(), NOW, constraints)
+    assert (made.replicas, made.rescale) == (3, False)
+    assert made.absent == ("external metric queue(nil)",)
