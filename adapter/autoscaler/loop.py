@@ -17,6 +17,7 @@ from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.reconcile import PendingScale, Reconciler
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -51,6 +52,9 @@ _ROUNDING = 1e-6
 
 _MOST_STALE = 1000
 """Former entries in the heap beside twice those that count; then all are dropped."""
+
+_MOST_NEW = 64
+"""So many keys that are due begin to wait for a turn in a row: at a start all are due."""
 
 
 class DecisionClock:
@@ -91,11 +95,16 @@ class Due(NamedTuple):
 
 
 class Scheduler:
-    """Keys with the times at which they are due, in seconds of one clock; each key is due once."""
+    """Keys with the times at which they are due, in seconds of one clock; each key is due once.
+
+    Those that are due are taken in turns of their namespaces: one that has many, or costly ones, keeps no
+    other waiting.
+    """
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
+        self._turns: Turns[Key] = Turns()
         self._numbers = itertools.count()
 
     def schedule(self, key: Key, due: float) -> None:
@@ -112,22 +121,32 @@ class Scheduler:
 
     def remove(self, key: Key) -> None:
         self._due.pop(key, None)
+        self._turns.discard(key.namespace, None, key)
 
     def next_due(self) -> float | None:
         """Return when the first key is due, None without keys."""
+        if self._turns:
+            return -math.inf
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)  # a former time
         return self._heap[0][0] if self._heap else None
 
     def pop(self, now: float) -> Due | None:
-        """Remove and return the key that has been due for the longest time, None if none is due at `now`."""
-        heap = self._heap
-        while heap and heap[0][0] <= now:
+        """Remove and return a key that is due at `now`, None without one.
+
+        Of the namespace whose turn it is, that is the one that has been due for the longest time.
+        """
+        heap, new = self._heap, 0
+        while heap and heap[0][0] <= now and new < _MOST_NEW:
             due, _, key = heapq.heappop(heap)
             if self._due.get(key) == due:  # else a former time
-                del self._due[key]
-                return Due(key, due)
-        return None
+                self._turns.add(key.namespace, None, key)
+                new += 1
+        if not self._turns:
+            return None
+        _, _, key = self._turns.next()
+        self._turns.discard(key.namespace, None, key)
+        return Due(key, self._due.pop(key))
 
 
 class DecisionLoop:

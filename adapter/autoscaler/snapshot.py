@@ -11,7 +11,7 @@ is ours.
 """
 
 import contextlib
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
 from adapter.autoscaler.interfaces import Forecasts, Key, Schedules
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
@@ -52,7 +52,19 @@ from adapter.model.learned_usage import LearnedUsage
 from adapter.model.pods import PodFacts
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
+MOST_VALUES = 100_000
+"""How many values of pods one decision reads, but for the first such metric: 20 metrics of 5,000 pods. A
+tenant chooses both numbers, and a decision is one step.
+"""
+
 _FEWER_PODS = "fewer pods are cached than the target has"
+
+
+_TOO_MANY = Unavailable(
+    "TooManyValues",
+    f"a decision reads {MOST_VALUES:,} values of pods, and the metrics before this one have so many: use "
+    "fewer metrics, or metrics of type Object or External",
+)
 
 
 class AutoscalerContext(NamedTuple):
@@ -220,13 +232,15 @@ class Subscriptions:
         assert self._follower is not None, "the target was found by it"
         following = self._follower.select(target.selector)
         pods: Sequence[PodFacts] = ()
-        selected_by: Sequence[str] = ()
+        selected_by: Sequence[str] | None = ()
         inputs: tuple[MetricInput, ...] = ()
         if following is not None:
             try:
                 pods, selected_by = following.pods, following.selected_by
             except NotSyncedError as error:
                 return Unfound(str(error), known=False)
+        if selected_by is None:
+            return Unfound("the autoscalers of the same pods are not known yet", known=False)
         if not is_active or self._selector is not self._follower.selector:
             self._close_sources()
         if is_active and following is not None:
@@ -317,8 +331,8 @@ class Subscriptions:
             return msgspec.structs.replace(reading, **changes) if changes else reading
 
         inputs = []
-        for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
-            reading = source.read(context)
+        for metric, by_pods, source, given in self._read_sources(prepared, context):
+            reading = given
             sampled, span = source.sampled, source.span
             usual, slow = source, ""
             if self._own_usages and isinstance(source, OwnUsageSource):
@@ -332,6 +346,15 @@ class Subscriptions:
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
         self._rank(inputs, context)
         return tuple(inputs)
+
+    def _read_sources(
+        self, prepared: PreparedSpec, context: ReadContext
+    ) -> Iterator[tuple[PreparedMetric, bool, MetricSource, Reading]]:
+        values = 0
+        for metric, by_pods, source in zip(prepared.metrics, self._by_pods, self._sources, strict=True):
+            values += len(context.pods) if metric.source else 0
+            is_read = not metric.source or values <= max(MOST_VALUES, len(context.pods))
+            yield metric, by_pods, source, source.read(context) if is_read else _TOO_MANY
 
     def _rank(self, inputs: Sequence[MetricInput], context: ReadContext) -> None:
         """Note the values by which pods are ranked, with the option."""

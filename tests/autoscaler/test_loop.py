@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler import snapshot as snapshots
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import NOT_YET, Unavailable
 from adapter.autoscaler.interfaces import Key
@@ -13,7 +14,7 @@ from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import full_status
 from adapter.model.timestamps import SECOND
 from tests.support.controller import QUEUE, Bench, fpa, wanted
-from tests.support.scaling import external_metric, pods, pods_metric
+from tests.support.scaling import external_metric, pods, pods_metric, reading
 from tests.support.waiting import until
 
 KEY = Key("default", "web")
@@ -611,3 +612,21 @@ async def test_a_wait_for_the_query_budget_has_an_event(bench: Bench) -> None:
         "MetricsDelayed"
     ]
     assert bench.server.events[-1].message == "the budget is used up"
+
+
+async def test_a_decision_reads_so_many_values_of_pods(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the pods and metrics are not four times as many values. The first metric always counts."""
+    monkeypatch.setattr(snapshots, "MOST_VALUES", 40)
+    metrics = [*(pods_metric("1", f"load-{number}") for number in range(6)), *QUEUE]
+    bench.want(10)
+    for number in range(6):
+        bench.sources.readings[f"load-{number}"] = reading(*[1000] * 10)
+    bench.put(fpa(metrics), replicas=10)
+    await bench.step()
+    assert [source.reads for source in bench.sources.opened] == [1, 1, 1, 1, 0, 0, 1]
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound"), "the others may raise"
+    assert list(bench.last().absent) == ["pods metric load-4", "pods metric load-5"]
+    assert "a decision reads 100,000 values of pods" in bench.last().error
+    bench.pods.pods["app=web"] = pods(50)
+    await bench.step(1)
+    assert [source.reads for source in bench.sources.opened] == [2, 1, 1, 1, 0, 0, 2]

@@ -38,6 +38,25 @@ def test_of_the_same_time_the_first_scheduled_comes_first() -> None:
     assert [due.key for due in popped(scheduler, 1.0)] == [B, A, C]
 
 
+def test_a_namespace_with_many_keeps_no_other_waiting() -> None:
+    """Each namespace has a turn, and in it what has been due for the longest time."""
+    scheduler = Scheduler()
+    many = [Key("large", f"web-{number}") for number in range(500)]
+    for key in many:
+        scheduler.schedule(key, 1.0)
+    for name in ("small", "tiny"):
+        scheduler.schedule(Key(name, "web"), 2.0)
+    served = [due.key for due in popped(scheduler, 2.0)]
+    assert [key for key in served if key.namespace == "large"] == many
+    assert max(served.index(Key(name, "web")) for name in ("small", "tiny")) < 12
+    scheduler.schedule(many[0], 3.0)
+    scheduler.schedule(many[1], 3.0)
+    assert scheduler.pop(3.0) == (many[0], 3.0)
+    assert scheduler.next_due() is not None
+    scheduler.remove(many[1])
+    assert (scheduler.next_due(), scheduler.pop(3.0)) == (None, None)
+
+
 def test_a_sooner_time_counts_and_a_later_one_does_not() -> None:
     scheduler = Scheduler()
     scheduler.schedule(A, 5.0)

@@ -2,11 +2,15 @@
 
 Autoscalers with equal selectors share a `Selection`. A changed pod is matched only against the selections
 that require one of its labels, so an event costs the selections that it concerns, not all there are.
+
+A tenant chooses how many pods and how many autoscalers there are, so no step may cost the product of both.
+Which autoscalers follow the pods of a selection is found in steps, ends with the first few, and is kept with
+the labels of the pods until a selection with these labels comes or goes.
 """
 
 import bisect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +29,12 @@ RECENT_SECONDS = 360.0
 KEPT_SECONDS = 900.0
 """How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
 
+
+MOST_NAMED = 10
+"""So many autoscalers that follow the same pods are named."""
+
+MOST_MATCHED = 5_000
+"""How many selectors are matched in a row, about 5 ms, before other work may run."""
 
 _END = operator.itemgetter(0)
 
@@ -160,7 +170,7 @@ class Selection:
         self.became_ready = space.became_ready
         self.followers: list[Follower] = []
         self._pods: PodList[WatchedPod] | None = None
-        self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
+        self._selected_by: tuple[int, tuple[str, ...] | None] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
 
     @property
@@ -171,10 +181,14 @@ class Selection:
         return self._pods
 
     @property
-    def selected_by(self) -> tuple[str, ...]:
-        """The autoscalers that follow any of these pods, sorted; none where there are no pods."""
+    def selected_by(self) -> tuple[str, ...] | None:
+        """The autoscalers that follow any of these pods, sorted; none where there are no pods.
+
+        Of more than `MOST_NAMED` the last item says how many there are at least. None while they are looked
+        for: ask again.
+        """
         generation = self._space.generation
-        if self._selected_by[0] != generation:
+        if self._selected_by[0] != generation or self._selected_by[1] is None:
             self._selected_by = generation, self._space.find_followers(self.pods)
         return self._selected_by[1]
 
@@ -200,6 +214,8 @@ class PodNamespace:
         self.became_ready = RecentlyReady()
         self._index = index
         self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
+        self._first: dict[int, tuple[Mapping[str, str], tuple[Selection, ...]]] = {}
+        """Labels of pods by identity, and the first selections that match them: one more than are named."""
 
     def select(self, selector: LabelSelector) -> tuple[WatchedPod, ...]:
         return tuple(map(self.pods.__getitem__, self._index.names(self.name, selector)))
@@ -208,6 +224,10 @@ class PodNamespace:
         self.selections[selection.selector] = selection
         self._by_label.setdefault(_required_label(selection.selector), []).append(selection)
         self.generation += 1
+        for pod in selection.pods:
+            labels, first = self._first.get(id(pod.labels), (pod.labels, None))
+            if first is not None and len(first) <= MOST_NAMED and selection not in first:
+                self._first[id(labels)] = labels, (*first, selection)
 
     def discard(self, selection: Selection) -> None:
         del self.selections[selection.selector]
@@ -216,12 +236,21 @@ class PodNamespace:
         if not self._by_label[label]:
             del self._by_label[label]
         self.generation += 1
+        for pod in selection.pods:
+            labels, first = self._first.get(id(pod.labels), (pod.labels, ()))
+            if len(first) > MOST_NAMED:
+                del self._first[id(labels)]  # there may be more
+            elif selection in first:
+                self._first[id(labels)] = labels, tuple(other for other in first if other is not selection)
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
-        candidates = [*self._by_label.get(None, ())]
+        return [one for one in self._candidates(labels) if one.selector.matches(labels)]
+
+    def _candidates(self, labels: Mapping[str, str]) -> Iterator[Selection]:
+        """Yield the selections that may match some labels."""
+        yield from self._by_label.get(None, ())
         for label in labels.items():
-            candidates += self._by_label.get(label, ())
-        return [selection for selection in candidates if selection.selector.matches(labels)]
+            yield from self._by_label.get(label, ())
 
     def notify_started(self, labels: Mapping[str, str], start: PodStart | Outcome) -> None:
         for selection in self.matching(labels):
@@ -229,10 +258,41 @@ class PodNamespace:
                 if follower.started is not None:
                     follower.started(start)
 
-    def find_followers(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
-        different = {id(pod.labels): pod.labels for pod in pods}.values()
-        matches = {id(match): match for labels in different for match in self.matching(labels)}.values()
-        return tuple(sorted({follower.autoscaler for match in matches for follower in match.followers}))
+    def find_followers(self, pods: Iterable[WatchedPod]) -> tuple[str, ...] | None:
+        """Return the autoscalers that follow any of the pods, as `Selection.selected_by` has them."""
+        if len(self._first) > 2 * len(self.pods) + MOST_NAMED:
+            self._first.clear()  # mostly labels of pods that are gone
+        names: set[str] = set()
+        known: set[Selection] = set()
+        left = MOST_MATCHED
+        for pod in pods:
+            _, first = self._first.get(id(pod.labels), (None, None))
+            if first is None:
+                if left <= 0:
+                    return None
+                first, count = self._match_first(pod.labels)
+                left -= count
+            for selection in first:
+                if selection not in known:
+                    known.add(selection)
+                    names.update(other.autoscaler for other in selection.followers[: MOST_NAMED + 1])
+            if len(names) > MOST_NAMED:
+                others = sum(len(selection.followers) for selection in known) - MOST_NAMED
+                return (*sorted(names)[:MOST_NAMED], f"and at least {others} more")
+        return tuple(sorted(names))
+
+    def _match_first(self, labels: Mapping[str, str]) -> tuple[tuple[Selection, ...], int]:
+        """Find the first selections that match some labels; return them, and how many were tried."""
+        first: list[Selection] = []
+        count = 0
+        for selection in self._candidates(labels):
+            count += 1
+            if selection.selector.matches(labels):
+                first.append(selection)
+                if len(first) > MOST_NAMED:
+                    break
+        self._first[id(labels)] = labels, tuple(first)
+        return tuple(first), count
 
 
 def _required_label(selector: LabelSelector) -> tuple[str, str] | None:

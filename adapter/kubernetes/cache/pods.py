@@ -75,8 +75,8 @@ class PodSubscription:
         return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
 
     @property
-    def selected_by(self) -> tuple[str, ...]:
-        """The autoscalers that follow any of these pods, sorted; this one is missing if there are no pods."""
+    def selected_by(self) -> tuple[str, ...] | None:
+        """The autoscalers that follow any of these pods, as `Selection.selected_by` has them."""
         return self._selection.selected_by
 
     def min_ready(self, age: int) -> int | None:
@@ -312,12 +312,13 @@ class PodCache(ReflectedCache):
             space.generation += 1
         was_ready = old is not None and old.running_and_ready
         is_ready = new is not None and new.running_and_ready
+        former, present = set(before), set(after)
         for selection in before:
-            stays = selection in after
+            stays = selection in present
             selection.touch((is_ready if stays else 0) - was_ready, now)
             self._touched[id(selection)] = selection
         for selection in after:
-            if selection not in before:
+            if selection not in former:
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
 
