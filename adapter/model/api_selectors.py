@@ -5,13 +5,22 @@ Mirrors ``metav1.LabelSelector``.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from adapter.model import label_selectors
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+
+MOST_PARTS = 256
+"""The most labels, conditions, and values of a condition, of the selector of a metric."""
+
+LONGEST_KEY, LONGEST_VALUE = 317, 63
+"""What Kubernetes admits as a label."""
+
+LONGEST_TEXT = 16 * 1024
+"""The longest text of the selector of a metric, as of that of a scale."""
 
 _OPERATORS = {text: operator for operator, text in label_selectors.API_OPERATORS.items()}
 
@@ -61,6 +70,24 @@ def compile_selector(selector: APISelector | None) -> LabelSelector:
             raise ValueError(f"{quote(expression.operator)} is not a valid label selector operator")
         requirements.append(_requirement(expression.key, operator, expression.values or ()))
     return LabelSelector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
+
+
+def excess(selector: APISelector) -> Iterator[tuple[str, str]]:
+    """Yield the path and the rule of each part of a selector that is too large."""
+    many, long = f"must have at most {MOST_PARTS} items", "must have at most {} characters"
+    labels, conditions = selector.match_labels or {}, selector.match_expressions or ()
+    if len(labels) > MOST_PARTS or len(conditions) > MOST_PARTS:
+        yield ".matchLabels" if len(labels) > MOST_PARTS else ".matchExpressions", many
+    if any(len(value) > LONGEST_VALUE for value in labels.values()):
+        yield ".matchLabels", long.format(LONGEST_VALUE)
+    for index, condition in enumerate(conditions):
+        path, values = f".matchExpressions[{index}]", condition.values or ()
+        if max(len(condition.key), len(condition.operator)) > LONGEST_KEY:
+            yield path, long.format(LONGEST_KEY)
+        if len(values) > MOST_PARTS or any(len(value) > LONGEST_VALUE for value in values):
+            yield f"{path}.values", f"{many}, each of at most {LONGEST_VALUE} characters"
+    if len(go_text(selector)) > LONGEST_TEXT:
+        yield "", long.format(LONGEST_TEXT)
 
 
 def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:

@@ -4,6 +4,7 @@ This module has the table of FastPathAutoscaler, and `crd_parts` makes the schem
 tests/model/autoscaling/test_schema.py compares the schema with the program.
 """
 
+from adapter.model import api_selectors
 from adapter.model.api_selectors import APISelector, MatchExpression
 from adapter.model.autoscaling import fastpath_autoscaler, hpa, scale_down
 from adapter.model.autoscaling import forecast as forecast_spec
@@ -61,14 +62,28 @@ _DEFAULTS = ForecastSpec()
 
 _SELECTOR: Table = {
     APISelector: {
-        "matchLabels": field("are labels with the value that each must have."),
-        "matchExpressions": field("are label selector requirements, all of which must hold."),
+        "matchLabels": field(
+            "are labels with the value that each must have.",
+            maxProperties=api_selectors.MOST_PARTS,
+            additionalProperties={"type": "string", "maxLength": api_selectors.LONGEST_VALUE},
+        ),
+        "matchExpressions": field(
+            "are label selector requirements, all of which must hold.", maxItems=api_selectors.MOST_PARTS
+        ),
     },
     MatchExpression: {
         "": field("One condition on one label.", required="key operator"),
-        "key": field("is the label key that the selector applies to."),
-        "operator": field("is one of In, NotIn, Exists and DoesNotExist."),
-        "values": field("are the label values of In and NotIn; it is empty for Exists and DoesNotExist."),
+        "key": parts.text(
+            "is the label key that the selector applies to.", maxLength=api_selectors.LONGEST_KEY
+        ),
+        "operator": parts.text(
+            "is one of In, NotIn, Exists and DoesNotExist.", maxLength=api_selectors.LONGEST_KEY
+        ),
+        "values": field(
+            "are the label values of In and NotIn; it is empty for Exists and DoesNotExist.",
+            maxItems=api_selectors.MOST_PARTS,
+            items={"maxLength": api_selectors.LONGEST_VALUE},
+        ),
     },
 }
 _SELECTING = field(

@@ -1,13 +1,18 @@
 """Caches of FastPathAutoscalers and of HPAs, and which of them have the same target.
 
 An object that cannot be decoded is cached with its faults, so that it is reported and does not keep others
-from being read. `ScaleConflicts` prevents two autoscalers from scaling one target. It gets the HPAs from
-their cache, and the FastPathAutoscalers from the registry.
+from being read. What an object becomes takes many times its JSON, so specs and statuses have a limit, each
+and for all autoscalers of a namespace, and labels and annotations that no decision reads are not kept.
+`ScaleConflicts` prevents two autoscalers from scaling one target. It gets the HPAs from their cache, and the
+FastPathAutoscalers from the registry.
 """
 
+import abc
+import functools
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +21,7 @@ from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache, ReflectedCache, in_steps
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling import boost, documents
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -49,6 +54,7 @@ class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     autoscaler: FastPathAutoscaler | None
     faults: tuple[errors.Fault, ...] = ()
+    size: int = 0
 
 
 class BoostRequest(msgspec.Struct, frozen=True):
@@ -86,6 +92,7 @@ class WatchedHPA(msgspec.Struct, frozen=True):
     faults: tuple[str, ...] = ()
     asked: BoostRequest | None = None
     unreadable: bool = False
+    size: int = 0
 
 
 class _OwnerReference(Struct, frozen=True):
@@ -117,6 +124,21 @@ class _HPAHead(Struct, frozen=True):
     spec: _HPASpec = _HPASpec()
 
 
+class _Parts(Struct, frozen=True):
+    spec: msgspec.Raw = msgspec.Raw()
+    status: msgspec.Raw = msgspec.Raw()
+
+
+LONGEST_SPEC, LONGEST_STATUS = 64 * 1024, 128 * 1024
+"""Bytes of JSON. A longer status does not count, as if there were none."""
+
+NAMESPACE_BYTES = 16 * 1024 * 1024
+"""Bytes of JSON of the autoscalers of a kind in one namespace."""
+
+_TOO_LONG = f"has more than {LONGEST_SPEC:,} bytes"
+_TOO_MANY = f"the autoscalers of the namespace have more than {NAMESPACE_BYTES:,} bytes: delete some"
+
+_PARTS = msgspec.json.Decoder(_Parts)
 _OBJECT_HEAD = msgspec.json.Decoder(_ObjectHead)
 _HPA_HEAD = msgspec.json.Decoder(_HPAHead)
 _WHOLE_HPA = msgspec.json.Decoder(NativeAutoscaler, dec_hook=decode_scalar)
@@ -128,8 +150,13 @@ def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     except errors.InputError as error:
         head = _OBJECT_HEAD.decode(raw).metadata
         return ReadAutoscaler(head.namespace, head.name, head.resource_version, None, error.faults)
-    meta = autoscaler.metadata
-    return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
+    parts, meta = _PARTS.decode(raw), replace(autoscaler.metadata, labels=None, annotations=None)
+    size = len(parts.spec) + min(len(parts.status), LONGEST_STATUS)
+    status = autoscaler.status if len(parts.status) <= LONGEST_STATUS else None
+    kept = replace(autoscaler, metadata=meta, status=status)
+    if len(parts.spec) > LONGEST_SPEC:
+        kept, size = fastpath_autoscaler.refused(kept, _TOO_LONG), 0
+    return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, kept, size=size)
 
 
 def _lose_autoscaler(lost: Unreadable, _: ReadAutoscaler | None) -> ReadAutoscaler:
@@ -158,6 +185,9 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     meta, plain = head.metadata, _plain(head)
     if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
         return plain
+    size = len(_PARTS.decode(raw).spec) + sum(len(meta.annotations.get(key, "")) for key in boost.ANNOTATIONS)
+    if size > LONGEST_SPEC:
+        return replace(plain, faults=(f"spec with the annotations {_TOO_LONG}",))
     try:
         whole = _WHOLE_HPA.decode(raw)
     except msgspec.ValidationError as error:
@@ -174,30 +204,64 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     shown = min(status.current_replicas, status.desired_replicas)
     owners = ((ref.api_version, ref.kind, ref.name) for ref in meta.owner_references or ())
     owner = boost.find_owner(owners, meta.labels)
-    return replace(plain, asked=BoostRequest(boosted, shown, ambiguous, owner))
+    own = boosted.autoscaler
+    own = replace(own, metadata=replace(own.metadata, labels=None, annotations=None))
+    boosted = boosted._replace(autoscaler=own)
+    return replace(plain, asked=BoostRequest(boosted, shown, ambiguous, owner), size=size)
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
-    return one.resource_version == other.resource_version
+    return (one.resource_version, one.size) == (other.resource_version, other.size)
 
 
 def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     """Tell whether nothing but the resource version differs, which changes with each status."""
-    return replace(one, resource_version="") == replace(other, resource_version="")
+    return replace(one, resource_version="", size=other.size) == replace(other, resource_version="")
 
 
 _HPA_CODEC: ObjectCodec[WatchedHPA] = ObjectCodec(msgspec.Raw, keep_hpa)
 
 
-class AutoscalerCache(ObjectCache[ReadAutoscaler]):
+Sized = TypeVar("Sized", bound=ReadAutoscaler | WatchedHPA)
+
+
+class _WeighedCache(ObjectCache[Sized]):
+    """Autoscalers, of which one that is too much for its namespace is refused until it is written again."""
+
+    def put(self, obj: Sized) -> None:
+        before, sizes = self.find(obj.namespace, obj.name), self._sizes
+        sizes[obj.namespace] -= 0 if before is None else before.size
+        if sizes[obj.namespace] + obj.size > NAMESPACE_BYTES:
+            obj = self._refuse(obj)
+        sizes[obj.namespace] += obj.size
+        super().put(obj)
+
+    def remove(self, namespace: str, name: str) -> None:
+        before = self.find(namespace, name)
+        self._sizes[namespace] -= 0 if before is None else before.size
+        super().remove(namespace, name)
+
+    @functools.cached_property
+    def _sizes(self) -> Counter[str]:
+        return Counter()
+
+    @abc.abstractmethod
+    def _refuse(self, obj: Sized) -> Sized: ...
+
+
+class AutoscalerCache(_WeighedCache[ReadAutoscaler]):
     """All FastPathAutoscalers."""
+
+    def _refuse(self, obj: ReadAutoscaler) -> ReadAutoscaler:
+        assert obj.autoscaler is not None, "it has a size"
+        return replace(obj, autoscaler=fastpath_autoscaler.refused(obj.autoscaler, _TOO_MANY), size=0)
 
     def __init__(self, context: ReflectorContext, changed: Callable[[str, str], None]) -> None:
         super().__init__(context, changed, same=_same_autoscaler, lost=_lose_autoscaler)
         self.reflect(ObjectCodec(msgspec.Raw, _keep_autoscaler), FASTPATH)
 
 
-class HPACache(ObjectCache[WatchedHPA]):
+class HPACache(_WeighedCache[WatchedHPA]):
     """All HPAs; `listed` is called after each list.
 
     Each of `followers` is called for each change with the HPA (None if it is gone), its namespace and its
@@ -212,6 +276,9 @@ class HPACache(ObjectCache[WatchedHPA]):
         self.followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         super().__init__(context, self._notify, same=same_hpa, lost=_lose_hpa, listed=listed)
         self.reflect(_HPA_CODEC, _HPA)
+
+    def _refuse(self, obj: WatchedHPA) -> WatchedHPA:
+        return replace(obj, faults=(_TOO_MANY,), asked=None, size=0)
 
     def _notify(self, namespace: str, name: str) -> None:
         hpa = self.find(namespace, name)

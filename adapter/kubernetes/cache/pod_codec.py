@@ -30,6 +30,12 @@ _LONG_AGO = "1970-01-01T00:00:00Z"
 MOST_RESOURCES = 64
 """Limit of resources per container: where there are more, only cpu and memory are kept."""
 
+MOST_LABELS = 64
+"""The labels of a pod with more are not kept."""
+
+MOST_CONTAINERS = 256
+"""A pod with more has one container without requests in their place."""
+
 MOST_OWNED_PORTS = 64
 """The ports of a pod whose container is known."""
 
@@ -133,6 +139,9 @@ class WireSpec(Struct, frozen=True):
     resources: _WireResources | None = None
     overhead: dict[str, _Written] | None = None
     host_network: bool = False
+
+
+_TOO_MANY_CONTAINERS = WireSpec(containers=(_WireContainer(name="too-many"),))
 
 
 class _WireStatus(Struct, frozen=True):
@@ -245,6 +254,8 @@ def build_key(written: WireSpec) -> bytes:
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
     """Build what pods with this spec share; `key` is that of `build_key`."""
+    if max(len(written.containers or ()), len(written.init_containers or ())) > MOST_CONTAINERS:
+        written = _TOO_MANY_CONTAINERS
     sidecars = [init for init in written.init_containers or () if init.restart_policy == "Always"]
     # of two ports with one name the first counts, as for a probe or a Service; init containers other than
     # sidecars have ended
@@ -252,10 +263,11 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     exposed = [
         (container, port) for container in every for port in container.ports or () if port.protocol == "TCP"
     ]
+    exposed = exposed[:MOST_OWNED_PORTS]
     ports = {sys.intern(port.name): port.container_port for _, port in reversed(exposed) if port.name}
     owners = {
         sys.intern(key): sys.intern(container.name)
-        for container, port in reversed(exposed[:MOST_OWNED_PORTS])
+        for container, port in reversed(exposed)
         if len(every) > 1
         for key in (port.name, str(port.container_port))
         if key

@@ -220,7 +220,9 @@ class PodCache(ReflectedCache):
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = pod_codec.share(pod.spec, key)
-        self.index.put(space.name, meta.name, meta.labels)
+        # without labels it is no pod of a target, which may not scale down while it has fewer than it says
+        kept = meta.labels if meta.labels and len(meta.labels) <= pod_codec.MOST_LABELS else None
+        self.index.put(space.name, meta.name, kept)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
         new = pod_codec.build(pod, space.name, labels, spec, old)

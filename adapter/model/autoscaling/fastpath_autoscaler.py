@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from adapter.model import api_selectors
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
@@ -34,6 +35,8 @@ from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
+
+_RESOURCES = hpa.ResourceMetricSource | hpa.ContainerResourceMetricSource
 
 GROUP = "fastpath.io"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -156,6 +159,17 @@ class FastPathAutoscaler(Struct, frozen=True):
     status: FastPathAutoscalerStatus | None = None
 
 
+class RefusedAutoscaler(FastPathAutoscaler, frozen=True):
+    """What is kept of an object that is too large: its target, and `why` it is refused."""
+
+    why: str = ""
+
+
+def refused(autoscaler: FastPathAutoscaler, why: str) -> RefusedAutoscaler:
+    spec = FastPathAutoscalerSpec(autoscaler.spec.scale_target_ref)
+    return RefusedAutoscaler(metadata=autoscaler.metadata, spec=spec, why=why)
+
+
 def with_defaults(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
     """Return the autoscaler that decisions are made from, its defaults filled in.
 
@@ -252,6 +266,8 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
     stop the scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
     HorizontalPodAutoscaler.
     """
+    if isinstance(autoscaler, RefusedAutoscaler):
+        return [Violation("spec", "Too long", "", autoscaler.why)]
     spec = autoscaler.spec
     filled = with_defaults(autoscaler).spec
     shared = HorizontalPodAutoscaler(metadata=autoscaler.metadata, spec=filled)
@@ -259,9 +275,10 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
         shared = replace(shared, spec=replace(filled, min_replicas=least))
-        return [*validation.validate(shared), *_uncountable(spec)]
+        return [*validation.validate(shared), *_uncountable(spec), *_selectors(spec)]
     floors = () if floor_metric else _floors(spec)
-    return [*validation.validate(shared), *_uncountable(spec), *_counts(spec), *floors, *_own(spec)]
+    own = *_uncountable(spec), *_selectors(spec), *_counts(spec), *floors, *_own(spec)
+    return [*validation.validate(shared), *own]
 
 
 def validate_file(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
@@ -281,6 +298,15 @@ def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
                     path = f"spec.metrics[{index}].{name}.target.{field}"
                     detail = f"must be at most {GREATEST}, as decisions count thousandths in 64 bits"
                     yield validation.invalid(path, quote(str(number)), detail)
+
+
+def _selectors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    for index, metric in enumerate(spec.metrics or ()):
+        for name, source in hpa.sources(metric).items():
+            selector = None if isinstance(source, _RESOURCES) else source.metric.selector
+            for path, rule in () if selector is None else api_selectors.excess(selector):
+                place = f"spec.metrics[{index}].{name}.metric.selector{path}"
+                yield Violation(place, "Too long", "", rule)
 
 
 def floor_source(metric: MetricSpec) -> str:
