@@ -130,7 +130,7 @@ class _Parts(Struct, frozen=True):
 
 
 LONGEST_SPEC, LONGEST_STATUS = 64 * 1024, 128 * 1024
-"""Bytes of JSON. A longer status does not count, as if there were none."""
+"""Bytes of JSON. A longer status does not count."""
 
 NAMESPACE_BYTES = 16 * 1024 * 1024
 """Bytes of JSON of the autoscalers of a kind in one namespace."""

@@ -15,6 +15,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     full_status,
     native,
     plain_status,
+    refused,
     status_to_plain,
     to_plain,
     validate,
@@ -365,3 +366,22 @@ def test_a_throughput_has_thousandths() -> None:
     queue = {"type": "External", "external": source}
     with pytest.raises(InputError, match=r"podThroughput: .* must be at most 9223372036854775807m$"):
         _read(metrics=[queue], pendingCapacity=[{"metric": "jobs", "podThroughput": _HUGE}])
+
+
+def test_the_selector_of_a_metric_has_a_longest_text_for_an_hpa_too() -> None:
+    values = [f"{number:x<60}" for number in range(250)]
+    metric = scaling.external_metric(value="1")
+    chosen = {"key": "a", "operator": "In", "values": values}
+    metric["external"]["metric"]["selector"] = {"matchExpressions": [chosen, chosen]}
+    for kind in ("FastPathAutoscaler", "HorizontalPodAutoscaler"):
+        read = replace(scaling.read_spec(FastPathAutoscaler, [metric]), kind=kind)
+        (violation,) = validate(read)
+        assert str(violation) == (
+            "spec.metrics[0].external.metric.selector: Too long: must have at most 16384 characters"
+        )
+
+
+def test_one_that_is_refused_says_why() -> None:
+    kept = refused(scaling.read_spec(FastPathAutoscaler, [scaling.cpu_metric()]), "is too large")
+    assert kept.spec.metrics is None
+    assert [str(one) for one in validate(kept)] == ["spec: Too long: is too large"]
