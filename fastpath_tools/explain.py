@@ -1,6 +1,7 @@
 """`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
 
 import asyncio
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, KubernetesError
 from adapter.model import visible
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.visible import counted
 from fastpath_tools.live import cluster_options, reading, resizes, scaler_access
@@ -136,8 +138,10 @@ def render(document: dict[str, Any], last: int = 0, resizing: Sequence[str] = ()
     ]
     if foreseen := document.get("next"):
         until = f"{foreseen['replicas']} at {foreseen['at']} if the load stays"
-        lines.append(f"  next: {until} ({foreseen['released']} until then)")
-    for name, write in (("readyTimes", _ready_times), ("boost", _boost), ("forecast", _forecast)):
+        released = foreseen["released"]
+        lines.append(f"  next: {until} ({released}{'' if ' until ' in released else ' until then'})")
+    boosted = functools.partial(_boost, mode=document["mode"])
+    for name, write in (("readyTimes", _ready_times), ("boost", boosted), ("forecast", _forecast)):
         if (shown := document.get(name)) is not None:  # a scaler that is older has none
             lines += write(shown)
     if writers["pausedUntil"]:
@@ -160,9 +164,11 @@ def _steps(decision: dict[str, Any]) -> list[str]:
     return [f"  {step}" for step in dict.fromkeys(steps)]
 
 
-def _boost(boost: dict[str, Any]) -> Iterator[str]:
+def _boost(boost: dict[str, Any], mode: str) -> Iterator[str]:
     """Yield what stands beside the decisions for a HorizontalPodAutoscaler."""
-    if boost["fault"]:
+    if mode == ADVISE:
+        yield "  advise: writes nothing; to begin: fastpath boost"
+    elif boost["fault"]:
         yield f"  not boosted: {boost['fault']}"
     if boost["demotedUntil"]:
         yield f"  advice only until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise"

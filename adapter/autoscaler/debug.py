@@ -8,7 +8,7 @@ import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import roster as rosters
-from adapter.autoscaler.decide.boost import Boost, Boosting
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.history import Recommendation
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.record import encode as encode_record
+from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.scheduled import describe
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.past_hour import SPAN, PastSpan
@@ -101,7 +102,7 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
     memory, now = state.memory, controller.loop.now()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
     status = full_status(
-        memory.status,
+        statuses.without_hpa(memory.status),
         state.recent_changes(now),
         credited=state.backlog_credits,
         limited_by=_limited_by(state),
@@ -134,7 +135,7 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
         ),
         ready_times=_ready_times(state),
         last=_last(state),
-        boost=msgspec.UNSET if state.boost is None else _boost(memory.boost, state.boost, now),
+        boost=msgspec.UNSET if state.boost is None else _boost(state, state.boost, now),
         forecast=msgspec.UNSET if forecast is None else forecast,
     )
 
@@ -188,9 +189,10 @@ def _next(state: AutoscalerState, now: int) -> NextChange | None:
     foreseen = state.foresee(now)
     if foreseen is None:
         return None
-    return NextChange(
-        replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=_limited_by(state)
-    )
+    released, ahead = _limited_by(state), state.bounds_ahead(now)[1:]
+    if released == Restraint.SCHEDULED.value and ahead and ahead[0].at < foreseen.at:
+        released += f" until {moment(ahead[0].at)}, then by stabilization"
+    return NextChange(replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=released)
 
 
 def _history(state: AutoscalerState, now: int) -> HistoryView | None:
@@ -246,7 +248,8 @@ def _recommendations(entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
     return [{"replicas": entry.replicas, "time": moment(entry.at)} for entry in entries]
 
 
-def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
+def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
+    memory, published = state.memory.boost, state.published
     floor, demotion = memory.floor, boosting.active_demotion(memory, boost, now)
     shown: dict[str, Any] = {
         "fault": boost.fault,
@@ -256,12 +259,14 @@ def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
         "reversals": [moment(at) for at in memory.reversals],
     }
     if floor is not None:
+        is_scheduled = published is not None and published.scheduled >= floor.replicas
+        end = max(floor.until, published.scheduled_until) if published and is_scheduled else floor.until
         shown["floor"] = {
             "replicas": floor.replicas,
             "raisedFrom": floor.raised_from,
             "raised": moment(floor.raised_at),
             "shown": None if floor.shown is None else moment(floor.shown),
-            "until": moment(floor.until),
+            "until": moment(end),
         }
     return shown
 

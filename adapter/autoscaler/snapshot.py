@@ -20,6 +20,7 @@ from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import (
     NOT_YET,
+    SETTLING,
     Observation,
     OptionState,
     PodsReading,
@@ -58,6 +59,8 @@ tenant chooses both numbers, and a decision is one step.
 """
 
 _FEWER_PODS = "fewer pods are cached than the target has"
+_SETTLING_SECONDS = 15.0
+"""For how long that is normal: pods that go leave the cache before the status of the target follows."""
 
 
 _TOO_MANY = Unavailable(
@@ -151,6 +154,8 @@ class Subscriptions:
         self._ranking_source: MetricSource | None = None
         """Its source if it is not among those of the spec."""
         self._idleness = Idleness()
+        self._behind_since: float | None = None
+        """Since when fewer pods are cached than the target has, in monotonic seconds."""
 
     def adopt(
         self,
@@ -315,8 +320,7 @@ class Subscriptions:
 
         context = ReadContext(pods, least_ready, now, monotonic, following.became_ready, learned)
         stale = self._context.followers.pods.stale()
-        # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
-        behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
+        behind = self._find_lag(target, pods, monotonic)
 
         def completed(reading: Reading, sampled: int | None, span: int | None, *, by_pods: bool) -> Reading:
             changes: dict[str, Any] = {}
@@ -346,6 +350,17 @@ class Subscriptions:
             inputs.append(MetricInput(metric.description, reading, sampled, span, usual.span, slow, fault))
         self._rank(inputs, context)
         return tuple(inputs)
+
+    def _find_lag(self, target: ScaleTarget, pods: Sequence[PodFacts], monotonic: float) -> str:
+        """Return why pods are missing, "" if none is.
+
+        A target never has more replicas than pods, so the watch of pods lags behind that of targets.
+        """
+        if target.status_replicas <= len(pods):
+            self._behind_since = None
+            return ""
+        since = self._behind_since = monotonic if self._behind_since is None else self._behind_since
+        return SETTLING if monotonic - since < _SETTLING_SECONDS else _FEWER_PODS
 
     def _read_sources(
         self, prepared: PreparedSpec, context: ReadContext

@@ -15,7 +15,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.view import AutoscalerView, FleetView
 from adapter.model.timestamps import SECOND
 from tests.autoscaler.test_boost import ON, BoostBench
-from tests.autoscaler.test_schedules import OWN, ScheduleBench, window
+from tests.autoscaler.test_schedules import HPA, OWN, ScheduleBench, window
 from tests.support.controller import QUEUE, Bench, fpa, shown_document
 from tests.support.scaling import NOW, external_metric
 
@@ -207,3 +207,39 @@ async def test_a_boosted_hpa_shows_its_floor(mode: str, floor: int) -> None:
     assert line.floor == shown.limits.floor == floor
     assert shown.boost is not msgspec.UNSET
     bench.controller.close()
+
+
+async def test_what_comes_after_a_window_waits_for_the_window_and_then_for_the_stabilization() -> None:
+    bench = ScheduleBench()
+    bench.schedules.by_key = {OWN: (window("12:50", "13:10"),)}
+    await bench.begin_with(4, replicas=12)
+    await bench.steps(310)
+
+    shown = view(bench)
+
+    assert shown.next is not None
+    assert (shown.next.replicas, shown.next.at[11:16]) == (4, "12:15")
+    assert shown.next.released == "held by a schedule until 2026-11-20T12:10:00.000Z, then by stabilization"
+    bench.controller.close()
+
+
+async def test_a_floor_that_a_window_holds_too_ends_with_the_window() -> None:
+    bench = ScheduleBench()
+    bench.scheduled(HPA, window("12:50", "13:10"))
+    await bench.steps(2, 1)
+
+    document = shown_document(bench.controller)
+
+    floor = document["boost"]["floor"]
+    assert (floor["replicas"], floor["until"][11:16]) == (12, "12:10")
+    bench.controller.close()
+
+
+async def test_a_status_names_the_autoscaler_and_not_the_hpa(bench: Bench) -> None:
+    bench.server.fail = "forbidden"
+    await bench.begin_with(8)
+
+    texts = [condition["message"] for condition in shown_document(bench.controller)["status"]["conditions"]]
+
+    assert "the autoscaler was unable to update the target scale: forbidden" in texts
+    assert not any("HPA" in text for text in texts)

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.autoscaler import snapshot as snapshots
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import NOT_YET, Unavailable
+from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import full_status
@@ -630,3 +630,38 @@ async def test_a_decision_reads_so_many_values_of_pods(bench: Bench, monkeypatch
     bench.pods.pods["app=web"] = pods(50)
     await bench.step(1)
     assert [source.reads for source in bench.sources.opened] == [2, 1, 1, 1, 0, 0, 2]
+
+
+async def test_the_moment_after_a_scale_down_is_no_fault(bench: Bench) -> None:
+    """The pods that go leave the cache before the status of the target follows."""
+    metric = external_metric(value="1")
+    bench.sources.readings["queue"] = ExternalReading([500])
+    window = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    bench.put(fpa([metric], behavior=window), replicas=10)
+    bench.pods.pods["app=web"] = pods(7)
+    await bench.step()
+    await bench.steps(14)
+    assert (bench.server.writes, bench.server.events) == ([], [])
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound")
+    texts = [step.text() for step in bench.last().trace]
+    assert "pods of the target come or go: stays 10 until all are known" in texts
+    await bench.step(1)
+    assert condition(bench, "ScalingActive") == ("False", "FailedGetExternalMetric"), "that takes too long"
+    assert {event.type for event in bench.server.events} == {"Warning"}
+    bench.pods.pods["app=web"] = pods(10)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 5)]
+
+
+async def test_what_is_asked_for_in_that_moment_begins_no_new_window(bench: Bench) -> None:
+    metric = external_metric(value="1")
+    bench.sources.readings["queue"] = ExternalReading([1000])
+    bench.put(fpa([metric], behavior={"scaleDown": {"stabilizationWindowSeconds": 30}}), replicas=10)
+    await bench.step()
+    bench.sources.opened[0].reading = ExternalReading([500])
+    await bench.steps(25)
+    bench.pods.pods["app=web"] = pods(9)
+    await bench.steps(3)
+    bench.pods.pods["app=web"] = pods(10)
+    await bench.steps(5)
+    assert bench.server.writes == [("web", 5)]

@@ -173,6 +173,37 @@ async def test_pods_are_not_known_before_the_target() -> None:
 
 
 @pytest.mark.parametrize(
+    ("released", "line"),
+    [
+        ("held by stabilization", "  next: 3 at T if the load stays (held by stabilization until then)"),
+        (
+            "held by a schedule until S, then by stabilization",
+            "  next: 3 at T if the load stays (held by a schedule until S, then by stabilization)",
+        ),
+    ],
+)
+async def test_what_holds_the_count_until_the_next_change(released: str, line: str) -> None:
+    bench = Bench()
+    bench.put(fpa(QUEUE))
+    document = shown_document(bench.controller)
+    document["next"] = {"replicas": 3, "at": "T", "released": released}
+
+    assert line in explain.render(document)
+
+
+async def test_an_hpa_that_is_advised_has_no_handshake_to_miss() -> None:
+    bench = Bench()
+    bench.put(fpa(QUEUE, mode="Advise"))
+    document = shown_document(bench.controller)
+    document["boost"] = {"fault": "no handshake", "floor": None, "demotedUntil": None, "demotedBy": ""}
+
+    lines = explain.render(document)
+
+    assert "  advise: writes nothing; to begin: fastpath boost" in lines
+    assert not any("not boosted" in line for line in lines)
+
+
+@pytest.mark.parametrize(
     ("boost", "line"),
     [
         ({"fault": "no handshake"}, "  not boosted: no handshake"),

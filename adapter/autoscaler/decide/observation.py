@@ -25,6 +25,10 @@ NOT_YET = "NotYet"
 """The reason before the first answer: it is unknown whether there is a value."""
 
 
+SETTLING = "pods of the target come or go"
+"""Why a reading is overdue in the moment of a change of the count, in which nothing is wrong."""
+
+
 class Unavailable(msgspec.Struct, frozen=True, tag=True):
     """Why there is no value: a reason for programs, and a message, upstream's for upstream's errors."""
 

@@ -5,7 +5,7 @@ is computed, described and reported; `decision` combines the proposals.
 
 With the setting `strict` a metric refuses values that upstream's arithmetic would accept, but that are
 impossible: values below zero and numbers that overflow. An overdue value may scale up or keep the replicas;
-if it asks for fewer, it counts as unavailable.
+if it asks for fewer, it counts as unavailable, or while the pods settle as one that asks for the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +19,7 @@ from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Compute, Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
+    SETTLING,
     Band,
     ExternalReading,
     ObjectReading,
@@ -98,6 +99,11 @@ class PreparedMetric(NamedTuple):
         if strict and _is_without_base(reading, outcome, situation):
             return Unavailable(
                 "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
+            )
+        if reading.overdue == SETTLING and outcome.replicas < situation.replicas:
+            steps = (*outcome.steps, Step("settling", {"replicas": situation.replicas}))
+            return msgspec.structs.replace(
+                outcome, replicas=situation.replicas, lasting=outcome.remembered, steps=steps
             )
         if reading.overdue and outcome.replicas < situation.replicas:
             text = f"{self.fetching}{reading.overdue}: it may scale up, not down"

@@ -212,6 +212,7 @@ _TEXTS: Mapping[str, str | Callable[[Facts], str]] = {
     "average": _average,
     "value": _value,
     "negative": "{metric:metric}: the sample {sample:milli} is below zero; Kubernetes counts with it",
+    "settling": "pods of the target come or go: stays {replicas} until all are known",
     "lagging": _lagging,
     "repair": _repair,
     "tolerated": _tolerated,
