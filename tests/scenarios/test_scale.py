@@ -156,9 +156,9 @@ class FastpathProcess:
 
 @contextlib.asynccontextmanager
 async def scaling(
-    tmp_path: Path, world: ScaledCluster, *arguments: str, pod: str = "scaler-0"
+    tmp_path: Path, world: ScaledCluster, *arguments: str, pod: str = "scaler-0", modules: Path = ROOT
 ) -> AsyncIterator[FastpathProcess]:
-    """Run `fastpath scale` on a world."""
+    """Run `fastpath scale` on a world; `modules` is a folder of modules that come first."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(SCRAPED.replace("PORT", str(world.port)))
     port = free_port()
@@ -176,7 +176,7 @@ async def scaling(
         "POD_NAME": pod,
         "POD_NAMESPACE": "default",
         "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{modules}:{ROOT}",
     }
     log = (tmp_path / f"{pod}.log").open("wb")
     process = await asyncio.create_subprocess_exec(
