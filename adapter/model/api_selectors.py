@@ -5,7 +5,7 @@ Mirrors ``metav1.LabelSelector``.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -72,22 +72,23 @@ def compile_selector(selector: APISelector | None) -> LabelSelector:
     return LabelSelector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
-def excess(selector: APISelector) -> Iterator[tuple[str, str]]:
-    """Yield the path and the rule of each part of a selector that is too large."""
-    many, long = f"must have at most {MOST_PARTS} items", "must have at most {} characters"
+TOO_LARGE = (
+    f"must have at most {MOST_PARTS} labels, conditions and values of one, and {LONGEST_TEXT} characters"
+)
+
+
+def is_too_large(selector: APISelector) -> bool:
+    """Tell whether a selector has too many parts, one longer than that of a label, or is too long."""
     labels, conditions = selector.match_labels or {}, selector.match_expressions or ()
-    if len(labels) > MOST_PARTS or len(conditions) > MOST_PARTS:
-        yield ".matchLabels" if len(labels) > MOST_PARTS else ".matchExpressions", many
-    if any(len(value) > LONGEST_VALUE for value in labels.values()):
-        yield ".matchLabels", long.format(LONGEST_VALUE)
-    for index, condition in enumerate(conditions):
-        path, values = f".matchExpressions[{index}]", condition.values or ()
-        if max(len(condition.key), len(condition.operator)) > LONGEST_KEY:
-            yield path, long.format(LONGEST_KEY)
-        if len(values) > MOST_PARTS or any(len(value) > LONGEST_VALUE for value in values):
-            yield f"{path}.values", f"{many}, each of at most {LONGEST_VALUE} characters"
-    if len(go_text(selector)) > LONGEST_TEXT:
-        yield "", long.format(LONGEST_TEXT)
+    listed = labels, conditions, *(one.values or () for one in conditions)
+    values = *labels.values(), *(value for one in conditions for value in one.values or ())
+    keys = (key for one in conditions for key in (one.key, one.operator))
+    return (
+        max(map(len, listed)) > MOST_PARTS
+        or max(map(len, values), default=0) > LONGEST_VALUE
+        or max(map(len, keys), default=0) > LONGEST_KEY
+        or len(go_text(selector)) > LONGEST_TEXT
+    )
 
 
 def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:

@@ -223,11 +223,7 @@ class PodNamespace:
     def add(self, selection: Selection) -> None:
         self.selections[selection.selector] = selection
         self._by_label.setdefault(_required_label(selection.selector), []).append(selection)
-        self.generation += 1
-        for pod in selection.pods:
-            labels, first = self._first.get(id(pod.labels), (pod.labels, None))
-            if first is not None and len(first) <= MOST_NAMED and selection not in first:
-                self._first[id(labels)] = labels, (*first, selection)
+        self._forget_first(selection)
 
     def discard(self, selection: Selection) -> None:
         del self.selections[selection.selector]
@@ -235,13 +231,13 @@ class PodNamespace:
         self._by_label[label].remove(selection)
         if not self._by_label[label]:
             del self._by_label[label]
+        self._forget_first(selection)
+
+    def _forget_first(self, selection: Selection) -> None:
+        """Forget what matches the labels of its pods: it has come, or goes."""
         self.generation += 1
         for pod in selection.pods:
-            labels, first = self._first.get(id(pod.labels), (pod.labels, ()))
-            if len(first) > MOST_NAMED:
-                del self._first[id(labels)]  # there may be more
-            elif selection in first:
-                self._first[id(labels)] = labels, tuple(other for other in first if other is not selection)
+            self._first.pop(id(pod.labels), None)
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
         return [one for one in self._candidates(labels) if one.selector.matches(labels)]

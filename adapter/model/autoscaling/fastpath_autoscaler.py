@@ -304,9 +304,9 @@ def _selectors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     for index, metric in enumerate(spec.metrics or ()):
         for name, source in hpa.sources(metric).items():
             selector = None if isinstance(source, _RESOURCES) else source.metric.selector
-            for path, rule in () if selector is None else api_selectors.excess(selector):
-                place = f"spec.metrics[{index}].{name}.metric.selector{path}"
-                yield Violation(place, "Too long", "", rule)
+            if selector is not None and api_selectors.is_too_large(selector):
+                path = f"spec.metrics[{index}].{name}.metric.selector"
+                yield Violation(path, "Too long", "", api_selectors.TOO_LARGE)
 
 
 def floor_source(metric: MetricSpec) -> str:

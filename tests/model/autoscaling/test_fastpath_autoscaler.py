@@ -377,7 +377,8 @@ def test_the_selector_of_a_metric_has_a_longest_text_for_an_hpa_too() -> None:
         read = replace(scaling.read_spec(FastPathAutoscaler, [metric]), kind=kind)
         (violation,) = validate(read)
         assert str(violation) == (
-            "spec.metrics[0].external.metric.selector: Too long: must have at most 16384 characters"
+            "spec.metrics[0].external.metric.selector: Too long: "
+            "must have at most 256 labels, conditions and values of one, and 16384 characters"
         )
 
 

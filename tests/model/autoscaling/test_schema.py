@@ -164,7 +164,6 @@ def _way(place: str) -> list[str | int]:
 
 
 SELECTOR, FOUND = "metrics.4.external.metric.selector", "metrics[4].external.metric.selector"
-FIRST = f"{FOUND}.matchExpressions[0]"
 CONDITION = {"key": "a", "operator": "Exists"}
 
 REFUSALS = [
@@ -252,22 +251,27 @@ REFUSALS = [
     ("pendingCapacity.0.podThroughput", None, "'podThroughput' is a required property", ""),
     ("pendingCapacity", PENDING * 26, "is too long", ""),
     ("scaleDown.prefer", "idle", "is not one of", ""),
-    (f"{SELECTOR}.matchLabels", dict.fromkeys(map(str, range(257)), "a"), "has too many properties", ""),
-    (f"{SELECTOR}.matchLabels", {"a": "b" * 64}, "is too long", f"spec.{FOUND}.matchLabels"),
-    (f"{SELECTOR}.matchExpressions", [CONDITION] * 257, "is too long", f"spec.{FOUND}.matchExpressions"),
-    (f"{SELECTOR}.matchExpressions", [{**CONDITION, "key": "a" * 318}], "is too long", f"spec.{FIRST}"),
-    (f"{SELECTOR}.matchExpressions", [{**CONDITION, "operator": "a" * 318}], "is too long", f"spec.{FIRST}"),
+    (
+        f"{SELECTOR}.matchLabels",
+        dict.fromkeys(map(str, range(257)), "a"),
+        "has too many properties",
+        f"spec.{FOUND}",
+    ),
+    (f"{SELECTOR}.matchLabels", {"a": "b" * 64}, "is too long", f"spec.{FOUND}"),
+    (f"{SELECTOR}.matchExpressions", [CONDITION] * 257, "is too long", f"spec.{FOUND}"),
+    (f"{SELECTOR}.matchExpressions", [{**CONDITION, "key": "a" * 318}], "is too long", f"spec.{FOUND}"),
+    (f"{SELECTOR}.matchExpressions", [{**CONDITION, "operator": "a" * 318}], "is too long", f"spec.{FOUND}"),
     (
         f"{SELECTOR}.matchExpressions",
         [{**CONDITION, "values": ["a"] * 257}],
         "is too long",
-        f"spec.{FIRST}.values",
+        f"spec.{FOUND}",
     ),
     (
         f"{SELECTOR}.matchExpressions",
         [{**CONDITION, "values": ["a" * 64]}],
         "is too long",
-        f"spec.{FIRST}.values",
+        f"spec.{FOUND}",
     ),
     ("scaleDown.prefer", None, "'prefer' is a required property", ""),
     ("scaleDown.metric", "", "should be non-empty|too short", ""),
