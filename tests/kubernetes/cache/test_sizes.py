@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.kubernetes.cache import autoscalers, pod_codec
+from adapter.kubernetes.cache import autoscalers, pod_codec, scale_codec
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, HPACache, keep_hpa
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
@@ -21,7 +21,7 @@ ROOM = 1_400_000
 """The bytes of JSON that the API server takes."""
 
 MOST_AUTOSCALER, MOST_POD = 4 * 1024 * 1024, 64 * 1024
-"""The bounds on the page of limits."""
+"""The bounds on the page of limits; a target has that of a pod."""
 
 
 def size_of(value: object, known: set[int] | None = None) -> int:
@@ -198,6 +198,32 @@ def test_no_field_of_a_pod_exceeds_the_bound(name: str) -> None:
     put(cache, tree)
     found = cache.find("shop", "web-0")
     assert found is not None
+    assert size_of(found) < MOST_POD
+
+
+TARGETS: dict[str, JSON] = {
+    "labels of the selector": {
+        "spec": {"selector": {"matchLabels": dict.fromkeys(texts(5, ROOM // 2), "a")}}
+    },
+    "values of the selector": {
+        "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": texts(5)}]}}
+    },
+    "labels": {"metadata": {"labels": dict.fromkeys(texts(5, ROOM // 2), "a")}},
+    "managers": {
+        "metadata": {
+            "managedFields": [{"manager": name, "fieldsV1": {"f:spec": {}}} for name in texts(100, ROOM // 2)]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_field_of_a_target_exceeds_the_bound(name: str) -> None:
+    tree: JSON = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 3}}
+    for part, value in TARGETS[name].items():
+        tree[part] |= value
+    found = scale_codec.built_in().decode(msgspec.json.encode(tree))
+    assert found.replicas == 3
     assert size_of(found) < MOST_POD
 
 
