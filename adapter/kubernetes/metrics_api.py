@@ -1,7 +1,8 @@
 """Reads the metrics APIs through the API server, as the HPA controller does: values that no rule of ours has.
 
-Paths and the order of parameters are those of the HPA controller's clients. Of metrics.k8s.io v1 is read
-where it is registered, else v1beta1.
+Paths and the order of parameters are those of the HPA controller's clients. Of custom.metrics.k8s.io they
+read the version that discovery prefers: prometheus-adapter serves v1beta1 alone. Of external.metrics.k8s.io
+there is only v1beta1. Of metrics.k8s.io v1 is read where it is registered, else v1beta1.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.model import go_text
+from adapter.model import apiservices, go_text
 from adapter.model.autoscaling.hpa import (
     CustomMetricValue,
     ExternalMetricValue,
@@ -25,10 +26,9 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.clock import Clock
 from adapter.model.timestamps import Instant
 
-_CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
-_EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
-_RESOURCE = "/apis/metrics.k8s.io"
-_PODS = "pods.metrics.k8s.io"
+_CUSTOM = "custom.metrics.k8s.io"
+_EXTERNAL = "external.metrics.k8s.io"
+_RESOURCE = "metrics.k8s.io"
 RESOURCE_VERSIONS = ("v1", "v1beta1")
 _OLDEST = "v1beta1"
 
@@ -37,10 +37,16 @@ _REFRESH_EVERY = 60.0
 
 
 class TimedCustomValue(CustomMetricValue, frozen=True):
-    """A custom metric of one object, when it was taken, and over how many seconds."""
+    """A custom metric of one object, and when it was taken."""
 
     timestamp: Instant | None = None
+    window: int | None = None
     window_seconds: int | None = None
+
+    @property
+    def span(self) -> int | None:
+        """Over how many seconds it was taken: v1beta1 has them in `window`."""
+        return self.window if self.window_seconds is None else self.window_seconds
 
 
 class TimedExternalValue(ExternalMetricValue, frozen=True):
@@ -63,35 +69,49 @@ _RESOURCE_LIST = msgspec.json.Decoder(_ItemList[PodMetrics], dec_hook=decode_sca
 
 
 class _Version(Struct, frozen=True):
-    version: str
+    version: str = ""
 
 
 class _Group(Struct, frozen=True):
     versions: tuple[_Version, ...]
+    preferred_version: _Version = _Version()
 
 
-class ResourceVersion:
-    """Which version of metrics.k8s.io to read: the first of `versions` that is registered.
+class ServedVersion:
+    """Which of the known `versions` of a `group` to read: the first one that is registered.
 
-    Discovery lists what is registered. A version that is not available (503) stays the choice, so that its
-    failure is seen: another version may be another server's, with other values. A version that is not found
-    (404) is not served, and the next one is read until discovery is read again.
+    `follows_discovery` has them in the order of discovery, which lists what is registered. A version that is
+    not available (503) stays the choice, so that its failure is seen: another version may be another
+    server's, with other values. A version that is not found (404) is not served, and the next one is read
+    until discovery is read again.
     """
 
-    def __init__(self, client: KubernetesClient, clock: Clock, versions: Sequence[str]) -> None:
+    def __init__(
+        self,
+        client: KubernetesClient,
+        clock: Clock,
+        group: str,
+        versions: Sequence[str],
+        *,
+        follows_discovery: bool = False,
+    ) -> None:
+        self.group = group
         self._client = client
         self._clock = clock
         self._versions = versions
+        self._follows_discovery = follows_discovery
         self._chosen = ""
         self._refreshes = 0
         self._next_refresh = float("-inf")
         self._refreshing = asyncio.Lock()
 
     async def current(self) -> str:
-        """Return the version to read, "" if none is registered."""
+        """Return the version to read. KubernetesError if none is registered."""
         is_due = self._clock.monotonic() >= self._next_refresh
         if not self._chosen or (is_due and not self._refreshing.locked()):
             await self._refresh(self._refreshes)
+        if not self._chosen:
+            raise errors.KubernetesError(404, "NotFound", "no version is registered")
         return self._chosen
 
     async def after_not_found(self, version: str) -> str:
@@ -120,13 +140,15 @@ class ResourceVersion:
         if len(self._versions) == 1:
             return self._versions
         try:
-            body = await self._client.get(_RESOURCE)
-            listed = {entry.version for entry in msgspec.json.decode(body.content, type=_Group).versions}
+            body = await self._client.get(f"/apis/{self.group}")
+            group = msgspec.json.decode(body.content, type=_Group)
         except (errors.KubernetesError, *UNREADABLE) as error:
             if isinstance(error, errors.KubernetesError) and error.status == 404:
                 return ()
             return sorted(self._versions, key=lambda version: (version != self._chosen, version != _OLDEST))
-        return [version for version in self._versions if version in listed]
+        listed = [entry.version for entry in (group.preferred_version, *group.versions)]
+        registered = [version for version in self._versions if version in listed]
+        return sorted(registered, key=listed.index) if self._follows_discovery else registered
 
 
 class Described(NamedTuple):
@@ -147,13 +169,18 @@ class MetricsAPI:
         self, client: KubernetesClient, clock: Clock, resource_versions: Sequence[str] = RESOURCE_VERSIONS
     ) -> None:
         self._client = client
-        self._resource_version = ResourceVersion(client, clock, resource_versions)
+        self._custom = ServedVersion(
+            client, clock, _CUSTOM, apiservices.HPA_READS[_CUSTOM], follows_discovery=True
+        )
+        self._external = ServedVersion(client, clock, _EXTERNAL, apiservices.HPA_READS[_EXTERNAL])
+        self._resource = ServedVersion(client, clock, _RESOURCE, resource_versions)
 
     async def pods(
         self, namespace: str, metric: str, selector: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
-        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
-        return await self._get(path, selector, metric_selector, _CUSTOM_LIST, "pods.custom.metrics.k8s.io *")
+        path = f"namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
+        parameters = selector, metric_selector
+        return await self._read(self._custom, path, parameters, _CUSTOM_LIST, f"pods.{_CUSTOM} *")
 
     async def described(
         self, described: Described, metric: str, metric_selector: str
@@ -164,52 +191,53 @@ class MetricsAPI:
             # as client-go: even escaped, these name another path
             raise errors.KubernetesError(0, "Invalid", f"invalid resource name {go_text.quote(name)}")
         within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
-        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
+        path = f"namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
         parts = ("metrics", metric) if resource == "namespaces" else (resource, name)
         subject = "{}.custom.metrics.k8s.io {}".format(*parts)
-        return await self._get(path, "", metric_selector, _CUSTOM_LIST, subject)
+        return await self._read(self._custom, path, ("", metric_selector), _CUSTOM_LIST, subject)
 
     async def external(
         self, namespace: str, metric: str, metric_selector: str
     ) -> Sequence[TimedExternalValue]:
         """Return the series of an external metric. Its name becomes lower case, as in the HPA controller."""
-        path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
-        subject = f"{metric}.external.metrics.k8s.io"
-        return await self._get(path, metric_selector, "", _EXTERNAL_LIST, subject)
+        path = f"namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
+        subject = f"{metric}.{_EXTERNAL}"
+        return await self._read(self._external, path, (metric_selector, ""), _EXTERNAL_LIST, subject)
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        version = await self._resource_version.current()
-        if not version:
-            refusal = errors.KubernetesError(404, "NotFound", "no version is registered")
-            raise _in_upstreams_words(refusal, _PODS)
-        try:
-            return await self._list_pods(version, namespace, selector)
-        except errors.KubernetesError as error:
-            if error.status != 404:
-                raise
-            other = await self._resource_version.after_not_found(version)
-            if other in {"", version}:
-                raise
-        return await self._list_pods(other, namespace, selector)
+        path = f"namespaces/{_escaped(namespace)}/pods"
+        return await self._read(self._resource, path, (selector, ""), _RESOURCE_LIST, f"pods.{_RESOURCE}")
 
-    async def _list_pods(self, version: str, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        path = f"{_RESOURCE}/{version}/namespaces/{_escaped(namespace)}/pods"
-        return await self._get(path, selector, "", _RESOURCE_LIST, _PODS)
+    async def _read(
+        self,
+        served: ServedVersion,
+        path: str,
+        selectors: tuple[str, str],
+        decoder: msgspec.json.Decoder[_ItemList[_T]],
+        subject: str,
+    ) -> Sequence[_T]:
+        """Return the values at a path of a group, of the next version if the first is not served."""
+        try:
+            version = await served.current()
+            try:
+                return await self._get(f"/apis/{served.group}/{version}/{path}", selectors, decoder)
+            except errors.KubernetesError as error:
+                other = await served.after_not_found(version) if _is_unserved(error) else ""
+                if other in {"", version}:
+                    raise
+            return await self._get(f"/apis/{served.group}/{other}/{path}", selectors, decoder)
+        except errors.KubernetesError as error:
+            raise _in_upstreams_words(error, subject) from error
 
     async def _get(
         self,
         path: str,
-        selector: str,
-        metric_selector: str,
+        selectors: tuple[str, str],
         decoder: msgspec.json.Decoder[_ItemList[_T]],
-        subject: str,
     ) -> Sequence[_T]:
-        parameters = {"labelSelector": selector, "metricLabelSelector": metric_selector}
-        query = urlencode({name: value for name, value in parameters.items() if value})
-        try:
-            body = await self._client.get(f"{path}?{query}" if query else path)
-        except errors.KubernetesError as error:
-            raise _in_upstreams_words(error, subject) from error
+        parameters = zip(("labelSelector", "metricLabelSelector"), selectors, strict=True)
+        query = urlencode([(name, value) for name, value in parameters if value])
+        body = await self._client.get(f"{path}?{query}" if query else path)
         try:
             return decoder.decode(body.content).items or ()
         except (*UNREADABLE, ValueError) as error:
@@ -232,6 +260,11 @@ _GENERIC = {
     " but may still be processing the request",
 }
 """client-go's messages for a response that is not a Status."""
+
+
+def _is_unserved(error: errors.KubernetesError) -> bool:
+    """Tell whether a version is not served. That a metric does not exist is a Status with other words."""
+    return error.status == 404 and (error.plain or error.said == _GENERIC[404])
 
 
 def _in_upstreams_words(error: errors.KubernetesError, subject: str) -> errors.KubernetesError:

@@ -96,10 +96,11 @@ def register(cluster: Cluster, port: int) -> None:
         register_version(cluster, f"{version}.{group}", port)
 
 
-def register_version(cluster: Cluster, name: str, port: int) -> None:
+def register_version(cluster: Cluster, name: str, port: int, priority: int = 100) -> None:
     version, _, group = name.partition(".")
     spec = {
         "group": group,
+        "versionPriority": priority,
         "version": version,
         "service": {"name": "adapter", "namespace": "outside", "port": port},
         "insecureSkipTLSVerify": True,
@@ -254,9 +255,9 @@ async def test_custom_values(aggregation: Aggregation) -> None:
     first, second = await aggregation.api.pods("shop", "load", "", "")
 
     assert (first.described_object.name, first.value.milli) == ("web-0", 1500)
-    assert (first.timestamp, first.window_seconds) == (read_instant(TIME), 60)
+    assert (first.timestamp, first.span) == (read_instant(TIME), 60)
     assert (second.described_object.name, second.value.milli) == ("web-1", 0)
-    assert (second.timestamp, second.window_seconds) == (None, None)
+    assert (second.timestamp, second.span) == (None, None)
 
 
 async def test_external_values(aggregation: Aggregation) -> None:
@@ -410,6 +411,80 @@ async def test_an_answer_that_is_no_list_of_values(aggregation: Aggregation, nam
 
     assert (raised.value.status, raised.value.reason) == (0, "Decode")
     assert "the response is not a list of values" in str(raised.value)
+
+
+# -- the version of custom.metrics.k8s.io --------------------------------------------------------------------
+
+OLD, NEW = f"v1beta1.{CUSTOM}", f"v1beta2.{CUSTOM}"
+
+
+def loads(version: str) -> dict[str, Any]:
+    """Return the answer to a question for `load`, as a version has it."""
+    names = {"metricName": "load", "window": 60} if version == "v1beta1" else {"windowSeconds": 60}
+    described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
+    return {"items": [{"describedObject": described, "timestamp": TIME, "value": "1500m"} | names]}
+
+
+async def read_load(aggregation: Aggregation) -> list[str]:
+    """Return the versions that were asked for the pods' load, which has its value."""
+    asked = len(aggregation.adapter.asked)
+    (value,) = await aggregation.api.pods("shop", "load", "", "")
+    assert (value.described_object.name, value.value.milli, value.span) == ("web-0", 1500, 60)
+    return [path.split("/")[3] for path in aggregation.adapter.asked[asked:]]
+
+
+@contextlib.asynccontextmanager
+async def serving_custom(authority: Authority, **priorities: int) -> AsyncIterator[Aggregation]:
+    """Yield a cluster in which these versions of custom.metrics.k8s.io are registered."""
+    async with asking(authority) as aggregation:
+        aggregation.cluster.delete("APIService", NEW)
+        for version, priority in priorities.items():
+            register_version(aggregation.cluster, f"{version}.{CUSTOM}", aggregation.port, priority)
+        yield aggregation
+
+
+@pytest.mark.parametrize(
+    ("priorities", "version"),
+    [
+        ({"v1beta1": 100}, "v1beta1"),
+        ({"v1beta2": 100}, "v1beta2"),
+        ({"v1beta1": 100, "v1beta2": 200}, "v1beta2"),
+        ({"v1beta1": 200, "v1beta2": 100}, "v1beta1"),
+        ({"v1": 300, "v1beta1": 200, "v1beta2": 100}, "v1beta1"),
+    ],
+    ids=["v1beta1 alone", "v1beta2 alone", "both", "both, v1beta1 preferred", "a version that is not known"],
+)
+async def test_custom_metrics_are_read_in_the_version_that_discovery_prefers(
+    authority: Authority, priorities: dict[str, int], version: str
+) -> None:
+    """As the HPA controller reads them, so prometheus-adapter is read, which serves v1beta1 alone."""
+    async with serving_custom(authority, **priorities) as aggregation:
+        aggregation.adapter.body = loads(version)
+        assert [await read_load(aggregation), await read_load(aggregation)] == [[version], [version]]
+        looks = [request for request in aggregation.cluster.requests if request.path == f"/apis/{CUSTOM}"]
+        assert len(looks) == 1
+
+
+async def test_custom_metrics_that_change_their_version(authority: Authority) -> None:
+    async with serving_custom(authority, v1beta2=200) as aggregation:
+        aggregation.adapter.body = loads("v1beta2")
+        assert await read_load(aggregation) == ["v1beta2"]
+        register_version(aggregation.cluster, OLD, aggregation.port)
+        aggregation.cluster.delete("APIService", NEW)
+        aggregation.adapter.body = loads("v1beta1")
+        assert await read_load(aggregation) == ["v1beta1"], "a version that is gone is not read again"
+        register_version(aggregation.cluster, NEW, aggregation.port, 200)
+        aggregation.clock.advance(60.0)
+        assert await read_load(aggregation) == ["v1beta2"]
+
+
+async def test_a_custom_metric_that_does_not_exist_is_no_missing_version(authority: Authority) -> None:
+    async with serving_custom(authority, v1beta1=100, v1beta2=200) as aggregation:
+        aggregation.adapter.refuse(404, "NotFound", "the server could not find the metric load for pods")
+        for _ in range(2):
+            with pytest.raises(KubernetesError, match="could not find the metric load"):
+                await aggregation.api.pods("shop", "load", "", "")
+        assert {path.split("/")[3] for path in aggregation.adapter.asked} == {"v1beta2"}
 
 
 # -- the version of metrics.k8s.io --------------------------------------------------------------------------

@@ -259,7 +259,7 @@ def _of_samples(samples: ObjectSamples) -> PollResult:
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:
     milli = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
-    seconds = _longest(value.window_seconds for value in values)
+    seconds = _longest(value.span for value in values)
     return SourceAnswer(milli, times, (), _span(seconds), trusted=True)
 
 
