@@ -6,7 +6,7 @@ byte, so the verb prints its own output unchanged.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -87,6 +87,8 @@ def main(options: BoostOptions) -> int:
     manifest = change(source.text, source.name, wish, patches=options.output == "patch")
     for note in manifest.notes:
         command_line.tell("boost", note)
+    if mode == "boost" and any(manifest.patches):
+        command_line.tell("boost", _NEEDS)
     if options.output == "patch":
         (patch,) = manifest.patches
         document = [operation.plain() for operation in patch]
@@ -98,6 +100,10 @@ def main(options: BoostOptions) -> int:
 
 _REWRITTEN = (
     "its document is rewritten as a whole, without comments: the change reaches into an alias or a merge key"
+)
+_NEEDS = (
+    "a boosted HPA needs components/scaler, and the floors that it makes Fastpath serve: without them it "
+    "does not scale down; fastpath doctor says whether they are there (docs/guides/boost.md)"
 )
 _NO_ANNOTATIONS = (
     "the document has no annotations, so its patch would replace those of the object in the cluster: make "
@@ -114,10 +120,11 @@ class Manifest(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """One autoscaler: its path in its document, and its operations relative to that."""
+    """One autoscaler: its path in its document, what it scales, and its operations relative to the path."""
 
     place: str
     name: str
+    target: tuple[str, str, str, str]
     operations: tuple[PatchOperation, ...]
     notes: tuple[str, ...]
 
@@ -139,6 +146,8 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     all_operations: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
     lines_of: list[int] = []
+    places: list[str] = []
+    every: list[_Planned] = []
     documents.refuse_large(text, source)
     for lines, part in documents.split_documents(text):
         document = documents.read_part(lines, part, source)
@@ -155,6 +164,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
         for autoscaler in planned:
             all_operations.append(tuple(map(_for_an_object, autoscaler.operations)))
             lines_of.append(document.line_of(autoscaler.place))
+            places.append(f"{source}:{lines_of[-1]}: {HPA_KIND} {autoscaler.name}")
             messages = list(autoscaler.notes)
             if not patches and edited.is_rewritten:
                 messages.append(_REWRITTEN)
@@ -162,7 +172,8 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
                 step.path == ("metadata", "annotations") and step.value for step in autoscaler.operations
             ):
                 messages.append(_NO_ANNOTATIONS)
-            notes += (f"{source}:{lines_of[-1]}: {HPA_KIND} {autoscaler.name}: {note}" for note in messages)
+            notes += (f"{places[-1]}: {note}" for note in messages)
+        every += planned
     if not all_operations and not faults:
         faults.append(Fault("", "", f"expected a {HPA_KIND}; the file has no such object", source))
     if patches and len(all_operations) > 1 and not faults:
@@ -170,7 +181,18 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
         faults.append(Fault("", "", expected, source, lines_of[1]))
     if faults:
         raise InputError(faults)
+    notes += _rivals(places, every)
     return Manifest("".join(pieces), tuple(all_operations), tuple(notes))
+
+
+def _rivals(places: Iterable[str], planned: Sequence[_Planned]) -> Iterator[str]:
+    """Yield a note on each autoscaler whose target another one of the file scales too."""
+    for place, own in zip(places, planned, strict=True):
+        others = [other.name for other in planned if other is not own and other.target == own.target]
+        if others:
+            target = " ".join(own.target[2:])
+            rivals = f"{target} is also scaled by {', '.join(others)}"
+            yield f"{place}: {rivals}: keep only one autoscaler for {target}"
 
 
 def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) -> Iterator[_Planned]:
@@ -184,7 +206,10 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
         except InputError as error:
             faults += (documents.located(fault, place, document, source) for fault in error.faults)
         else:
-            yield _Planned(place.rstrip("."), tree["metadata"]["name"], planned.operations, planned.notes)
+            meta, reference = tree["metadata"], tree["spec"]["scaleTargetRef"]
+            group = reference.get("apiVersion", "").rpartition("/")[0]
+            target = (meta.get("namespace", ""), group, reference["kind"], reference["name"])
+            yield _Planned(place.rstrip("."), meta["name"], target, planned.operations, planned.notes)
 
 
 def _for_an_object(operation: PatchOperation) -> PatchOperation:

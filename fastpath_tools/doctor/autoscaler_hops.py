@@ -11,12 +11,21 @@ from adapter.autoscaler.decide.observation import Settings
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
-from adapter.model.autoscaling.hpa import Condition, with_defaults
+from adapter.model.autoscaling.hpa import Condition, MetricSpec, with_defaults
 from adapter.model.ready_times import ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
-from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Probe, Starts, Unread
+from fastpath_tools.live.facts import (
+    AnswerFacts,
+    Leader,
+    Leaders,
+    MetricFacts,
+    Probe,
+    Serving,
+    Starts,
+    Unread,
+)
 
 BOOSTING, FLOOR, BEHAVIOR = "boost", "floor", "behavior"
 """The names of hops; a floor that cannot be read concerns the HPA itself."""
@@ -33,7 +42,40 @@ _REQUEST = "missing request for"
 
 _REMOVE = "remove the handshake with fastpath boost --remove"
 
+_SCALER = "install components/scaler first (docs/guides/deploy.md#the-scaler)"
+
 # -- boosting ------------------------------------------------------------------------------------------------
+
+
+def boosting(facts: Facts) -> str:
+    """Return how to boost an autoscaler: a command, or what is missing; "" for one that must not be boosted.
+
+    A boosted HPA whose floor no server has cannot scale down any more. What is not known is no reason.
+    """
+    meta, offer = facts.hpa.metadata, facts.offer
+    if offer.owner or facts.rivals or facts.fast_rivals:
+        return ""
+    if vacant := lacks_scaler(meta.namespace, offer.leaders):
+        return f"{_SCALER}: {vacant}"
+    way = next((floor for floor in offer.floors if may_serve(floor)), None)
+    if way is None and offer.floors:
+        return f"{_SCALER}: no Fastpath serves floors here"
+    flag = f"--handshake {OBJECT} " if way is not None and way.spec.type == "Object" else ""
+    read = f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml"
+    return f"{read} | fastpath boost {flag}- | kubectl apply -f -"
+
+
+def lacks_scaler(namespace: str, leaders: Leaders | Unread) -> str:
+    """Return why no scaler decides a namespace, "" if one does or that is not known."""
+    return "" if isinstance(leaders, Unread) or leaders.unread else vacancy(namespace, leaders)
+
+
+def may_serve(floor: MetricFacts) -> bool:
+    """Tell whether the server of a handshake has floors, or may have them, as far as can be seen."""
+    if not isinstance(floor.serving, Unread) and not floor.serving.ours:
+        return False
+    answer = floor.answer
+    return isinstance(answer, Unread) or answer.status == 403 or bool(answer.number)
 
 
 def is_boosted(facts: Facts) -> bool:
@@ -94,23 +136,36 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     elif isinstance(serving, Unread):
         if forbidden:  # neither the HPA nor the registration says that anything is wrong
             return None
-    elif not serving.owner:
-        text = f"no APIService is registered for {serving.group}, so {METRIC} has no value"
-        register = f"register Fastpath for {serving.group}, or {_REMOVE}"
-        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", register, FLOOR)
-    elif not serving.ours:
-        text = (
-            f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
-        )
-        way = EXTERNAL if floor.spec.type == "Object" else OBJECT
-        other = f"use the other handshake: fastpath boost --handshake {way} HPA.yaml"
-        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other, FLOOR)
+    elif unserved := _unserved(facts, floor.spec, serving, answer):
+        text, change = unserved
+        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", change, FLOOR)
     elif serving.fault:
         why = serving.fault
     elif forbidden:
         return None
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
     return _hop(State.FAULT, text, f"start Fastpath or make it reachable again, or {_REMOVE}", FLOOR)
+
+
+def _unserved(
+    facts: Facts, spec: MetricSpec, serving: Serving, answer: AnswerFacts
+) -> tuple[str, str] | None:
+    """Return why no server that is there has the floor, and what to do; None if one should have it."""
+    if not serving.owner:
+        text = f"no APIService is registered for {serving.group}, so {METRIC} has no value"
+        return text, f"register Fastpath for {serving.group}, or {_REMOVE}"
+    if not serving.ours:
+        text = (
+            f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
+        )
+        floors = facts.offer.floors
+        if floors and not any(floor.spec.type != spec.type and may_serve(floor) for floor in floors):
+            return text, _REMOVE
+        way = EXTERNAL if spec.type == "Object" else OBJECT
+        return text, f"use the other handshake: fastpath boost --handshake {way} HPA.yaml"
+    if answer.status in {200, 404} and not serving.fault:
+        return "this Fastpath serves no floors", f"{_SCALER}, or {_REMOVE}"
+    return None
 
 
 def _stuck(facts: Facts) -> str:

@@ -18,7 +18,7 @@ from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import scale_down as scale_down_model
 from adapter.model.autoscaling.boost import BoostAnnotations
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, with_defaults
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
@@ -27,13 +27,13 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.doctor import autoscaler_hops, diagnosis, metric_facts, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import BoostFacts, Facts, ScaleDownFacts, State
+from fastpath_tools.doctor.hops import BoostFacts, BoostOffer, Facts, ScaleDownFacts, State
 from fastpath_tools.doctor.metric_facts import MetricReader
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
-from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
+from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, TargetFacts, Unread
 from fastpath_tools.live.scaler_access import LeaderReader
 from fastpath_tools.live.sources import SourceReader
 
@@ -214,6 +214,7 @@ class Doctor:
                 owned,
                 _same_target(hpa, fpas),
                 scale_down,
+                await self._offer(hpa, wishes.mode),
             )
             return diagnosis.examine(facts)
 
@@ -239,6 +240,23 @@ class Doctor:
         right = await self._cluster.patch_right(autoscaler.metadata.namespace)
         return ScaleDownFacts(option, autoscaler.spec.scale_target_ref, target, right, mode)
 
+    async def _offer(self, hpa: HPA, mode: str) -> BoostOffer:
+        """Return what boosting an HPA, also with the other handshake, depends on."""
+        meta, leaders = hpa.metadata, await self._cluster.leaders(hpa.metadata.namespace)
+        if mode != BOOST and autoscaler_hops.lacks_scaler(meta.namespace, leaders):
+            return BoostOffer(leaders, ())
+        ways = (model.EXTERNAL, model.OBJECT) if len(meta.name) <= model.LONGEST_NAME else (model.OBJECT,)
+        floors: list[MetricFacts] = []
+        for metric in (model.handshake(meta.name, way) for way in ways):
+            serving = await self._cluster.serving(GROUPS[metric.type])
+            answer: AnswerFacts | Unread = Unread("another server has the group")
+            if isinstance(serving, Unread) or serving.ours:
+                answer = await self._cluster.floor(meta.namespace, metric)
+            floors.append(MetricFacts(model.METRIC, metric, serving, answer))
+            if autoscaler_hops.may_serve(floors[-1]):
+                break
+        return BoostOffer(leaders, tuple(floors), _owner(hpa))
+
     async def _boost(
         self, hpa: HPA, wishes: BoostAnnotations, target: TargetFacts | Unread
     ) -> BoostFacts | None:
@@ -255,9 +273,14 @@ class Doctor:
         leaders = await self._cluster.leaders(meta.namespace)
         entry = await self._cluster.entry(meta.uid)
         handshake = model.check_handshake(meta.name, spec)
-        references = meta.owner_references or ()
-        owner = model.find_owner(((one.api_version, one.kind, one.name) for one in references), meta.labels)
-        return BoostFacts(wishes, handshake, floor, leaders, entry, owner)
+        return BoostFacts(wishes, handshake, floor, leaders, entry, _owner(hpa))
+
+
+def _owner(hpa: HPA) -> str:
+    """Return the object of another autoscaling project that manages an HPA, "" for none."""
+    references = hpa.metadata.owner_references or ()
+    named = ((one.api_version, one.kind, one.name) for one in references)
+    return model.find_owner(named, hpa.metadata.labels)
 
 
 def _same_target(

@@ -82,12 +82,13 @@ def examine(facts: Facts) -> Examination:
     spec, status = facts.hpa.spec, facts.hpa.status
     scaled = None if status is None else status.last_scale_time
     target = target_hops.target_hop(facts.target, spec.scale_target_ref, scaled)
-    hops = (boost, autoscaler_hops.autoscaler_hop(facts), target)
+    hops = (target_hops.absent_hop(facts.target), boost, autoscaler_hops.autoscaler_hop(facts), target)
     before = tuple(hop for hop in hops if hop is not None)
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
     if facts.scale_down is not None:
-        after.append(scale_down_hops.scale_down_hop(facts.scale_down))
+        how = autoscaler_hops.boosting(facts)
+        after.append(scale_down_hops.scale_down_hop(facts.scale_down, how))
     examined = Examination(facts, before, chains, tuple(after))
     every = examined.hops()
     # causes that were found here come before what the controller makes of them, and both before what only

@@ -33,6 +33,18 @@ class BoostFacts(NamedTuple):
     owner: str = ""
 
 
+class BoostOffer(NamedTuple):
+    """What boosting an HPA depends on, and boosting it with another handshake.
+
+    `floors` are the handshakes as metrics, first the one that `fastpath boost` writes by itself, up to one
+    that works. `owner` is that of `BoostFacts`.
+    """
+
+    leaders: Leaders | Unread
+    floors: tuple[MetricFacts, ...]
+    owner: str = ""
+
+
 class ScaleDownFacts(NamedTuple):
     """What idle scale-down depends on. `option` is where an autoscaler asks for it."""
 
@@ -64,6 +76,7 @@ class Facts(NamedTuple):
     owner: str = ""
     fast_rivals: tuple[str, ...] = ()
     scale_down: ScaleDownFacts | None = None
+    offer: BoostOffer = BoostOffer(Unread("not read"), ())
 
     @property
     def mode(self) -> str:

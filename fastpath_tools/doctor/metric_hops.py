@@ -11,7 +11,7 @@ from adapter.config.rules_config import ScrapeConfig
 from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.visible import counted
-from fastpath_tools.doctor import usage_hops
+from fastpath_tools.doctor import autoscaler_hops, usage_hops
 from fastpath_tools.doctor.hops import (
     NOTHING,
     Facts,
@@ -47,8 +47,9 @@ _DIRECT = Took(3.0, 6.0)
 _API = "metrics API"
 _INSTALL = {
     "metrics.k8s.io": "install metrics-server",
-    "custom.metrics.k8s.io": "register Fastpath for custom.metrics.k8s.io: kubectl apply -k manifests/base",
-    "external.metrics.k8s.io": "register Fastpath for external.metrics.k8s.io: manifests/components/external",
+    "custom.metrics.k8s.io": "install a metrics adapter: docs/guides/deploy.md does so with Fastpath",
+    "external.metrics.k8s.io": "install a metrics adapter that serves external.metrics.k8s.io: "
+    "docs/guides/deploy.md does so with Fastpath and manifests/components/external",
 }
 
 
@@ -123,7 +124,7 @@ def _usage(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]
     else:
         decision = _decision(facts, metric, boosted=boosted).took or NOTHING
         took = decision.usual + total(hops).took.usual
-        how = "" if facts.mode == BOOST else boosting(facts)
+        how = "" if facts.mode == BOOST else autoscaler_hops.boosting(facts)
         change = usage_hops.improvement(usage, took, TICK, how)
         (state, text), first = usage_hops.describe(usage), hops[0]
         state = max(state, first.state, key=list(State).index)
@@ -307,10 +308,5 @@ def _boost_change(facts: Facts, metric: MetricFacts) -> Improvement | None:
         before = ((source.series.interval or 0.0) + (source.lookback or 0.0)) / 2
         direct = source.scraped.access.interval + (source.scraped.window if source.lookback else 0.0)
         saves += max(before - direct / 2, 0.0)
-    return Improvement(f"boost it: {boosting(facts)}", saves) if saves > 0 else None
-
-
-def boosting(facts: Facts) -> str:
-    """Return the command that boosts an autoscaler."""
-    meta = facts.hpa.metadata
-    return f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml | fastpath boost - | kubectl apply -f -"
+    how = autoscaler_hops.boosting(facts)
+    return Improvement(f"boost it: {how}", saves) if saves > 0 and how else None

@@ -13,11 +13,13 @@ _OLDEST = (1, 30)
 """The first version of Kubernetes with ValidatingAdmissionPolicies, which limit the right."""
 
 
-def scale_down_hop(facts: ScaleDownFacts) -> Hop:
+def scale_down_hop(facts: ScaleDownFacts, boosting: str = "") -> Hop:
+    """Return what idle scale-down lacks. `boosting` is how to boost an HPA, "" if it must not be boosted."""
     remove = f"remove {facts.option}"
     kind, target, right = facts.reference.kind, facts.target, facts.right
     if facts.mode not in {AUTO, BOOST}:
-        return _without_effect("this HPA is not boosted", f"boost it with fastpath boost, or {remove}")
+        boost = f"boost it: {boosting}, or " if boosting else ""
+        return _without_effect("this HPA is not boosted", f"{boost}{remove}")
     if isinstance(target, Unread):
         return _unknown(target.why)
     if not removal.has_replica_set(kind, ()):

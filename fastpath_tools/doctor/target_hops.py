@@ -57,5 +57,13 @@ def target_hop(
     return None
 
 
+def absent_hop(target: TargetFacts | Unread) -> Hop | None:
+    """Return the fault of a target that does not exist, None for any other. Nothing after it can work."""
+    if not isinstance(target, Unread) or not target.absent:
+        return None
+    text = f"its target does not exist: {target.why}"
+    return _hop(State.FAULT, text, "create the target, or correct spec.scaleTargetRef")
+
+
 def _hop(state: State, text: str, change: str) -> Hop:
     return Hop(TARGET, state, text, change=Improvement(change), timed=False)

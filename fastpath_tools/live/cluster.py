@@ -140,12 +140,12 @@ class LiveCluster:
         try:
             resource = await self._resource(reference.kind, reference.api_version)
             if resource is None:
-                return Unread(f"the cluster has no kind {reference.kind}")
+                return Unread(f"the cluster has no kind {reference.kind}", absent=True)
             root = f"apis/{resource.group}" if resource.group else "api"
             place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{reference.name}"
             scale = await self._fetch(f"{place}/scale", TargetScale)
         except KubernetesError as error:
-            return Unread(reading.why(error))
+            return Unread(reading.why(error), absent=error.status == 404)
         return await self._scaled(namespace, reference, place, scale)
 
     @reading.kept(29.5)
@@ -235,6 +235,11 @@ class LiveCluster:
         if isinstance(answer, Unread):
             return answer
         return answer._replace(seconds=self._clock.monotonic() - start)
+
+    @reading.shared
+    async def floor(self, namespace: str, handshake: MetricSpec) -> AnswerFacts | Unread:
+        """Ask for the floor by which an HPA would be boosted."""
+        return await self.answer(namespace, handshake, Unread("a floor is about no pods"))
 
     async def _ask(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread

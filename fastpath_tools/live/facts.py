@@ -16,9 +16,10 @@ from adapter.scrape.endpoints import FoundEndpoints
 
 
 class Unread(NamedTuple):
-    """A fact that is not known, and why."""
+    """A fact that is not known, and why; `absent` tells that what it is about does not exist."""
 
     why: str
+    absent: bool = False
 
 
 class Serving(NamedTuple):

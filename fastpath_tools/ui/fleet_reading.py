@@ -56,9 +56,7 @@ class _Decided(NamedTuple):
 
     def vacancy(self, namespace: str) -> str:
         """Return why no scaler decides a namespace, "" if one does or that is not known."""
-        if isinstance(self.leaders, Unread) or self.leaders.unread:
-            return ""
-        return autoscaler_hops.vacancy(namespace, self.leaders)
+        return autoscaler_hops.lacks_scaler(namespace, self.leaders)
 
 
 class FleetReader:

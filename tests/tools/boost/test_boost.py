@@ -56,13 +56,19 @@ spec:
 """
 
 
+NEEDS = (
+    "fastpath boost: a boosted HPA needs components/scaler, and the floors that it makes Fastpath serve: "
+    "without them it does not scale down; fastpath doctor says whether they are there "
+    "(docs/guides/boost.md)\n"
+)
+
 Run = Callable[..., Printed]
 
 
 def test_a_manifest(tmp_path: Path, cli: Run) -> None:
     path = tmp_path / "web.yaml"
     path.write_text(f"{SERVICE}---\n{HPA}")
-    assert cli("boost", str(path)) == (0, f"{SERVICE}---\n{BOOSTED}", "")
+    assert cli("boost", str(path)) == (0, f"{SERVICE}---\n{BOOSTED}", NEEDS)
     assert path.read_text() == f"{SERVICE}---\n{HPA}"
 
 
@@ -80,12 +86,13 @@ def test_a_manifest(tmp_path: Path, cli: Run) -> None:
     ],
 )
 def test_standard_input(flags: list[str], given: str, printed: str, cli: Run) -> None:
-    assert cli("boost", "-", *flags, stdin=given) == (0, printed, "")
+    begins = "mode: boost" in printed and printed != given
+    assert cli("boost", "-", *flags, stdin=given) == (0, printed, NEEDS if begins else "")
 
 
 def test_the_other_handshake(cli: Run) -> None:
     status, out, err = cli("boost", "--handshake=object", "-", stdin=BOOSTED)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, NEEDS)
     described = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"}
     source = {
         "metric": {"name": "fastpath_replicas"},
@@ -107,6 +114,7 @@ def test_what_people_may_not_expect_is_said(cli: Run) -> None:
             f"{start}converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric",
             f"{start}its name has more than 63 characters, so the floor is added as an Object metric",
             f"{start}it has no metrics, so the API's default is written out: cpu at 80 %",
+            NEEDS.rstrip(),
         ],
     )
     changed = yaml.safe_load(out)
@@ -114,9 +122,21 @@ def test_what_people_may_not_expect_is_said(cli: Run) -> None:
     assert changed["apiVersion"] == "autoscaling/v2"
 
 
+def test_two_autoscalers_of_one_target(cli: Run) -> None:
+    other = HPA.replace("name: web\n  annotations", "name: more\n  annotations")
+    twice = (
+        f"{HPA}---\n{other}---\n{HPA.replace('kind: Deployment, name: web', 'kind: Deployment, name: api')}"
+    )
+    said = cli("boost", "-", stdin=twice).err
+    advice = "keep only one autoscaler for Deployment web\n"
+    assert f"HorizontalPodAutoscaler web: Deployment web is also scaled by more: {advice}" in said
+    assert f"HorizontalPodAutoscaler more: Deployment web is also scaled by web: {advice}" in said
+    assert "Deployment api" not in said
+
+
 def test_a_patch(cli: Run) -> None:
     status, out, err = cli("boost", "-o", "patch", "-", stdin=f"{SERVICE}---\n{HPA}")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, NEEDS)
     patch = json.loads(out)
     assert patch[0] == {"op": "add", "path": "/metadata/annotations/fastpath.io~1mode", "value": "boost"}
     assert (patch[1]["op"], patch[1]["path"], len(patch)) == ("add", "/spec/metrics/-", 2)

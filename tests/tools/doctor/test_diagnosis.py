@@ -22,7 +22,7 @@ from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_tools.doctor import autoscaler_hops, report
 from fastpath_tools.doctor.diagnosis import Examination, boost_gain, examine, examine_fast
-from fastpath_tools.doctor.hops import BoostFacts, Facts, Hop, State, seconds
+from fastpath_tools.doctor.hops import BoostFacts, BoostOffer, Facts, Hop, State, seconds
 from fastpath_tools.doctor.options import COMMAND
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import (
@@ -706,6 +706,85 @@ def test_a_floor_that_fastpath_does_not_serve(
     assert found.diagnosis.startswith(text)
     assert found.diagnosis.endswith("the HPA scales up but not down")
     assert found.change == change
+
+
+def floor_of(way: str, *, owner: str = "Fastpath", **answer: Any) -> MetricFacts:
+    """Return the floor of a handshake as a server answers for it."""
+    group = "external.metrics.k8s.io" if way == model.EXTERNAL else "custom.metrics.k8s.io"
+    serving = Serving(group, owner, ours=owner == "Fastpath")
+    return MetricFacts("fastpath_replicas", model.handshake("web", way), serving, AnswerFacts(0, **answer))
+
+
+SERVED = AnswerFacts(1)
+UNSERVED: dict[str, Any] = {"error": "the server could not find the metric", "status": 404}
+NO_LEADERS = Leaders(())
+BOOST_WEB = "boost it: kubectl -n shop get hpa web -o yaml | fastpath boost {}- | kubectl apply -f -"
+SCALER_FIRST = "install components/scaler first (docs/guides/deploy.md#the-scaler)"
+
+
+@pytest.mark.parametrize(
+    ("offer", "change"),
+    [
+        pytest.param(
+            BoostOffer(LEADERS, (floor_of(model.EXTERNAL)._replace(answer=SERVED),)),
+            BOOST_WEB.format(""),
+            id="a scaler and its floors",
+        ),
+        pytest.param(
+            BoostOffer(
+                LEADERS,
+                (
+                    floor_of(model.EXTERNAL, owner="KEDA", error="not found", status=404),
+                    floor_of(model.OBJECT)._replace(answer=SERVED),
+                ),
+            ),
+            BOOST_WEB.format("--handshake object "),
+            id="another server has the external metrics",
+        ),
+        pytest.param(
+            BoostOffer(NO_LEADERS, ()),
+            f"boost it: {SCALER_FIRST}: no scaler has a Lease in any namespace",
+            id="no scaler",
+        ),
+        pytest.param(
+            BoostOffer(LEADERS, (floor_of(model.EXTERNAL, **UNSERVED), floor_of(model.OBJECT, **UNSERVED))),
+            f"boost it: {SCALER_FIRST}: no Fastpath serves floors here",
+            id="no floors",
+        ),
+        pytest.param(
+            BoostOffer(Unread("forbidden"), (floor_of(model.EXTERNAL, error="you may not", status=403),)),
+            BOOST_WEB.format(""),
+            id="what may not be read is no reason",
+        ),
+        pytest.param(BoostOffer(LEADERS, (), "the ScaledObject web"), "", id="it belongs to KEDA"),
+    ],
+)
+def test_boosting_is_advised_where_it_works(offer: BoostOffer, change: str) -> None:
+    decision = hop(examine(facts(offer=offer)), "decision")
+    assert ("" if decision.change is None else decision.change.text) == change
+
+
+def test_a_fastpath_without_floors_is_not_called_stopped() -> None:
+    found = examine(boosted(floor=floor_of(model.EXTERNAL, **UNSERVED)))
+    assert found.diagnosis == "this Fastpath serves no floors: the HPA scales up but not down"
+    assert found.change == f"{SCALER_FIRST}, or {REMOVE}"
+
+
+def test_the_other_handshake_is_not_advised_where_it_has_no_floor_either() -> None:
+    mine, other = floor_of(model.EXTERNAL, owner="KEDA", **UNSERVED), floor_of(model.OBJECT, **UNSERVED)
+    found = examine(boosted(floor=mine)._replace(offer=BoostOffer(LEADERS, (mine, other))))
+    assert found.diagnosis.startswith("external.metrics.k8s.io is served by KEDA, not by Fastpath")
+    assert found.change == REMOVE
+
+
+@pytest.mark.parametrize("owner", ["", "prometheus-adapter"])
+def test_a_target_that_does_not_exist_comes_before_what_its_metrics_lack(owner: str) -> None:
+    absent = Unread('deployments.apps "web" not found', absent=True)
+    lost = load(serving=Serving("custom.metrics.k8s.io", owner), answer=GONE)
+    for whole in (facts(lost), boosted(lost, floor=floor_of(model.EXTERNAL, owner="", **UNSERVED))):
+        found = examine(whole._replace(target=absent))
+        assert found.diagnosis == 'its target does not exist: deployments.apps "web" not found'
+        assert found.change == "create the target, or correct spec.scaleTargetRef"
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:

@@ -25,6 +25,9 @@ INSTALL = "install the component: components/idle-scale-down, or scaler.idleScal
 MAY_NOT = "ServiceAccount fastpath/fastpath-scaler may not patch pods"
 
 
+BOOST_IT = "kubectl get hpa web -o yaml | fastpath boost - | kubectl apply -f -"
+
+
 def facts(kind: str = "Deployment", **changes: Any) -> ScaleDownFacts:
     reference = CrossVersionObjectReference(kind, "web")
     return ScaleDownFacts("spec.scaleDown", reference, TARGET, RIGHT, "Auto")._replace(**changes)
@@ -74,13 +77,13 @@ def test_another_kind_counts_by_the_labels_of_its_pods() -> None:
         pytest.param(
             facts(mode="", option="the annotation fastpath.io/scale-down"),
             "this HPA is not boosted",
-            "boost it with fastpath boost, or remove the annotation fastpath.io/scale-down",
+            f"boost it: {BOOST_IT}, or remove the annotation fastpath.io/scale-down",
             id="no mode",
         ),
         pytest.param(
             facts(mode="Advise"),
             "this HPA is not boosted",
-            "boost it with fastpath boost, or remove spec.scaleDown",
+            f"boost it: {BOOST_IT}, or remove spec.scaleDown",
             id="advice",
         ),
     ],
@@ -88,7 +91,13 @@ def test_another_kind_counts_by_the_labels_of_its_pods() -> None:
 def test_an_option_without_effect_is_a_warning(changed: ScaleDownFacts, why: str, change: str) -> None:
     text = f"idle scale-down has no effect: {why}"
     expected = Hop("scale-down", State.WARNING, text, change=Improvement(change), timed=False)
-    assert scale_down_hop(changed) == expected
+    assert scale_down_hop(changed, BOOST_IT) == expected
+
+
+def test_an_hpa_that_must_not_be_boosted_is_not_to_be_boosted() -> None:
+    change = scale_down_hop(facts(mode="")).change
+    assert change is not None
+    assert change.text == "remove spec.scaleDown"
 
 
 @pytest.mark.parametrize(

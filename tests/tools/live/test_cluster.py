@@ -287,6 +287,9 @@ async def test_what_pods_expose_is_read_through_the_api_server(
     cluster.exposed[f"{pod}:8080/proxy/metrics"] = "process_cpu_seconds_total 3.5\n"
     finished = await run("shop/web")
     assert "; the pods expose process_cpu_seconds_total at port http\n" in finished.out
+    assert "and boost it: install components/scaler first (docs/guides/deploy.md#the-scaler)" in finished.out
+    lead(cluster)
+    finished = await run("shop/web")
     assert (
         "change:    have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: http}, and boost it: "
         "kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f - (saves 19 s)\n"
