@@ -56,7 +56,8 @@ def boosting(facts: Facts) -> str:
     if offer.owner or facts.rivals or facts.fast_rivals:
         return ""
     if vacant := lacks_scaler(meta.namespace, offer.leaders):
-        return f"{_SCALER}: {vacant}"
+        is_gone = isinstance(offer.leaders, Leaders) and offer.leaders.found
+        return f"{'have the scaler run first' if is_gone else _SCALER}: {vacant}"
     way = next((floor for floor in offer.floors if may_serve(floor)), None)
     if way is None and offer.floors:
         return f"{_SCALER}: no Fastpath serves floors here"

@@ -310,6 +310,35 @@ async def test_a_young_series_in_a_real_victoriametrics(
         assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 
 
+def lead(cluster: Cluster) -> None:
+    """Have a scaler own the slice of namespace shop."""
+    lease = {
+        "holderIdentity": "fastpath-0_1",
+        "leaseDurationSeconds": 15,
+        "renewTime": timestamp(CLOCK.wall()),
+    }
+    for document in owner_leases("shop", lease):
+        cluster.create(document)
+
+
+async def test_boosted_and_fastpath_serves_no_floors(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, authority: Authority, doctor: Doctor
+) -> None:
+    """As without the component of the scaler. Boosting is advised once its floors are served."""
+    first = "install components/scaler first (docs/guides/deploy.md#the-scaler)"
+    url = f"--prometheus-url={prometheus.url}"
+    cluster.create(hpa("web", QUEUE))
+    lead(cluster)
+    async with installed(tmp_path, cluster, prometheus):
+        assert first in (await doctor.hops(url))["decision"]["change"]
+        cluster.delete("HorizontalPodAutoscaler", "web", "shop")
+        cluster.create(hpa("web", QUEUE, HANDSHAKE, mode="boost"))
+        status, text, _ = await doctor("shop/web", url)
+        assert status == 1
+        assert "diagnosis: this Fastpath serves no floors: the HPA scales up but not down\n" in text
+        assert f"change:    {first}, or remove the handshake with fastpath boost --remove\n" in text
+
+
 @pytest.mark.parametrize(
     ("own", "stuck"),
     [
@@ -328,13 +357,7 @@ async def test_boosted_and_then_fastpath_stops(
     stuck: str,
 ) -> None:
     cluster.create(hpa("web", own, HANDSHAKE, mode="boost"))
-    lease = {
-        "holderIdentity": "fastpath-0_1",
-        "leaseDurationSeconds": 15,
-        "renewTime": timestamp(CLOCK.wall()),
-    }
-    for document in owner_leases("shop", lease):
-        cluster.create(document)
+    lead(cluster)
     async with metrics_server(cluster, authority):
         async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
