@@ -38,8 +38,8 @@ to their deletion cost. The account is that of the Deployments in --namespace th
 `fastpath scale` or `fastpath serve --scaler`. It changes nothing.
 
 Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
-another server, when nothing limits a scaler that may patch pods, or when the cluster cannot be
-asked, 2 when the command line or the kubeconfig is wrong.
+another server or the API server does not reach Fastpath, when nothing limits a scaler that may
+patch pods, or when the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
 """,
 )
 
@@ -83,14 +83,14 @@ async def _run(options: PreflightOptions) -> int:
         # the group that the manifests always register, and those that are registered to Fastpath
         ours = {DEFAULT_GROUPS} | {_group(finding) for finding in findings if finding.owner is Owner.OURS}
         groups = options.groups or tuple(group for group in apiservices.VERSIONS if group in ours)
-        foreign = _report_owners(findings, groups)
+        bad = _report_owners(findings, groups)
         if "metrics.k8s.io" in groups:
             stable, beta = (fetched[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
             if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
                 _complain(warning)
         await _report_rights(client, groups)
         unlimited = await _report_patches(client, options.namespace)
-    return 1 if foreign or unlimited else 0
+    return 1 if bad or unlimited else 0
 
 
 def _group(finding: Finding) -> str:
@@ -98,17 +98,22 @@ def _group(finding: Finding) -> str:
 
 
 def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
-    """Print the owner of each APIService; return whether another server owns one of `groups`."""
+    """Print the owner of each APIService.
+
+    Return whether another server owns one of `groups`, or whether one of ours is not available.
+    """
     width = max(len(finding.name) for finding in findings)
-    foreign = False
+    foreign, lost = False, dict[str, list[str]]()
     for finding in findings:
         command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
         if finding.owner is Owner.OURS and finding.advice:
-            _complain(f"{finding.name} is not available: {finding.advice}")
+            lost.setdefault(finding.advice, []).append(finding.name)
         if finding.owner is Owner.FOREIGN and _group(finding) in groups:
             foreign = True
             _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
-    return foreign
+    for advice, names in lost.items():  # of several versions the reason is often the same
+        _complain(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not available: {advice}")
+    return foreign or bool(lost)
 
 
 async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:

@@ -58,6 +58,7 @@ _INFORMATIONAL = {
     "values": ("value",),
     "discovery": ("discovery", "discovery-worker"),
     "credentials": ("credentials",),
+    "serving-certificate": ("serving-certificate",),
     "objects": ("informer", "watch", "list", "object"),
     "api-discovery": ("api-discovery", "api-group"),
     "metric-names": ("metric-name",),
@@ -146,7 +147,7 @@ async def run(
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
             **_common_work(runtime, served.provider, rules),
-            **security.tasks(problems),
+            **security.tasks(problems, clock),
             **{f"object cache {number}": lister.run() for number, lister in enumerate(served.listers)},
             **({} if access_log is None else {"access log": access_log.run()}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
@@ -207,7 +208,7 @@ async def run_scaler(
             stack.push_async_callback(server.stop)
         work = _common_work(runtime, provider, rules) | {"scrapes": runtime.scraped.run()}
         if security is not None:
-            work |= security.tasks(problems)
+            work |= security.tasks(problems, clock)
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
 
 

@@ -56,10 +56,10 @@ class Security:
         )
         return f"{fault}: {why}" if fault and why else fault
 
-    def tasks(self, problems: ProblemLog) -> dict[str, Coroutine[Any, Any, None]]:
+    def tasks(self, problems: ProblemLog, clock: Clock) -> dict[str, Coroutine[Any, Any, None]]:
         """Return, by name, the tasks that keep certificate and authorities current."""
         return {
-            "serving certificate": self.certificate.follow(problems),
+            "serving certificate": self.certificate.follow(problems, clock),
             **{f"trust {number}": source.run() for number, source in enumerate(self.sources)},
         }
 

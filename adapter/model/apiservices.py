@@ -105,6 +105,9 @@ _KNOWN: Mapping[str, str] = {
 }
 """Known servers by a part of the name of the Service or of a label; the first match wins."""
 
+_CERTIFICATE = "x509: "
+"""Begins what Go says of a certificate."""
+
 _GONE = {"ServiceNotFound", "EndpointsNotFound", "MissingEndpoints"}
 """Reasons of the condition Available for an APIService without a running server."""
 
@@ -214,9 +217,28 @@ def _repair(registration: Registration) -> str:
     if registration.available != "False":
         return ""
     assert registration.service is not None
-    why = registration.message or registration.reason or "no reason"
-    namespace = registration.service.namespace
-    return f"the API server says: {why}: look at the pods first, with kubectl -n {namespace} get pods"
+    step = f"look at the pods first, with kubectl -n {registration.service.namespace} get pods"
+    return f"the API server says: {why_unavailable(registration)}: {remedy(registration) or step}"
+
+
+def why_unavailable(registration: Registration) -> str:
+    """Return why the API server does not reach the server of an APIService, "" if it does.
+
+    Of a certificate that it refuses the message has the address of the version and the time, which are left
+    out: the reason is the same for all versions.
+    """
+    if registration.service is None or registration.available == "True":
+        return ""
+    _, found, refused = registration.message.partition(_CERTIFICATE)
+    if found:
+        return f"{_CERTIFICATE}{refused.partition(': current time')[0]}"
+    return registration.message or registration.reason or "no condition Available yet"
+
+
+def remedy(registration: Registration) -> str:
+    """Return what to do about a serving certificate that the API server refuses, "" if that is not why."""
+    is_refused = registration.available != "True" and _CERTIFICATE in registration.message
+    return "renew the certificate: docs/guides/deploy.md#certificates" if is_refused else ""
 
 
 def _leave_out(name: str) -> str:

@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 RELOAD_PERIOD = 10.0
 """Seconds between two checks of the files. Upstream takes up to a minute."""
 
+_FAULT = "serving-certificate"
+_RENEWAL = "docs/guides/deploy.md#certificates"
+
 _VALID = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 _BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
@@ -156,14 +159,13 @@ class ServingCertificate:
                 extra=logs.facts(certificate=self.pair.certificate, error=str(error)),
             )
 
-    async def follow(self, problems: "ProblemLog", period: float = RELOAD_PERIOD) -> None:
-        """Check the files until cancelled.
+    async def follow(self, problems: "ProblemLog", clock: Clock, period: float = RELOAD_PERIOD) -> None:
+        """Check now and at intervals whether the files have changed or a certificate has expired.
 
         An unexpected error is reported and the next check tries again. The same file reaches all replicas at
         once, so ending the process would end all of them while the certificate in force is still good.
         """
         while True:
-            await asyncio.sleep(period)
             for certificate in (self, *dict.fromkeys(self._named.values())):
                 subject = str(certificate.pair.certificate)
                 try:
@@ -171,9 +173,15 @@ class ServingCertificate:
                 except Exception as error:  # noqa: BLE001 - see above
                     text = f"{type(error).__name__}: {error}"
                     message = "the files of the serving certificate cannot be checked"
-                    problems.report("serving-certificate", message, text, subject=subject)
+                    problems.report(_FAULT, message, text, subject=subject)
                 else:
-                    problems.resolve("serving-certificate", subject=subject)
+                    if certificate.expiration > clock.wall() or math.isnan(certificate.expiration):
+                        problems.resolve(_FAULT, subject=subject)
+                        continue
+                    at = f"{datetime.fromtimestamp(certificate.expiration, UTC):%Y-%m-%dT%H:%M:%SZ}"
+                    text = f"it expired at {at}, so the API server does not connect: renew it, {_RENEWAL}"
+                    problems.report(_FAULT, "the serving certificate has expired", text, subject=subject)
+            await asyncio.sleep(period)
 
     def _switch(
         self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext

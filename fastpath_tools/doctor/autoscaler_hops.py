@@ -131,7 +131,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
         return None
     answer, serving = floor.answer, floor.serving
     forbidden = answer.status == 403
-    why = answer.error or "it answers without a value"
+    why, change = answer.error or "it answers without a value", "start Fastpath or make it reachable again"
     if forbidden and facts.has_value(floor.spec) is False:
         why = "the HPA has no value for it"
     elif isinstance(serving, Unread):
@@ -141,11 +141,11 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
         text, change = unserved
         return _hop(State.FAULT, f"{text}: {_stuck(facts)}", change, FLOOR)
     elif serving.fault:
-        why = serving.fault
+        why, change = serving.fault, serving.remedy or change
     elif forbidden:
         return None
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
-    return _hop(State.FAULT, text, f"start Fastpath or make it reachable again, or {_REMOVE}", FLOOR)
+    return _hop(State.FAULT, text, f"{change}, or {_REMOVE}", FLOOR)
 
 
 def _unserved(

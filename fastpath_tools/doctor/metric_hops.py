@@ -226,7 +226,8 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
             text = f"no APIService is registered for {serving.group}"
             return Hop(_API, State.FAULT, text, change=Improvement(_INSTALL[serving.group]))
         if serving.fault:
-            advice = f"restore {serving.owner}: kubectl get apiservices | grep {serving.group}"
+            restore = f"restore {serving.owner}: kubectl get apiservices | grep {serving.group}"
+            advice = serving.remedy or restore
             text = f"{serving.group} is not available: {serving.owner}: {serving.fault}"
             return Hop(_API, State.FAULT, text, change=Improvement(advice))
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner

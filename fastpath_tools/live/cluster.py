@@ -307,11 +307,9 @@ class LiveCluster:
         name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
         judged = apiservices.judge(name, registration, self._service)
         ours = judged.owner is Owner.OURS
-        fault = ""
-        if registration.service is not None and registration.available != "True":
-            fault = registration.reason or "no condition Available yet"
+        fault, remedy = apiservices.why_unavailable(registration), apiservices.remedy(registration)
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
-        return Serving(group, owner, ours, fault, warning)
+        return Serving(group, owner, ours, fault, warning, remedy if ours else "")
 
     @reading.shared
     async def _registration(self, group: str) -> Registration | None:

@@ -26,8 +26,8 @@ class Serving(NamedTuple):
     """The server of an API group.
 
     `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
-    available, "" if it is. `warning` says which client reads which version if the versions have different
-    servers, or if one is not registered.
+    available, "" if it is, and `remedy` what to do then, "" if that is not known. `warning` says which
+    client reads which version if the versions have different servers, or if one is not registered.
     """
 
     group: str
@@ -35,6 +35,7 @@ class Serving(NamedTuple):
     ours: bool = False
     fault: str = ""
     warning: str = ""
+    remedy: str = ""
 
 
 class AnswerFacts(NamedTuple):

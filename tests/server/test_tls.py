@@ -280,7 +280,9 @@ async def test_an_unexpected_error_does_not_end_following(
     first = leaf(changing).serial_number
     own_metrics = Monitoring()
     serving = tls.ServingCertificate(changing, build)
-    following = asyncio.create_task(serving.follow(ProblemLog(own_metrics, FakeClock()), period=0.005))
+    following = asyncio.create_task(
+        serving.follow(ProblemLog(own_metrics, FakeClock()), FakeClock(), period=0.005)
+    )
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
     point(changing.key, fresh.key)
@@ -294,6 +296,38 @@ async def test_an_unexpected_error_does_not_end_following(
     broken = False
     await waiting.until(lambda: active % "0.0" in own_metrics.exposition())
     assert shown(serving.context) == leaf(changing).serial_number
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+
+
+async def test_an_expired_certificate_is_a_problem_from_the_start_until_it_is_renewed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    clock = FakeClock(wall=(begin + dt.timedelta(days=2)).timestamp())
+    pair = tls.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+    def write(valid: dt.timedelta) -> None:
+        issued = tls.issue("fastpath", "ca", ("fastpath.fastpath.svc",), now=begin, valid=valid)
+        pair.certificate.write_bytes(issued.certificate)
+        pair.key.write_bytes(issued.key)
+
+    write(dt.timedelta(days=1))
+    problems = ProblemLog(Monitoring(), clock)
+    serving = tls.ServingCertificate(pair)
+    following = asyncio.create_task(serving.follow(problems, clock, period=0.005))
+    key = "serving-certificate", str(pair.certificate)
+    await waiting.until(lambda: key in problems.active())
+    text = (
+        "it expired at 2026-01-02T00:00:00Z, so the API server does not connect: renew it, "
+        "docs/guides/deploy.md#certificates"
+    )
+    assert problems.active()[key] == text
+    (record,) = [one for one in caplog.records if one.message == "the serving certificate has expired"]
+    assert record.levelname == "WARNING"
+    write(dt.timedelta(days=365))
+    await waiting.until(lambda: key not in problems.active())
     following.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following

@@ -97,12 +97,40 @@ async def test_our_own_that_cannot_be_reached(cluster: Cluster, run: Verb) -> No
         message="failing or missing response from https://10.0.0.1:6443: connection refused",
     )
     finished = await run()
-    assert finished.status == 0, "it belongs to no other server"
+    assert finished.status == 1
     assert "not available (FailedDiscoveryCheck)" in finished.out
     assert finished.err == (
         "fastpath preflight: v1beta1.custom.metrics.k8s.io is not available: the API server says: failing or "
         "missing response from https://10.0.0.1:6443: connection refused: look at the pods first, with "
         "kubectl -n fastpath get pods\n"
+    )
+
+
+EXPIRED = "x509: certificate has expired or is not yet valid"
+
+
+async def test_a_certificate_that_has_expired_is_one_line(cluster: Cluster, run: Verb) -> None:
+    names = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.metrics.k8s.io")
+    for second, name in enumerate(names):
+        version, _, group = name.partition(".")
+        url = f"https://10.0.0.1:443/apis/{group}/{version}"
+        times = f"current time 2026-11-29T11:28:0{second}Z is after 2026-11-28T00:00:00Z"
+        message = f'failing or missing response from {url}: Get "{url}": tls: failed to verify certificate: '
+        _register(
+            cluster,
+            name,
+            "fastpath",
+            "fastpath",
+            available="False",
+            reason="FailedDiscoveryCheck",
+            message=f"{message}{EXPIRED}: {times}",
+        )
+    finished = await run()
+    assert finished.status == 1
+    (unavailable,) = [line for line in finished.err.splitlines() if "not available" in line]
+    assert unavailable == (
+        f"fastpath preflight: {', '.join(names)} are not available: the API server says: {EXPIRED}: "
+        "renew the certificate: docs/guides/deploy.md#certificates"
     )
 
 

@@ -770,6 +770,23 @@ def test_a_fastpath_without_floors_is_not_called_stopped() -> None:
     assert found.change == f"{SCALER_FIRST}, or {REMOVE}"
 
 
+def test_a_certificate_that_the_api_server_refuses_is_to_be_renewed() -> None:
+    expired, renew = (
+        "x509: certificate has expired",
+        "renew the certificate: docs/guides/deploy.md#certificates",
+    )
+    refusing = {"fault": expired, "remedy": renew}
+    floor = MetricFacts("f", spec_of(HANDSHAKE), FLOOR_SERVING._replace(**refusing), GONE)
+    found = examine(boosted(floor=floor))
+    assert found.diagnosis == (
+        f"Fastpath is stopped or unreachable: the HPA scales up but not down ({expired})"
+    )
+    assert found.change == f"{renew}, or {REMOVE}"
+    found = examine(facts(load(serving=OURS._replace(**refusing), answer=GONE)))
+    assert found.diagnosis == f"custom.metrics.k8s.io is not available: Fastpath: {expired}"
+    assert found.change == renew
+
+
 def test_the_other_handshake_is_not_advised_where_it_has_no_floor_either() -> None:
     mine, other = floor_of(model.EXTERNAL, owner="KEDA", **UNSERVED), floor_of(model.OBJECT, **UNSERVED)
     found = examine(boosted(floor=mine)._replace(offer=BoostOffer(LEADERS, (mine, other))))
