@@ -121,10 +121,13 @@ def main(options: CertsOptions) -> int:
     _write(Path(options.out_dir), files)
     lines = [f"wrote {', '.join(files)} into {options.out_dir}; secret.yaml holds the private key"]
     if options.previous:
-        old = Path(options.previous).parent
+        folder, step = Path(options.previous).parent, "Replace the old folder with this one"
+        if not (folder / CONFIG_MAP_FILE).exists():  # the old authorities come from somewhere else
+            folder = Path(options.out_dir)
+            step = f"List {folder} among the components of your kustomization"
         lines += [
-            "Replace the old folder with this one, then apply the authorities before the certificate:",
-            f"kubectl apply -f {old / CONFIG_MAP_FILE}",
+            f"{step}, then apply the authorities before the certificate:",
+            f"kubectl apply -f {folder / CONFIG_MAP_FILE}",
             f"kubectl apply -k . -l {_REGISTRATION}",
             "kubectl apply -k .",
         ]

@@ -29,6 +29,7 @@ JSON = dict[str, Any]
 MIGRATION = ROOT / "docs" / "guides" / "migrate-from-prometheus-adapter.md"
 DEPLOY = ROOT / "docs" / "guides" / "deploy.md"
 UNINSTALL = ROOT / "docs" / "guides" / "uninstall.md"
+RUNBOOKS = ROOT / "docs" / "guides" / "runbooks.md"
 RULES = """
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
@@ -296,6 +297,31 @@ async def test_a_renewal_as_the_page_says(
     await apply(rest)
     assert secret() == new
     assert {each["spec"]["caBundle"] for each in cluster.list("APIService")} == bundles
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the old folder", "the Secret alone"])
+def test_the_runbook_of_an_expiring_certificate(
+    *, known: bool, overlay: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the page on deployment; each path that the verb prints is there once its words are done."""
+    section = RUNBOOKS.read_text().partition("## FastpathCertificateExpiring\n")[2].partition("\n## ")[0]
+    command = shlex.split(next(line for line in section.splitlines() if line.startswith("    ")))
+    assert command[:2] == ["fastpath", "certs"]
+    monkeypatch.chdir(overlay)
+    if not known:
+        shutil.move("certs/ca.crt", "ca.crt")
+        shutil.rmtree("certs")
+        command[command.index("--previous=certs/ca.crt")] = "--previous=ca.crt"
+    assert certs.main(command[2:]) == 0
+    printed = capsys.readouterr().out
+    if known:
+        assert "Replace the old folder with this one" in printed
+        shutil.rmtree("certs")
+        shutil.move("next", "certs")
+    else:
+        assert "List next among the components of your kustomization" in printed
+    (path,) = [line.split()[-1] for line in printed.splitlines() if line.startswith("kubectl apply -f")]
+    assert Path(path).exists()
 
 
 async def test_a_removal_as_the_page_says(cluster: Cluster, shell: PageShell) -> None:
