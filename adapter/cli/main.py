@@ -2,11 +2,12 @@
 
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from adapter.cli.command_line import program, show, tell, version
-from adapter.cli.verbs import listed, registered
+from adapter.cli.verbs import SERVERS, listed, registered
 from adapter.errors import FastpathError, InputError
 
 _HELP = frozenset({"-h", "--help", "help"})
@@ -38,11 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = argv
     verb = registered().get(name)
     if verb is None:
-        verbs = listed()
-        close = difflib.get_close_matches(name, verbs, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(verbs)}"
-        tell("", f"{name}: no such verb: {hint}")
+        tell("", _unknown(name))
         return 2
+    _follow_signals(name, is_process=arguments is None)
     try:
         status = verb.run(rest)
         sys.stdout.flush()
@@ -60,6 +59,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _unknown(name: str) -> str:
+    what, known = ("flag", ["--help", "--version"]) if name.startswith("-") else ("verb", [*listed()])
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
+    return f"{name}: no such {what}: {hint}"
+
+
+def _follow_signals(verb: str, *, is_process: bool) -> None:
+    """Have SIGTERM end a verb as Ctrl-C does: with the processes that it has started, and without its files.
+
+    The servers stop in an order of their own.
+    """
+    if is_process and verb not in SERVERS:
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _sentence(error: Exception) -> str:

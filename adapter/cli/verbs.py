@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from adapter.cli import command_line
 from adapter.config.option_fields import Command
 from adapter.errors import RunError
 
 GROUP = "fastpath.verbs"
 
 _HIDDEN_PREFIX = "__"
-_SERVERS = ("serve", "scale")
+SERVERS = ("serve", "scale")
 
 
 def missing(packages: Iterable[str]) -> tuple[str, ...]:
@@ -28,9 +29,9 @@ def missing(packages: Iterable[str]) -> tuple[str, ...]:
 def require(*packages: str) -> None:
     """Raise RunError if a package of the extra `tools` is not installed."""
     if absent := missing(packages):
-        raise RunError(
-            f"needs {' and '.join(absent)}, which is not installed: pip install 'fastpath-adapter[tools]'"
-        )
+        are = "which is" if len(absent) == 1 else "which are"
+        install = "pip install '.[tools]' in a clone of the repository"
+        raise RunError(f"needs {' and '.join(absent)}, {are} not installed: {install}")
 
 
 class Verb(NamedTuple):
@@ -49,6 +50,12 @@ class Verb(NamedTuple):
 
     def run(self, arguments: list[str]) -> int:
         """Run the verb and return the exit status. RunError if a package is not installed."""
+        if (
+            missing(self.needs)
+            and self.command_line
+            and command_line.print_help(self.load_command(), arguments)
+        ):
+            return 0
         require(*self.needs)
         module = importlib.import_module(self.module)
         status: int = getattr(module, self.function)(arguments)
@@ -87,7 +94,7 @@ SCALE = Verb(
 def registered() -> Mapping[str, Verb]:
     """Return all verbs by name: `serve` and `scale`, then the others in the order of the alphabet."""
     points = {point.name: point for point in metadata.entry_points(group=GROUP)}
-    names = [*_SERVERS, *sorted(points.keys() - set(_SERVERS))]
+    names = [*SERVERS, *sorted(points.keys() - set(SERVERS))]
     return {name: points[name].load() for name in names}
 
 

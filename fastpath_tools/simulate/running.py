@@ -68,12 +68,18 @@ def run_all(scenario: Scenario, variants: Sequence[PolicyVariant], columns: int 
     )
     if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
         return list(shown(map(run, variants)))
-    # A new interpreter for each process: a copy of this one would share its locks. Ctrl-C ends it without a
-    # traceback; the first process says what happened.
-    context = multiprocessing.get_context("spawn")
-    interrupt = (signal.SIGINT, signal.SIG_DFL)
-    with ProcessPoolExecutor(processes, context, initializer=signal.signal, initargs=interrupt) as pool:
-        return list(shown(pool.map(run, variants)))
+    # A new interpreter for each process: a copy of this one would share its locks. Ctrl-C reaches all of
+    # them, and is left to this one. No result is cancelled: a pool whose processes end fails its results.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
+        results = [pool.submit(run, variant) for variant in variants]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        try:
+            return list(shown(result.result() for result in results))
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _run(scenario: Scenario, columns: int, seconds: int, variant: PolicyVariant) -> Played:

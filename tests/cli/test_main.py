@@ -37,11 +37,14 @@ def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("serv", "did you mean serve?"),
         ("chek", "did you mean check?"),
         ("explode", f"expected one of {', '.join(VERBS)}"),
+        ("--verison", "did you mean --version?"),
+        ("--kubeconfig", "expected one of --help, --version"),
     ],
 )
 def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb]) == 2
-    assert capsys.readouterr().err == f"fastpath: {verb}: no such verb: {hint}\n"
+    kind = "flag" if verb.startswith("-") else "verb"
+    assert capsys.readouterr().err == f"fastpath: {verb}: no such {kind}: {hint}\n"
 
 
 def test_a_verb_whose_packages_are_missing_says_what_to_install(
@@ -55,7 +58,20 @@ def test_a_verb_whose_packages_are_missing_says_what_to_install(
     assert "  demo " not in main.usage()
     assert main.main(["demo", "--help"]) == 1
     assert capsys.readouterr().err == (
-        "fastpath demo: needs not_installed, which is not installed: pip install 'fastpath-adapter[tools]'\n"
+        "fastpath demo: needs not_installed, which is not installed: "
+        "pip install '.[tools]' in a clone of the repository\n"
+    )
+
+
+def test_help_needs_no_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    needs = ("not_installed", "neither.is.this")
+    lean = {name: verb._replace(needs=needs) for name, verb in verbs.registered().items()}
+    monkeypatch.setattr(main, "registered", lambda: lean)
+    assert main.main(["simulate", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: fastpath simulate ")
+    assert main.main(["simulate", "--load=x"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "fastpath simulate: needs not_installed and neither.is.this, which are not installed: "
     )
 
 

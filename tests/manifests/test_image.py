@@ -179,8 +179,12 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
         if name.startswith("__"):
             continue
         done = _run(image, "fastpath", name, "--help")
+        if verb.needs and verb.command_line:
+            assert (done.returncode, done.stderr) == (0, ""), name
+            done = _run(image, "fastpath", name)
         if verb.needs:
-            hint = "which is not installed: pip install 'fastpath-adapter[tools]'"
+            are = "which is" if len(verb.needs) == 1 else "which are"
+            hint = f"{are} not installed: pip install '.[tools]' in a clone of the repository"
             sentence = f"fastpath {name}: needs {' and '.join(verb.needs)}, {hint}\n"
             assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
         else:

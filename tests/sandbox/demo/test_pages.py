@@ -1,6 +1,11 @@
+import asyncio
+import contextlib
 import io
 import json
+import os
 import re
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +16,7 @@ from rich.console import Console
 from adapter.errors import RunError
 from fastpath_sandbox.demo import pages, run
 from tests.support import waiting
+from tests.support.processor import limited
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -23,6 +29,10 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
     return lambda: record.read_text().split() if record.exists() else []
+
+
+def _children(pid: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 async def _read(session: aiohttp.ClientSession, url: str) -> str:
@@ -51,6 +61,36 @@ async def test_pages_that_are_not_served_end_the_demo(opened: Callable[[], list[
         async with pages.served(["--server=nowhere"]):
             pytest.fail("they are")
     assert opened() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_signal_to_the_demo_leaves_nothing(
+    number: signal.Signals, opened: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither Prometheus nor the server of the pages, nor the folder with the token."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "adapter", "demo", "--ui", stdout=asyncio.subprocess.DEVNULL
+    )
+    children: list[int] = []
+    try:
+        await waiting.until(opened, 40.0)
+        children = _children(process.pid)
+        assert children
+        process.send_signal(number)
+        async with limited(20.0):
+            assert await process.wait() == 130
+        for pid in children:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+        assert list(temporary.glob("fastpath-demo-*")) == []
+    finally:
+        for pid in (process.pid, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await process.wait()
 
 
 async def test_the_verb_ends_with_the_block(opened: Callable[[], list[str]], tmp_path: Path) -> None:

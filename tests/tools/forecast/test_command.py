@@ -140,7 +140,8 @@ def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     printed = run()
     assert (printed.status, printed.out) == (1, "")
     assert printed.err == (
-        "fastpath forecast: needs numpy, which is not installed: pip install 'fastpath-adapter[tools]'\n"
+        "fastpath forecast: needs numpy, which is not installed: "
+        "pip install '.[tools]' in a clone of the repository\n"
     )
 
 

@@ -316,7 +316,8 @@ def test_a_calendar_without_icalendar_says_what_to_install(
     assert run(*range_, "-o", "ics", text=json.dumps(document(DAILY))) == Printed(
         1,
         "",
-        "fastpath schedule: needs icalendar, which is not installed: pip install 'fastpath-adapter[tools]'\n",
+        "fastpath schedule: needs icalendar, which is not installed: "
+        "pip install '.[tools]' in a clone of the repository\n",
     )
 
 

@@ -115,7 +115,7 @@ def test_without_numpy_the_extra_is_named(simulated: Run, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "numpy", None)
     printed = simulated("--forecast")
     assert printed.status == 1
-    assert "pip install 'fastpath-adapter[tools]'" in printed.err
+    assert "pip install '.[tools]' in a clone of the repository" in printed.err
     assert simulated("--policy=fast").status == 0
 
 

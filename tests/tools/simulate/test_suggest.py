@@ -1,7 +1,9 @@
 import json
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
 from adapter.simulate.policies import read_policy
-from fastpath_tools.simulate import suggest
+from fastpath_tools.simulate import running, suggest
 from fastpath_tools.simulate.inputs import SUGGESTED
 from tests.support.simulation import HPA, PODS, Printed, autoscaler
 
@@ -144,3 +146,31 @@ def test_nothing_is_suggested_where_nothing_is_missing(simulated: Run, folder: P
     text = simulated("--suggest").out
     assert "with no more pod seconds than native no autoscaler has less shortage" in text
     assert "spec:" not in text
+
+
+class InterruptedPool(ThreadPoolExecutor):
+    """A pool whose first result is Ctrl-C; the others are pending."""
+
+    results: ClassVar[list[Future[Any]]] = []
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__(1)
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:  # type: ignore[override]
+        result: Future[Any] = Future()
+        if not self.results:
+            result.set_exception(KeyboardInterrupt())
+        self.results.append(result)
+        return result
+
+
+def test_ctrl_c_does_not_cancel_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool whose processes end fails its pending results, and prints a traceback for a cancelled one."""
+    monkeypatch.setattr(running, "ProcessPoolExecutor", InterruptedPool)
+    monkeypatch.setattr(running, "_WORTH", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    scenario: Any = SimpleNamespace(loads={"web": SimpleNamespace(seconds=1)}, phases=1)
+    variants: Any = ("first", "second", "third")
+    with pytest.raises(KeyboardInterrupt):
+        running.run_all(scenario, variants)
+    assert [result.cancelled() for result in InterruptedPool.results] == [False] * 3
