@@ -190,7 +190,10 @@ def vacancy(namespace: str, leaders: Leaders) -> str:
     own = [_unheld(leader) for leader in leaders.found if leader.owns(namespace)]
     if "" in own:
         return ""
+    strange = next((leader.lease for leader in leaders.found if not leader.is_trusted), "")
     why = own[0] if own else "its slice has no Lease" if leaders.found else "no scaler has a Lease"
+    if strange and not own:
+        return f"the Lease {strange} is not in the namespace of Fastpath, which --namespace gives"
     where = "" if own else f" {leaders.where}"
     others = f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
     return f"{why}{where}{others}"

@@ -87,6 +87,7 @@ def _render(options: DoctorOptions, examined: Found) -> str:
 
 async def _run(options: DoctorOptions) -> Found:
     given = rules_files.parse_usable(options.config) if options.config else None
+    options = cluster_options.with_context(options)
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)
     async with AsyncExitStack() as stack:
@@ -226,7 +227,7 @@ class Doctor:
         if isinstance(target, Unread) or target.starts is None:
             return target
         starts = target.starts
-        stored = await self._cluster.ready_times(uid)
+        stored = await self._cluster.ready_times(namespace, uid)
         if stored is not None:
             starts = starts._replace(times=stored)
         if autoscaler_hops.may_pull(starts.times):
@@ -271,7 +272,7 @@ class Doctor:
             answer = await self._cluster.answer(meta.namespace, metric, target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
         leaders = await self._cluster.leaders(meta.namespace)
-        entry = await self._cluster.entry(meta.uid)
+        entry = await self._cluster.entry(meta.namespace, meta.uid)
         handshake = model.check_handshake(meta.name, spec)
         return BoostFacts(wishes, handshake, floor, leaders, entry, _owner(hpa))
 

@@ -85,8 +85,8 @@ _T = TypeVar("_T")
 class LiveCluster:
     """A cluster with its autoscalers. `service` is Fastpath's.
 
-    The namespaces of the scaler's Leases have its floors and ready times too; without a Lease it is the
-    namespace of the Service.
+    The namespace of a scaler's Lease has its floors and ready times too; without a Lease it is the namespace
+    of the Service.
     """
 
     def __init__(
@@ -401,47 +401,48 @@ class LiveCluster:
         """Return the Leases of Fastpath's scaler, also of `namespace` if they cannot be listed in all."""
         return await self._leases.find(namespace)
 
-    async def entry(self, uid: str) -> Floor | Unread | None:
+    async def entry(self, namespace: str, uid: str) -> Floor | Unread | None:
         """Return the floor that Fastpath has published for an autoscaler, None for none."""
-        entries = await self._entries()
+        entries = await self._entries(await self._place(namespace))
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
     @reading.shared
-    async def _entries(self) -> dict[str, Floor] | Unread:
+    async def _entries(self, place: str) -> dict[str, Floor] | Unread:
         entries: dict[str, Floor] = {}
         try:
-            for config_map in await self._labelled(floor.LABEL):
+            for config_map in await self._labelled(floor.LABEL, place):
                 entries |= floor.decode_floors(config_map.data)
         except (KubernetesError, ValueError) as error:
             return Unread(reading.why(error))
         return entries
 
-    async def ready_times(self, uid: str) -> ReadyTimes | None:
+    async def ready_times(self, namespace: str, uid: str) -> ReadyTimes | None:
         """Return the times that the scaler has stored for an autoscaler; None if they cannot be read."""
-        text = (await self._ledgers()).get(uid)
+        text = (await self._ledgers(await self._place(namespace))).get(uid)
         try:
             return None if text is None else decode_ledger(text).times()
         except ValueError:
             return None
 
     @reading.shared
-    async def _ledgers(self) -> dict[str, str]:
+    async def _ledgers(self, place: str) -> dict[str, str]:
         try:
-            config_maps = await self._labelled(ready_store.KIND.label)
+            config_maps = await self._labelled(ready_store.KIND.label, place)
         except KubernetesError:
             return {}
         return {uid: text for config_map in config_maps for uid, text in (config_map.data or {}).items()}
 
-    async def _labelled(self, label: str) -> tuple[ConfigMap, ...]:
-        """Return the ConfigMaps of Fastpath with a label. KubernetesError."""
-        leaders, selector = await self.leaders(), quote(f"{label}=true")
-        leases = () if isinstance(leaders, Unread) else [leader.lease for leader in leaders.found]
-        places = {lease.partition("/")[0] for lease in leases} or {self._service.namespace}
-        config_maps: list[ConfigMap] = []
-        for namespace in sorted(places):
-            path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={selector}"
-            config_maps += (await self._fetch(path, ItemList[ConfigMap])).items
-        return tuple(config_maps)
+    async def _place(self, namespace: str) -> str:
+        """Return the namespace of the scaler that decides the autoscalers of a namespace."""
+        leaders = await self.leaders(namespace)
+        owners = () if isinstance(leaders, Unread) else [one for one in leaders.found if one.owns(namespace)]
+        places = {leader.namespace for leader in owners} or {self._service.namespace}
+        return self._service.namespace if self._service.namespace in places else namespace
+
+    async def _labelled(self, label: str, place: str) -> tuple[ConfigMap, ...]:
+        """Return the ConfigMaps of a namespace with a label. KubernetesError."""
+        path = f"/api/v1/namespaces/{place}/configmaps?labelSelector={quote(f'{label}=true')}"
+        return (await self._fetch(path, ItemList[ConfigMap])).items
 
 
 def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unread) -> RunError:

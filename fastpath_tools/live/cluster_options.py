@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -79,6 +79,14 @@ def read_context(options: KubeconfigOptions) -> str:
         if isinstance(document, dict):
             return str(document.get("current-context") or "")
     return ""
+
+
+_Options = TypeVar("_Options", bound=KubeconfigOptions)
+
+
+def with_context(options: _Options) -> _Options:
+    """Return options that name the context, for kubectl too: the current one of the file may change."""
+    return replace(options, context=read_context(options))
 
 
 NAMESPACE = "fastpath"

@@ -95,6 +95,9 @@ def why(error: Exception) -> str:
     return (error.said if isinstance(error, KubernetesError) else "") or str(error)
 
 
+_AHEAD = 60.0
+"""By how many seconds a clock may be ahead of ours."""
+
 _NAMESPACES = 100
 """In how many namespaces Leases are looked for if they may not be listed in all at once."""
 
@@ -152,22 +155,27 @@ class LeaseReader:
         except KubernetesError as error:
             return Unread(why(error))
         members = {
-            lease.spec.holder_identity or "": lease
+            (lease.metadata.namespace, lease.spec.holder_identity or ""): lease
             for lease in leases
             if lease.metadata.name.startswith(f"{self._name}-member-")
         }
         return tuple(
-            self._leader(lease, number, members.get(lease.spec.holder_identity or ""))
+            self._leader(
+                lease, number, members.get((lease.metadata.namespace, lease.spec.holder_identity or ""))
+            )
             for lease in leases
             if (number := slices.parse_name(self._name, lease.metadata.name)) is not None
         )
 
     def _leader(self, lease: LeaseDocument, number: int, held: LeaseDocument | None) -> Leader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
-        name = f"{lease.metadata.namespace}/{lease.metadata.name}"
+        namespace = lease.metadata.namespace
         spec = LeaseDocumentSpec() if held is None else held.spec
-        duration = float(spec.lease_duration_seconds or 0)
-        return Leader(name, spec.holder_identity or "", self._age(spec.renew_time), duration, number)
+        duration, age = float(spec.lease_duration_seconds or 0), self._age(spec.renew_time)
+        if age is not None and age < -_AHEAD:  # no scaler writes that
+            spec = LeaseDocumentSpec()
+        name, holder = f"{namespace}/{lease.metadata.name}", spec.holder_identity or ""
+        return Leader(name, holder, age, duration, number, namespace == self._namespace)
 
 
 async def find_endpoints(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:

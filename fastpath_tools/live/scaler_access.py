@@ -37,6 +37,12 @@ _SECONDS = 10.0
 _REFORWARD = 10.0
 """How many seconds after it failed a port is forwarded again."""
 
+_MOST_BYTES = 16 << 20
+"""How many bytes of a response are read."""
+
+_OTHERS = 8
+"""How many processes are asked whose Leases are not trusted."""
+
 _READY = b"Forwarding from 127.0.0.1:"
 _CA_ADVICE = (
     "; --ca-file gives the certificates to trust, such as apiserver.crt in the --cert-dir of the scaler"
@@ -54,6 +60,7 @@ async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
     path = f"{_AUTOSCALERS}/{'/'.join(options.key)}"
     if options.server:
         return await _get(options, options.server.rstrip("/") + path)
+    options = await asyncio.to_thread(cluster_options.with_context, options)
     pod = await _find_leader(options, fastpath)
     async with _forwarded(options, fastpath, pod, options.port) as address:
         return await _get(options, address + path)
@@ -87,17 +94,31 @@ class LeaderReader:
         own = [one for one in leaders.found if one.holder and one.owns(namespace)]
         if not own:
             return Unread("no scaler leads")
-        leader = min(own, key=lambda one: math.inf if one.renewed is None else one.renewed)
+        last = [(not one.is_trusted, math.inf if one.renewed is None else one.renewed, one) for one in own]
+        leader = min(last)[-1]
         return await self._read(*_pod(leader), path, dict[str, Any])
 
     async def read_all(self, leaders: Leaders | Unread) -> list[FleetView | Unread]:
-        """Return what each of the processes shows of all its autoscalers."""
+        """Return what each of the processes shows of all its autoscalers.
+
+        One whose Lease is not trusted shows those of its namespace, and of these processes few are asked.
+        """
         if self._server is not None:
             return [await self._read_server(self._server, "", FleetView)]
         if isinstance(leaders, Unread):
             return [leaders]
-        pods = dict.fromkeys(_pod(leader) for leader in leaders.found if leader.holder)
-        return await asyncio.gather(*(self._read(*pod, "", FleetView) for pod in pods))
+        held = [leader for leader in leaders.found if leader.holder]
+        pods = {_pod(leader): leader.is_trusted for leader in held}
+        others = [pod for pod, is_trusted in pods.items() if not is_trusted]
+        for pod in others[_OTHERS:]:
+            del pods[pod]
+        views = await asyncio.gather(*(self._read(*pod, "", FleetView) for pod in pods))
+        shown = [
+            view if is_trusted or isinstance(view, Unread) else _within(namespace, view)
+            for (namespace, _), is_trusted, view in zip(pods, pods.values(), views, strict=True)
+        ]
+        left = len(others) - _OTHERS
+        return shown if left <= 0 else [*shown, Unread(f"{left} more processes hold Leases like a scaler's")]
 
     async def _read_server(self, options: ScalerAddressOptions, path: str, form: type[_T]) -> _T | Unread:
         url = f"{options.server.rstrip('/')}{_AUTOSCALERS}{path}"
@@ -149,9 +170,15 @@ class _Port:
         return asyncio.get_running_loop().time() >= self._closed + _REFORWARD
 
 
+def _within(namespace: str, view: FleetView) -> FleetView:
+    """Return the autoscalers of a namespace that a process shows."""
+    own = tuple(entry for entry in view.autoscalers if entry.namespace == namespace)
+    return msgspec.structs.replace(view, autoscalers=own)
+
+
 def _pod(leader: Leader) -> tuple[str, str]:
     """Return namespace and name of the Pod of a leader."""
-    return leader.lease.partition("/")[0], credentials.pod_of(leader.holder)
+    return leader.namespace, credentials.pod_of(leader.holder)
 
 
 class _Response(NamedTuple):
@@ -178,7 +205,12 @@ async def _fetch(options: ScalerAddressOptions | None, url: str) -> _Response:
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.get(url, ssl=context, server_hostname=tls_server_name, allow_redirects=False) as response,
         ):
-            return _Response(response.status, response.reason or "", await response.read())
+            body = bytearray()
+            async for part in response.content.iter_chunked(1 << 16):
+                body += part
+                if len(body) > _MOST_BYTES:
+                    raise RunError(f"{url}: its response has more than {_MOST_BYTES >> 20} MiB")
+            return _Response(response.status, response.reason or "", bytes(body))
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
         advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:

@@ -1,5 +1,6 @@
 """What the pages read from: the cluster, Prometheus and the scalers, connected while they are served."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -48,6 +49,7 @@ class ClusterAccess:
     @classmethod
     async def open(cls, options: UiOptions, stack: AsyncExitStack) -> Self:
         """Connect until the `stack` is closed. InputError for a kubeconfig or rules that cannot be used."""
+        options = await asyncio.to_thread(cluster_options.with_context, options)
         clock, monitoring = SystemClock(), Monitoring()
         rules = rules_files.parse_usable(options.config) if options.config else None
         client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_REQUEST))

@@ -457,6 +457,7 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     assert document["name"] == "web"
     assert (tmp_path / "arguments").read_text().split() == [
         f"--kubeconfig={kubeconfig}",
+        "--context=sandbox",
         "port-forward",
         "--namespace=fastpath",
         "pod/scaler-1",

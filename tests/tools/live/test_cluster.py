@@ -891,10 +891,12 @@ async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Doc
     assert "diagnosis: the scaler has not set conditions yet" in (await run("shop/web")).out
 
 
-async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, run: Doctor) -> None:
+async def test_a_scaler_in_the_namespace_of_the_autoscaler(
+    cluster: Cluster, server: Behind, run: Doctor
+) -> None:
     """Its Lease, its floors and its ready times are where it runs, not where the server is."""
     fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
-    lead(cluster, namespace="scaling")
+    lead(cluster, namespace="shop")
     lead(cluster, namespace="kube-node-lease", name="node-1")
     found = json.loads((await run("shop/web", "-o", "json")).out)
     assert found["state"] == "ok"
@@ -902,6 +904,48 @@ async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, r
     cluster.forbid("list", "leases", "")
     found = json.loads((await run("shop/web", "-o", "json")).out)
     assert found["diagnosis"].startswith("its conditions report no problem;")
+
+
+async def test_a_lease_of_another_namespace_proves_nothing(
+    cluster: Cluster, server: Behind, run: Doctor
+) -> None:
+    """Users who may edit one namespace can create Leases there, and ConfigMaps."""
+    fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
+    lead(cluster, namespace="tenant")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["diagnosis"] == (
+        "no scaler runs for it: the Lease tenant/fastpath-scaler is not in the namespace of Fastpath, which "
+        "--namespace gives"
+    )
+    found = json.loads((await run("shop/web", "-o", "json", "--namespace=tenant")).out)
+    assert found["state"] == "ok", "unless it is named"
+
+
+async def test_a_floor_of_another_namespace_is_not_shown(
+    cluster: Cluster, server: Behind, run: Doctor
+) -> None:
+    lead(cluster)
+    lead(cluster, namespace="tenant")
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    uid = cluster.get("HorizontalPodAutoscaler", "web", "shop")["metadata"]["uid"]
+    until = FineInstant(round((time.time() + 600) * SECOND))  # noqa: TID251  # as above
+    text = encode_floor(Floor("shop", "web", uid, demoted=Demotion(until, "tenant")))
+    for place, finding in (
+        ("tenant", "the handshake works; no floor is set"),
+        ("fastpath", "advice only until"),
+    ):
+        metadata = {"name": "floors", "namespace": place, "labels": {"fastpath.io/floors": "true"}}
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: text}})
+        assert (await run.hops())["boost"]["finding"].startswith(finding)
+
+
+async def test_a_lease_of_the_future_has_no_holder(cluster: Cluster, server: Behind, run: Doctor) -> None:
+    fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
+    lead(cluster)
+    ahead = timestamp(time.time() + 3600)  # noqa: TID251  # as above
+    cluster.patch("Lease", "fastpath-scaler", {"spec": {"renewTime": ahead}}, namespace="fastpath")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["diagnosis"] == ("no scaler runs for it: the Lease fastpath/fastpath-scaler has no holder")
 
 
 async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Doctor) -> None:

@@ -216,3 +216,12 @@ def test_there_is_no_context_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert cluster_options.read_context(KubeconfigOptions()) == ""
+
+
+def test_the_context_is_that_of_the_start(tmp_path: Path) -> None:
+    """Else a later `kubectl config use-context` would have kubectl forward ports of another cluster."""
+    file = tmp_path / "kubeconfig"
+    file.write_text("current-context: staging\n")
+    options = cluster_options.with_context(KubeconfigOptions(kubeconfig=str(file)))
+    file.write_text("current-context: production\n")
+    assert options.context == cluster_options.read_context(options) == "staging"

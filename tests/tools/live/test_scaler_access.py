@@ -2,15 +2,16 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.model.autoscaling.view import FleetView
+from adapter.model.autoscaling.view import FleetEntry, FleetView
 from fastpath_sandbox.listener import Listener
 from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerAddressOptions
-from fastpath_tools.live.facts import Leaders, Unread
+from fastpath_tools.live.facts import Leader, Leaders, Unread
 from fastpath_tools.live.scaler_access import LeaderReader
 
 _FLEET = FleetView(version="v1", time="2026-11-28T00:00:00.000Z", autoscalers=[])
@@ -42,3 +43,70 @@ async def test_what_it_refuses_is_unread(reader: LeaderReader) -> None:
     refused = await reader.read(Leaders(()), "shop", "other")
     assert isinstance(refused, Unread)
     assert refused.why.endswith("/debug/fastpath/autoscalers/shop/other?journal=false: not decided here")
+
+
+def forward(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Path:
+    """Have kubectl forward to an address; return the file with its command lines."""
+    kubectl, calls = folder / "kubectl", folder / "calls"
+    words = f"Forwarding from {url.removeprefix('http://')} -> 10254"
+    kubectl.write_text(f"#!/bin/sh\necho \"$@\" >>{calls}\necho '{words}'\nexec sleep 60\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return calls
+
+
+def decided(namespace: str) -> FleetEntry:
+    state = ("Deployment web", "Boost", 2, 2, 2, 8, "", None, None, 0, 0, 0, True, "")
+    return FleetEntry("HorizontalPodAutoscaler", namespace, "web", *state)
+
+
+async def test_leases_that_are_not_trusted_start_few_processes_and_show_their_namespace_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users who may edit a namespace can make such Leases, and Pods that answer."""
+    shown = msgspec.structs.replace(_FLEET, autoscalers=[decided("shop"), decided("tenant")])
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=msgspec.json.encode(shown))
+
+    leaders = tuple(
+        Leader(f"tenant/s-slice-{number:02d}", f"pod-{number}_1", 1.0, 15.0, number, is_trusted=False)
+        for number in range(64)
+    )
+    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
+        calls = forward(tmp_path, monkeypatch, scaler.url)
+        reader = LeaderReader(KubeconfigOptions(context="staging"), stack)
+        *views, left = await reader.read_all(Leaders(leaders))
+    started = calls.read_text().splitlines()
+    names = {entry.namespace for view in views if isinstance(view, FleetView) for entry in view.autoscalers}
+    assert (len(started), names) == (8, {"tenant"})
+    assert left == Unread("56 more processes hold Leases like a scaler's")
+    assert all("--context=staging" in call for call in started)
+
+
+async def test_the_scaler_of_fastpath_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=b"{}")
+
+    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
+        calls = forward(tmp_path, monkeypatch, scaler.url)
+        leaders = Leaders(
+            (
+                Leader("shop/fastpath-scaler", "forged_1", 0.0, 15.0, is_trusted=False),
+                Leader("fastpath/fastpath-scaler", "scaler-0_1", 9.0, 15.0),
+            )
+        )
+        await LeaderReader(KubeconfigOptions(), stack).read(leaders, "shop", "web")
+    assert "--namespace=fastpath pod/scaler-0 " in calls.read_text()
+
+
+async def test_a_response_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=b" " * ((16 << 20) + 1))
+
+    async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
+        forward(tmp_path, monkeypatch, scaler.url)
+        leaders = Leaders((Leader("fastpath/fastpath-scaler", "scaler-0_1", 1.0, 15.0),))
+        read = await LeaderReader(KubeconfigOptions(), stack).read(leaders, "shop", "web")
+    assert isinstance(read, Unread)
+    assert read.why.endswith("its response has more than 16 MiB")
