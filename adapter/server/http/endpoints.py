@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import gzip
+import re
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, cast
@@ -48,6 +49,9 @@ _RESERVED = 4
 """One part in so many of the questions in flight is for tenants that have less than half of that part."""
 
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
+
+_LOOPBACK = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?")
+"""The Host of a request to a loopback address, whatever port is forwarded to it."""
 
 _Answer = CustomAnswer | ExternalAnswer | ResourceAnswer
 _Encoded = tuple[_Answer, Iterable[bytes]]
@@ -267,6 +271,8 @@ class LocalPages:
 
     Callers are not authenticated: they are on the machine or in the pod already, and `kubectl port-forward`
     has its own permission. The pages are read-only, and the command line accepts loopback addresses only.
+    A page of another site can make a browser on the machine send requests here, under a name that resolves to
+    a loopback address: these have its name as Host, or an Origin, and are refused.
     They are served between `start` and `stop`, unless the address is "".
     """
 
@@ -303,6 +309,8 @@ class LocalPages:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in {"GET", "HEAD"}:
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        if not _LOOPBACK.fullmatch(request.headers.get("Host", "")) or "Origin" in request.headers:
+            return web.Response(status=403, text="only requests to a loopback address are served\n")
         segments = tuple(request.path.split("/")[1:])
         match segments:
             case ("metrics",):
