@@ -10,6 +10,7 @@ if reading takes longer.
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,12 @@ ADDRESS = "127.0.0.1"
 _HEARTBEAT = 15.0
 _RETRY = 2000
 """Milliseconds until a browser connects again."""
+
+SILENT = 64
+HEAD_SECONDS = 5.0
+"""How many connections may have sent no request yet, and for how long."""
+
+_END = b"\r\n\r\n"
 
 STREAMS = 32
 _PAGES = 64
@@ -50,6 +57,10 @@ _EVENTS = "events"
 
 Finder = Callable[[str], Page | None]
 """Returns the page of a path below the token, None for no page."""
+
+
+_Silent = dict[asyncio.Transport, asyncio.TimerHandle]
+"""The connections without a request, oldest first, each with what ends it."""
 
 
 class _State(NamedTuple):
@@ -102,17 +113,23 @@ class PageServer:
             keepalive_timeout=30,
         )
         await runner.setup()
+        assert runner.server is not None
+        silent: _Silent = {}
         try:
-            site = web.TCPSite(runner, ADDRESS, port)
-            await site.start()
-            bound: int = runner.addresses[0][1]
+            accept = functools.partial(_Connection, runner.server, silent)
+            listener = await asyncio.get_running_loop().create_server(accept, ADDRESS, port)
+            bound: int = listener.sockets[0].getsockname()[1]
             self._hosts = frozenset({f"{ADDRESS}:{bound}", f"localhost:{bound}"})
-            yield bound
+            try:
+                yield bound
+            finally:
+                listener.close()
         finally:
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if refusal := self._refuse(request):
+            refusal.force_close()
             return refusal
         path = request.path.split("/", 2)[2]
         if path in self._files:
@@ -187,6 +204,53 @@ class PageServer:
         finally:
             self._streams -= 1
         return response
+
+
+class _Connection(asyncio.Protocol):
+    """A connection, which ends if it sends no head in time. Beyond a number the oldest silent one ends.
+
+    Any user of the machine can connect, and each connection takes a file.
+    """
+
+    def __init__(self, server: web.Server, silent: _Silent) -> None:
+        self._inner = server()
+        self._silent = silent
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if len(self._silent) >= SILENT:
+            oldest = next(iter(self._silent))
+            self._silent.pop(oldest).cancel()
+            oldest.abort()
+        self._transport = transport
+        self._silent[transport] = asyncio.get_running_loop().call_later(HEAD_SECONDS, transport.abort)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport in self._silent:
+            self._tail += data
+            if _END in self._tail:
+                self._end_silence()
+            self._tail = self._tail[1 - len(_END) :]
+        self._inner.data_received(data)
+
+    def _end_silence(self) -> None:
+        if (timer := self._silent.pop(self._transport, None)) is not None:
+            timer.cancel()
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_silence()
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
 async def _send_changes(response: web.StreamResponse, view: _View, seen: frozenset[str]) -> None:

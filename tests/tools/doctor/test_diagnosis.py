@@ -775,7 +775,7 @@ def test_a_certificate_that_the_api_server_refuses_is_to_be_renewed() -> None:
         "x509: certificate has expired",
         "renew the certificate: docs/guides/deploy.md#certificates",
     )
-    refusing = {"fault": expired, "remedy": renew}
+    refusing: dict[str, Any] = {"fault": expired, "remedy": renew}
     floor = MetricFacts("f", spec_of(HANDSHAKE), FLOOR_SERVING._replace(**refusing), GONE)
     found = examine(boosted(floor=floor))
     assert found.diagnosis == (

@@ -402,3 +402,45 @@ async def test_open_streams_do_not_delay_the_end() -> None:
         with pytest.raises(aiohttp.ClientError):
             await response.content.read()
         response.close()
+
+
+# -- connections without a request ---------------------------------------------------------------------------
+
+
+async def test_silent_connections_do_not_hold_up_the_page(served: Served) -> None:
+    """Beyond a bound the oldest ends, so other users of the machine cannot take all files."""
+    opened = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(server.SILENT + 16)]
+    first = opened[0][0]
+    assert await first.read() == b"", "the oldest has ended"
+    assert (await served.get())[0] == 200
+    assert not opened[-1][0].at_eof()
+    for _, writer in opened:
+        writer.close()
+
+
+async def test_a_head_that_does_not_come_ends_its_connection(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_request_in_pieces_is_answered(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    head = f"GET /{TOKEN}/ HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n"
+    for byte in head.encode():
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(0)
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
+    writer.close()
+
+
+async def test_a_refused_request_ends_its_connection(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 421 ")
+    writer.close()
