@@ -105,6 +105,7 @@ _KNOWN: Mapping[str, str] = {
 }
 """Known servers by a part of the name of the Service or of a label; the first match wins."""
 
+_UNKNOWN = "an unknown server"
 _CERTIFICATE = "x509: "
 """Begins what Go says of a certificate."""
 
@@ -193,7 +194,7 @@ def _identify(registration: Registration) -> str:
         for part, owner in _KNOWN.items():
             if part in text.lower():
                 return owner
-    return "an unknown server"
+    return _UNKNOWN
 
 
 def _advice(name: str, server: str, registration: Registration) -> str:
@@ -209,7 +210,16 @@ def _advice(name: str, server: str, registration: Registration) -> str:
         "external.metrics.k8s.io": move,
         "metrics.k8s.io": f"to replace {server}, register v1 first as docs/guides/deploy.md says",
     }
-    return f"{steps[group]}; or leave it out: {_leave_out(name)}"
+    own = hint(registration)
+    return f"{own}{'; else ' if own else ''}{steps[group]}; or leave it out: {_leave_out(name)}"
+
+
+def hint(registration: Registration) -> str:
+    """Return how to name Fastpath's Service if a server that is not known is Fastpath, "" for a known one."""
+    service = registration.service
+    if service is None or _identify(registration) != _UNKNOWN:
+        return ""
+    return f"if that is Fastpath, give --namespace={service.namespace} --service={service.name}"
 
 
 def _repair(registration: Registration) -> str:

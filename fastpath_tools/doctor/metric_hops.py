@@ -24,7 +24,7 @@ from fastpath_tools.doctor.hops import (
     seconds,
     total,
 )
-from fastpath_tools.live.facts import AnswerFacts, MetricFacts, SeriesFacts, SourceFacts, Unread
+from fastpath_tools.live.facts import AnswerFacts, MetricFacts, SeriesFacts, Serving, SourceFacts, Unread
 from fastpath_tools.live.preview import SCRAPES_IN_WINDOW
 
 TICK = 1.0
@@ -227,15 +227,22 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
             return Hop(_API, State.FAULT, text, change=Improvement(_INSTALL[serving.group]))
         if serving.fault:
             restore = f"restore {serving.owner}: kubectl get apiservices | grep {serving.group}"
-            advice = serving.remedy or restore
+            advice = _advise(serving, restore)
             text = f"{serving.group} is not available: {serving.owner}: {serving.fault}"
             return Hop(_API, State.FAULT, text, change=Improvement(advice))
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
         advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
         text = f"{server} has no value of {metric.label}: {answer.error}"
-        return Hop(_API, State.FAULT, text, change=Improvement(advice))
+        return Hop(_API, State.FAULT, text, change=Improvement(_advise(serving, advice)))
     return _answered(facts, metric, answer, server)
+
+
+def _advise(serving: Serving | Unread, advice: str) -> str:
+    """Return the remedy of our own server; of another one what may be wrong, and the advice."""
+    if isinstance(serving, Unread) or not serving.remedy:
+        return advice
+    return serving.remedy if serving.ours else f"{serving.remedy}; {advice}"
 
 
 def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: str) -> Hop:

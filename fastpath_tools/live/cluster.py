@@ -309,7 +309,7 @@ class LiveCluster:
         ours = judged.owner is Owner.OURS
         fault, remedy = apiservices.why_unavailable(registration), apiservices.remedy(registration)
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
-        return Serving(group, owner, ours, fault, warning, remedy if ours else "")
+        return Serving(group, owner, ours, fault, warning, remedy if ours else apiservices.hint(registration))
 
     @reading.shared
     async def _registration(self, group: str) -> Registration | None:

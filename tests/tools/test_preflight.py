@@ -106,6 +106,15 @@ async def test_our_own_that_cannot_be_reached(cluster: Cluster, run: Verb) -> No
     )
 
 
+async def test_a_server_that_is_not_known_may_be_fastpath(cluster: Cluster, run: Verb) -> None:
+    _register(cluster, "v1beta1.custom.metrics.k8s.io", "metrics", "adapter")
+    hint = "if that is Fastpath, give --namespace=metrics --service=adapter; else run both side by side"
+    assert hint in (await run()).err
+    _register(cluster, "v1beta2.custom.metrics.k8s.io", "monitoring", "prometheus-adapter")
+    (line,) = [line for line in (await run()).err.splitlines() if "v1beta2.custom" in line]
+    assert "--service" not in line
+
+
 EXPIRED = "x509: certificate has expired or is not yet valid"
 
 

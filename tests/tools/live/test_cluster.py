@@ -541,6 +541,22 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
     assert asked in server.targets
 
 
+async def test_a_server_that_is_not_known_may_be_fastpath(
+    cluster: Cluster, server: Behind, run: Doctor, authority: Authority
+) -> None:
+    cluster.delete("APIService", "v1beta2.custom.metrics.k8s.io")
+    register(cluster, "v1beta2.custom.metrics.k8s.io", "metrics", "adapter", 1, authority)
+    cluster.create(hpa("web", REQUESTS))
+    hops = await run.hops()
+    assert hops["metrics API"]["finding"].startswith(
+        "an unknown server has no value of http_requests_per_second"
+    )
+    change = hops["metrics API"]["change"]
+    assert change.startswith(
+        "if that is Fastpath, give --namespace=metrics --service=adapter; fastpath check "
+    )
+
+
 async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Doctor) -> None:
     lead(cluster)
     made = cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
