@@ -6,17 +6,20 @@ description after it, and at the end a colon and a number that says what else th
 1.26 and later reads the same from the program `kubectl_complete-fastpath` for `kubectl fastpath`.
 """
 
+import asyncio
+import contextlib
 import enum
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from adapter.cli import verbs
 from adapter.config import pflag
 from adapter.config.option_fields import Command, CommandOptions, arguments
 from adapter.config.pflag import Flag, FlagType
-from adapter.errors import Fault, InputError
+from adapter.errors import FastpathError, Fault, InputError, KubernetesError
 
 
 class Directive(enum.IntEnum):
@@ -38,6 +41,10 @@ class Candidates(NamedTuple):
     candidates: tuple[Candidate, ...] = ()
     directive: Directive = Directive.NOTHING
 
+
+_SECONDS = 3.0
+_MOST = 500
+"""For how long autoscalers are listed, and how many of a kind."""
 
 _FILE_METAVARS = frozenset({"file", "path"})
 _FOLDER_METAVAR = "folder"
@@ -84,7 +91,38 @@ def _complete_verb(command: Command[Any], given: Sequence[str], last: str) -> Ca
     taken = command.arguments
     if taken.choices:
         return _matching(map(Candidate, taken.choices), last)
+    if taken.are_autoscalers:
+        return _matching(map(Candidate, _find_autoscalers(command, given, last)), last)
     return Candidates(directive=Directive.FILES if taken.are_files else Directive.NOTHING)
+
+
+def _find_autoscalers(command: Command[Any], given: Sequence[str], last: str) -> list[str]:
+    """Return the autoscalers of the cluster that the flags name, as NAMESPACE/NAME.
+
+    Those of the namespace that `last` begins with, else of all. A shell shows no errors: then there are none.
+    """
+    namespace, slash, _ = last.partition("/")
+    with contextlib.suppress(FastpathError, OSError):  # of these TimeoutError
+        options, _ = command.parse([*given, "namespace/name"])
+        return asyncio.run(_list_autoscalers(options, namespace if slash else ""))
+    return []
+
+
+async def _list_autoscalers(options: Any, namespace: str) -> list[str]:
+    from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL  # noqa: PLC0415 - as below
+    from fastpath_tools.live import cluster_options, reading  # noqa: PLC0415 - takes a quarter of a second
+    from fastpath_tools.live.api_objects import ItemList, NamedDocument  # noqa: PLC0415 - as above
+
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    kinds = ("autoscaling/v2", "horizontalpodautoscalers"), (API_VERSION, PLURAL)
+    names: dict[str, None] = {}
+    async with asyncio.timeout(_SECONDS), cluster_options.connect(options) as client:
+        for version, plural in kinds:
+            path = f"/apis/{version}{within}/{plural}?limit={_MOST}"
+            with contextlib.suppress(KubernetesError):  # the cluster may not have the second one
+                listed = (await reading.fetch(client, path, ItemList[NamedDocument])).items
+                names |= {f"{one.metadata.namespace}/{one.metadata.name}": None for one in listed}
+    return sorted(names)
 
 
 def _read(given: Iterable[str], table: Mapping[str, Flag]) -> tuple[Flag | None, bool]:
@@ -250,8 +288,8 @@ COMMAND = Command(
     options=CompletionOptions,
     usage="bash|zsh|fish",
     about="""\
-Prints the script that makes a shell complete verbs, flags and values of fastpath. To load it in each new
-shell:
+Prints the script that makes a shell complete verbs, flags and values of fastpath, and the autoscalers of
+the cluster. To load it in each new shell:
 
     echo 'source <(fastpath completion bash)' >>~/.bashrc
     echo 'source <(fastpath completion zsh)' >>~/.zshrc      # after compinit

@@ -53,12 +53,12 @@ list_option = functools.partial(option, FlagType.ARRAY, "")
 switch = functools.partial(option, FlagType.BOOL, "false")
 
 
-def arguments(*choices: str, are_files: bool = False) -> Any:
+def arguments(*choices: str, are_files: bool = False, are_autoscalers: bool = False) -> Any:
     """Return a dataclass field for the arguments of a command line that are not flags, a tuple of texts.
 
-    Completion offers `choices`, or files where the arguments `are_files`.
+    Completion offers `choices`, files where the arguments `are_files`, or the autoscalers of the cluster.
     """
-    return field(default=(), metadata={_ARGUMENTS: Arguments(choices, are_files)})
+    return field(default=(), metadata={_ARGUMENTS: Arguments(choices, are_files, are_autoscalers)})
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Arguments:
 
     choices: tuple[str, ...] = ()
     are_files: bool = False
+    are_autoscalers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

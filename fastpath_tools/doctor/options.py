@@ -18,7 +18,7 @@ from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOption
 class ExaminationOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
     """What is examined, and from what."""
 
-    place: tuple[str, ...] = arguments()
+    place: tuple[str, ...] = arguments(are_autoscalers=True)
     lease_name: str = option(
         FlagType.TEXT,
         "fastpath-scaler",

@@ -167,7 +167,7 @@ class ScalerAddressOptions(CommandOptions):
 class ScalerServiceOptions(ScalerAddressOptions, KubeconfigOptions):
     """An autoscaler, and the process that decides about it: its address, or the Lease that names its Pod."""
 
-    autoscalers: tuple[str, ...] = arguments()
+    autoscalers: tuple[str, ...] = arguments(are_autoscalers=True)
     lease_name: str = _lease(
         FlagType.TEXT,
         "fastpath-scaler",

@@ -1,5 +1,6 @@
 """What completion offers, and what real shells and the real kubectl make of it."""
 
+import asyncio
 import os
 import pty
 import re
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main, verbs
+from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import completion
 from fastpath_tools.completion import Directive
-from tests.support import tools
+from tests.support import doctor, tools
 
 BIN = Path(sys.executable).parent
 
@@ -55,6 +57,28 @@ def offered(*words: str) -> list[str]:
 )
 def test_candidates(words: Sequence[str], expected: Sequence[str]) -> None:
     assert offered(*words) == expected
+
+
+async def test_autoscalers_of_the_cluster(tmp_path: Path) -> None:
+    async with Cluster() as cluster:
+        for namespace, name in (("shop", "web"), ("shop", "api"), ("mail", "web")):
+            document = doctor.hpa(name, doctor.CPU)
+            document["metadata"]["namespace"] = namespace
+            cluster.create(document)
+        flag = f"--kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
+
+        async def ask(*words: str) -> list[str]:
+            return await asyncio.to_thread(offered, *words)
+
+        for verb in ("doctor", "explain", "ui"):
+            assert await ask(verb, flag, "") == ["mail/web", "shop/api", "shop/web"]
+            assert await ask(verb, flag, "shop/") == ["shop/api", "shop/web"]
+        assert await ask("doctor", "-o", "json", flag, "shop/w") == ["shop/web"]
+        cluster.forbid("list", "horizontalpodautoscalers", "")
+        assert await ask("doctor", flag, "") == []
+        assert await ask("doctor", flag, "shop/") == ["shop/api", "shop/web"], "one namespace may be allowed"
+    assert await ask("doctor", flag, "shop/") == [], "the cluster is gone"
+    assert await ask("doctor", "--kubeconfig=none", "") == []
 
 
 def test_the_first_word_is_a_verb() -> None:
