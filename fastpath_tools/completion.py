@@ -99,7 +99,8 @@ def _complete_verb(command: Command[Any], given: Sequence[str], last: str) -> Ca
 def _find_autoscalers(command: Command[Any], given: Sequence[str], last: str) -> list[str]:
     """Return the autoscalers of the cluster that the flags name, as NAMESPACE/NAME.
 
-    Those of the namespace that `last` begins with, else of all. A shell shows no errors: then there are none.
+    Those of the namespace that `last` begins with, else of all. A shell shows no errors: nothing is
+    offered then.
     """
     namespace, slash, _ = last.partition("/")
     with contextlib.suppress(FastpathError, OSError):  # of these TimeoutError

@@ -27,6 +27,8 @@ from tests.support.tls import Authority
 
 pytestmark = pytest.mark.timeout(20)
 
+SLICE = slices.name_of("fastpath-scaler", slices.slice_of("shop"))
+
 RULES = """
 rules:
 - seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
@@ -930,7 +932,7 @@ async def test_a_lease_of_another_namespace_proves_nothing(
     lead(cluster, namespace="tenant")
     found = json.loads((await run("shop/web", "-o", "json")).out)
     assert found["diagnosis"] == (
-        "no scaler runs for it: the Lease tenant/fastpath-scaler is not in the namespace of Fastpath, which "
+        f"no scaler runs for it: the Lease tenant/{SLICE} is not in the namespace of Fastpath, which "
         "--namespace gives"
     )
     found = json.loads((await run("shop/web", "-o", "json", "--namespace=tenant")).out)
@@ -959,9 +961,10 @@ async def test_a_lease_of_the_future_has_no_holder(cluster: Cluster, server: Beh
     fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
     lead(cluster)
     ahead = timestamp(time.time() + 3600)  # noqa: TID251  # as above
-    cluster.patch("Lease", "fastpath-scaler", {"spec": {"renewTime": ahead}}, namespace="fastpath")
+    member = "fastpath-scaler-member-1"
+    cluster.patch("Lease", member, {"spec": {"renewTime": ahead}}, namespace="fastpath")
     found = json.loads((await run("shop/web", "-o", "json")).out)
-    assert found["diagnosis"] == ("no scaler runs for it: the Lease fastpath/fastpath-scaler has no holder")
+    assert found["diagnosis"] == f"no scaler runs for it: the Lease fastpath/{SLICE} has no holder"
 
 
 async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Doctor) -> None:

@@ -8,12 +8,14 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.view import FleetEntry, FleetView
 from fastpath_sandbox.listener import Listener
 from fastpath_tools.live.cluster_options import KubeconfigOptions, ScalerAddressOptions
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 from fastpath_tools.live.scaler_access import LeaderReader
 
+SHOP = slices.slice_of("shop")
 _FLEET = FleetView(version="v1", time="2026-11-28T00:00:00.000Z", autoscalers=[])
 
 
@@ -92,8 +94,8 @@ async def test_the_scaler_of_fastpath_is_asked_first(tmp_path: Path, monkeypatch
         calls = forward(tmp_path, monkeypatch, scaler.url)
         leaders = Leaders(
             (
-                Leader("shop/fastpath-scaler", "forged_1", 0.0, 15.0, is_trusted=False),
-                Leader("fastpath/fastpath-scaler", "scaler-0_1", 9.0, 15.0),
+                Leader("shop/fastpath-scaler", "forged_1", 0.0, 15.0, SHOP, is_trusted=False),
+                Leader("fastpath/fastpath-scaler", "scaler-0_1", 9.0, 15.0, SHOP),
             )
         )
         await LeaderReader(KubeconfigOptions(), stack).read(leaders, "shop", "web")
@@ -106,7 +108,7 @@ async def test_a_response_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async with Listener(answer, "127.0.0.1", 0) as scaler, contextlib.AsyncExitStack() as stack:
         forward(tmp_path, monkeypatch, scaler.url)
-        leaders = Leaders((Leader("fastpath/fastpath-scaler", "scaler-0_1", 1.0, 15.0),))
+        leaders = Leaders((Leader("fastpath/fastpath-scaler", "scaler-0_1", 1.0, 15.0, SHOP),))
         read = await LeaderReader(KubeconfigOptions(), stack).read(leaders, "shop", "web")
     assert isinstance(read, Unread)
     assert read.why.endswith("its response has more than 16 MiB")

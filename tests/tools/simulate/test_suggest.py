@@ -156,7 +156,7 @@ class InterruptedPool(ThreadPoolExecutor):
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__(1)
 
-    def submit(self, *_: Any, **__: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
         result: Future[Any] = Future()
         if not self.results:
             result.set_exception(KeyboardInterrupt())
