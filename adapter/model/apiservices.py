@@ -239,8 +239,8 @@ def why_unavailable(registration: Registration) -> str:
     """
     if registration.service is None or registration.available == "True":
         return ""
-    _, found, refused = registration.message.partition(_CERTIFICATE)
-    if found:
+    _, begin, refused = registration.message.partition(_CERTIFICATE)
+    if begin:
         return f"{_CERTIFICATE}{refused.partition(': current time')[0]}"
     return registration.message or registration.reason or "no condition Available yet"
 

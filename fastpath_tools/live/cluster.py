@@ -314,11 +314,11 @@ class LiveCluster:
     @reading.shared
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
-        found = [
+        versions = [
             await registrations.fetch_registration(self._client, f"{version}.{group}")
             for version in apiservices.HPA_READS[group]
         ]
-        registered = [registration for registration in found if registration is not None]
+        registered = [registration for registration in versions if registration is not None]
         if group == GROUPS["Pods"]:  # the others are read in a fixed version
             registered.sort(key=lambda registration: -registration.priority)
         return next(iter(registered), None)

@@ -189,7 +189,11 @@ async def scene(
                 doctor.register(cluster, name, metadata | {"port": running.port})
         if kind.renewed is not None:
             at = timestamp(time.time() - kind.renewed)  # noqa: TID251  # as above
-            spec = {"holderIdentity": "scaler-0_1", "leaseDurationSeconds": 15, "renewTime": at}
+            spec: dict[str, Any] = {
+                "holderIdentity": "scaler-0_1",
+                "leaseDurationSeconds": 15,
+                "renewTime": at,
+            }
             for lease in owner_leases("shop", spec):
                 cluster.create(lease)
         for verb, resource in kind.forbidden:
