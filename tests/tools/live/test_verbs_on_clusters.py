@@ -189,12 +189,12 @@ async def scene(
                 doctor.register(cluster, name, metadata | {"port": running.port})
         if kind.renewed is not None:
             at = timestamp(time.time() - kind.renewed)  # noqa: TID251  # as above
-            spec: dict[str, Any] = {
+            holding: dict[str, Any] = {
                 "holderIdentity": "scaler-0_1",
                 "leaseDurationSeconds": 15,
                 "renewTime": at,
             }
-            for lease in owner_leases("shop", spec):
+            for lease in owner_leases("shop", holding):
                 cluster.create(lease)
         for verb, resource in kind.forbidden:
             cluster.forbid(verb, resource, "")

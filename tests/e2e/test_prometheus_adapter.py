@@ -1,0 +1,114 @@
+"""The verbs where a real prometheus-adapter serves the custom metrics, and Fastpath is not installed."""
+
+import asyncio
+import base64
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.aggregation import apply
+from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
+from tests.e2e.test_aggregation import (
+    autoscaler,
+    deployment,
+    get,
+    make_well,
+    prometheus,
+    until,
+    wait_replicas,
+    write_all,
+)
+from tests.support import tools
+from tests.support.prometheus import PrometheusServer
+from tests.support.verbs import Verb
+
+__all__ = ["prometheus"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
+
+VARIABLE = "PROMETHEUS_ADAPTER"
+NAME = "v1beta1.custom.metrics.k8s.io"
+RULES = """
+rules:
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+"""
+
+
+@contextlib.asynccontextmanager
+async def registered(fronted: Fronted, url: str, folder: Path) -> AsyncIterator[None]:
+    """Run prometheus-adapter and register it as its chart does, in v1beta1 alone."""
+    cluster, backend = fronted
+    port = tools.free_port()
+    (folder / "rules.yaml").write_text(RULES)
+    pair = backend.authority.issue(f"prometheus-adapter.{cluster.namespace}.svc")
+    access = [
+        f"--{use}-kubeconfig={cluster.admin_kubeconfig}"
+        for use in ("lister", "authentication", "authorization")
+    ]
+    with (folder / "adapter.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            os.environ[VARIABLE],
+            *(f"--config={folder / 'rules.yaml'}", f"--prometheus-url={url}", *access),
+            *(f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}"),
+            *(f"--secure-port={port}", "--bind-address=127.0.0.1", "--metrics-relist-interval=2s"),
+            "--metrics-max-age=5m",
+            stdout=log,
+            stderr=log,
+        )
+    metadata = {"name": "prometheus-adapter", "namespace": cluster.namespace}
+    bundle = base64.b64encode(backend.authority.file.read_bytes()).decode()
+    spec = {
+        "group": "custom.metrics.k8s.io",
+        "version": "v1beta1",
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "caBundle": bundle,
+        "service": metadata | {"port": port},
+    }
+    local = {"type": "ExternalName", "externalName": "localhost"}
+    try:
+        await apply(
+            cluster,
+            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": local},
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": NAME},
+                "spec": spec,
+            },
+        )
+        await backend.wait_available(cluster, [NAME])
+        yield
+    finally:
+        await cluster.kubectl("delete", "apiservice", NAME, "--ignore-not-found")
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no program")
+@pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
+async def test_doctor_reads_what_the_hpa_reads(
+    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, _ = fronted
+    await cluster.create(deployment(cluster))
+    pods = await until(lambda found: found["items"], lambda: get(cluster, "pods", "-l", "app=web"))
+    [pod] = [each["metadata"]["name"] for each in pods["items"]]
+    await make_well(cluster, pod)
+    await write_all(prometheus, cluster.namespace, pod)
+    async with registered(fronted, prometheus.url, tmp_path):
+        await cluster.create(autoscaler(cluster, "Pods"))
+        try:
+            await wait_replicas(cluster, 3)
+            finished = await Verb("doctor", cluster.admin_kubeconfig, capsys)(f"{cluster.namespace}/web")
+            preflight = await Verb("preflight", cluster.admin_kubeconfig, capsys)()
+        finally:
+            await cluster.kubectl("delete", "hpa", "web", "-n", cluster.namespace)
+    assert "prometheus-adapter answered in " in finished.out
+    assert "boost" not in finished.out.partition("change:")[2]
+    assert (preflight.status, f"{NAME} belongs to prometheus-adapter" in preflight.err) == (1, True)
