@@ -215,7 +215,8 @@ async def test_the_metrics_adapter_is_down(shop: Incident) -> None:
     failure = "the HPA was unable to compute the replica count: unable to get metric"
     shop.create(REQUESTS, ScalingActive=("False", "FailedGetPodsMetric", failure))
     assert (await first_sentence(shop)).startswith(
-        "4 replicas: custom.metrics.k8s.io is not available: Fastpath: MissingEndpoints"
+        "4 replicas: custom.metrics.k8s.io is not available: Fastpath: "
+        "endpoints for service/fastpath have no addresses"
     )
 
 
