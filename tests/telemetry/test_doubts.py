@@ -51,6 +51,7 @@ TABLE = {
     "schedule-status": TEXT,
     "scrape": OVERDUE,
     "scrape-endpoints": OVERDUE,
+    "scrape-files": "each scrape opens a connection of its own, and goes on",
     "scrape-time": OVERDUE,
     "series-name": ABSENT,
     "serving-certificate": REQUESTS,
