@@ -115,7 +115,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
                 general += autoscalers.warnings_of(one, rules, given.given[:number])
             general += schedules.warnings_of(given.schedules, int(SystemClock().wall()))
             charts = [source for source, text in rules_texts if helm_values.is_chart_values(text)]
-            usages = [usage.rule for usage in ruleset.usages.values()]
+            usages = [] if ruleset.usage is None else [ruleset.usage.rule]
             counts = len(given.given), len(given.schedules)
             summary = Summary(reports, general, faults, *counts, charts, usages)
             warned = summary.warning_count > 0

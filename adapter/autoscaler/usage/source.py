@@ -116,7 +116,7 @@ class OwnUsageSource:
 
     @property
     def _key(self) -> str:
-        return f"{self.resource}/{self.container}"
+        return f"cpu/{self.container}"
 
     def _adopt(self, entry: UsageEntry, context: ReadContext) -> None:
         """Go on with what a source before this one has learned, if it still counts."""
