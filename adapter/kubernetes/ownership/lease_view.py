@@ -97,6 +97,11 @@ class LeaseView:
         """Since when members have no holder, by their Leases."""
         self.removed: dict[str, float] = {}
         """When Leases of members were last deleted: one may have been made again and deleted at once."""
+        self.settled: dict[str, WatchedLease | None] = {}
+        """The Leases of members after the last batch of events, or list.
+
+        In the middle of a list that of a member may be newer than those of its slices.
+        """
         self._is_listed = False
         self._batch: list[tuple[str, WatchedLease | None]] = []
         """The changes of slices since the last batch of events, or list."""
@@ -196,6 +201,10 @@ class LeaseView:
             elif before is not None and lease is None:
                 self._former[name] = self.find_former(before)
         self._batch.clear()
+        self._settle()
+
+    def _settle(self) -> None:
+        self.settled = {name: self.find(name) for name in self._members}
 
     def _listed(self) -> Iterator[None]:
         """Begin again: a list does not tell what was before it.
@@ -208,5 +217,6 @@ class LeaseView:
         names = {slices.name_of(self._name, number) for number in range(slices.COUNT)}
         self._former = dict.fromkeys(names - self._slices.keys(), "") if is_clean else {}
         self._is_listed = True
+        self._settle()
         self.changed()
         yield

@@ -176,7 +176,7 @@ class SliceKeeper:
                 group.create_task(self._hold(held, work), name=f"slice {number}")
             self._want({*self._held, *todo.expect})
             wait = min(self._leases.clear_late(group), self._give_up(todo.release))
-            self._membership.note_shown(self.view.find(self._own), sight)
+            self._membership.note_shown(self.view.settled.get(self._own), sight)
             if (left := sight.due) <= 0:
                 _log.warning("the watch of Leases is late", extra=facts(lease=settings.lease_name))
                 return
