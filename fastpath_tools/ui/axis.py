@@ -6,7 +6,9 @@ out.
 """
 
 import datetime as dt
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -63,32 +65,16 @@ _ROWS = 60
 """How many points the table shows, the newest."""
 
 
-class LegendEntry(NamedTuple):
-    """An entry of the legend: the class of its mark, the shape, and words."""
-
-    kind: str
-    is_line: bool
-    words: str
-
-
-class TableRow(NamedTuple):
-    """A point as text; a number that was not known is a dash."""
-
-    time: str
-    demand: str
-    desired: str
-    ready: str
-    bounds: str
-    limited_by: str
-
-
 class Axis(NamedTuple):
-    """The picture, its legend, the legend of the ribbon, the table, and how many older rows are left out."""
+    """The picture, the looks of its lines, the words of the ribbon, and points for a table, the newest first.
+
+    `lines` and `causes` are by the class of their marks. `left_out` is how many older points there are.
+    """
 
     svg: Markup
-    lines: Sequence[LegendEntry]
-    causes: Sequence[LegendEntry]
-    rows: Sequence[TableRow]
+    lines: Mapping[str, Look]
+    causes: Mapping[str, str]
+    points: Sequence[HistoryPoint]
     left_out: int
 
 
@@ -125,18 +111,17 @@ def draw(view: AutoscalerView) -> Axis:
         "</svg>",
     ]
     svg = "".join(parts)
-    rows = [_row(span.point) for span in reversed(spans)]
-    drawn = {kind for kind in _LINES if f'class="{kind}"' in svg}
+    points = [span.point for span in reversed(spans)]
     return Axis(
         Markup(svg),  # noqa: S704 - its texts are escaped
-        [LegendEntry(kind, look.shape == LINE, look.words) for kind, look in _LINES.items() if kind in drawn],
-        [
-            LegendEntry(_CAUSES[text][0], is_line=False, words=f"{text}, {duration(length)}")
+        {kind: look for kind, look in _LINES.items() if f'class="{kind}"' in svg},
+        {
+            _CAUSES[text][0]: f"{text}, {duration(length)}"
             for text, length in causes.items()
             if text in _CAUSES
-        ],
-        rows[:_ROWS],
-        max(0, len(rows) - _ROWS),
+        },
+        points[:_ROWS],
+        max(0, len(points) - _ROWS),
     )
 
 
@@ -259,23 +244,16 @@ def _clock(at: float) -> str:
 
 def _causes(spans: Iterable[_Span]) -> Iterator[tuple[float, float, str]]:
     """Yield start, end and text of each cause; neighbors of the same cause are one."""
-    last: tuple[float, float, str] | None = None
-    for start, end, point in spans:
-        if last is not None and last[2] == point.limited_by:
-            last = (last[0], end, point.limited_by)
-            continue
-        if last is not None:
-            yield last
-        last = (start, end, point.limited_by)
-    if last is not None:
-        yield last
+    for text, group in itertools.groupby(spans, key=lambda span: span.point.limited_by):
+        held = list(group)
+        yield held[0].start, held[-1].end, text
 
 
-def _totals(spans: Sequence[_Span]) -> Mapping[str, float]:
+def _totals(spans: Iterable[_Span]) -> Mapping[str, float]:
     """Return how many seconds each cause held, the longest first."""
-    totals: dict[str, float] = {}
-    for start, end, text in _causes(spans):
-        totals[text] = totals.get(text, 0.0) + end - start
+    totals: dict[str, float] = defaultdict(float)
+    for start, end, point in spans:
+        totals[point.limited_by] += end - start
     return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
@@ -293,18 +271,3 @@ def _describe(view: AutoscalerView, spans: Sequence[_Span], causes: Mapping[str,
         at = _clock(_epoch(view.next.at))
         parts.append(f"Next: {counted(view.next.replicas, 'replica', 'replicas')} at {at} UTC.")
     return " ".join(parts) or "No history is known."
-
-
-def _row(point: HistoryPoint) -> TableRow:
-    return TableRow(
-        point.at[11:19],
-        _known(point.demand),
-        _known(point.desired),
-        _known(point.ready),
-        f"{max(point.min, point.floor)} to {point.max}" if point.max else _known(None),
-        point.limited_by,
-    )
-
-
-def _known(count: int | None) -> str:
-    return "\N{EN DASH}" if count is None else str(count)
