@@ -38,22 +38,18 @@ class Key(NamedTuple):
 class ScheduleListener(Protocol):
     def note_namespace(self, namespace: str) -> None:
         """Note a namespace with autoscalers or schedules."""
-        ...
 
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that inputs of these autoscalers have changed."""
-        ...
 
 
 class Schedules(Protocol):
     @property
     def synced(self) -> bool:
         """Whether all schedules are known."""
-        ...
 
     def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
         """Return the schedules that count for an autoscaler."""
-        ...
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
         """Return the bounds of an autoscaler at `now`, and until when they hold (ns; None: no end).
@@ -61,14 +57,12 @@ class Schedules(Protocol):
         `lead` is that of minimums that begin early, if their schedule asks for that. NotSyncedError while
         the bounds are being computed; the autoscaler is touched when they are known.
         """
-        ...
 
     def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
         """Return the next bounds of an autoscaler after `now`, and when they begin (ns); at most 32.
 
         It ends with what is computed already, and computes nothing: looking ahead delays no decision.
         """
-        ...
 
 
 class ForecastBound(NamedTuple):
@@ -89,17 +83,14 @@ UNKNOWN_FORECAST = ForecastBound()
 class Forecasts(Protocol):
     def changed(self, key: Key) -> None:
         """Follow an autoscaler that is new, has another spec, or is gone."""
-        ...
 
     def clock_set(self) -> None:
         """Follow the clock of decisions, which was set."""
-        ...
 
     def bound_of(self, key: Key) -> ForecastBound: ...
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
-        ...
 
 
 class Actuator(Protocol):
@@ -107,19 +98,15 @@ class Actuator(Protocol):
 
     async def acquire(self, target: ScaleTarget) -> None:
         """Wait until a Scale may be written, to be followed by `put_scale` at once, or by `give_back`."""
-        ...
 
     def give_back(self) -> None:
         """Let another write have the turn, in which nothing is written."""
-        ...
 
     async def put_scale(self, target: ScaleTarget, replicas: int) -> str:
         """Write a count against the target's version, and return the new version; KubernetesError."""
-        ...
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
         """Return the scale as the API server has it; KubernetesError."""
-        ...
 
     def status(
         self,
@@ -134,10 +121,8 @@ class Actuator(Protocol):
 
         That are the changes that policies count, and credits.
         """
-        ...
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Drop what is queued about an autoscaler that is gone."""
-        ...

@@ -48,11 +48,9 @@ class SpecChange(Protocol):
 
     def guess(self, extra: float) -> float:
         """Return a value that may take `extra` more pods, as a share."""
-        ...
 
     def exact(self, value: float, rounded: Rounding) -> float:
         """Return the value that a spec can have, next to this one or above it."""
-        ...
 
     def replay(self, value: float) -> CandidateFigures: ...
 

@@ -8,8 +8,6 @@ class Clock(Protocol):
 
     def wall(self) -> float:
         """Return the time of day in seconds since the epoch; may jump."""
-        ...
 
     def monotonic(self) -> float:
         """Return the seconds of a clock that never goes back; only differences have a meaning."""
-        ...

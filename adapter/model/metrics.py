@@ -210,24 +210,18 @@ class MetricsProvider(Protocol):
     @property
     def generation(self) -> int:
         """Return a number that changes whenever the available metrics change."""
-        ...
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Answer a question about objects; for a named object exactly one item, or an error."""
-        ...
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Answer a question about no object. Metric names match exactly, as upstream's do."""
-        ...
 
     def canonical_resource(self, resource: str) -> str | None:
         """Return the ``plural.group`` of a resource that is spelled as in a path, None for an unknown one."""
-        ...
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
         """Return what the discovery documents of custom metrics list."""
-        ...
 
     def external_metrics(self) -> Sequence[str]:
         """Return what the discovery document of external metrics lists."""
-        ...

@@ -47,7 +47,6 @@ class Querier(Protocol):
 
         An answer with more than `most` samples is a PrometheusError of kind ``size``.
         """
-        ...
 
 
 class PrometheusClient:

@@ -49,11 +49,9 @@ class OwnMetric(Protocol):
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Answer a question about objects."""
-        ...
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Answer a question about no object."""
-        ...
 
 
 class RulesMetricsProvider:

@@ -50,7 +50,6 @@ Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 class Lister(Protocol):
     async def series(self, selectors: Sequence[str], start: float) -> Lists:
         """Return the series of each selector since `start` (epoch seconds), or why there is no answer."""
-        ...
 
 
 class Relister:

@@ -26,7 +26,6 @@ class ObjectNames(Protocol):
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[str, ...]:
         """Return names in the order the API server lists them; NotSyncedError, KubernetesError."""
-        ...
 
 
 class Resources(Protocol):
@@ -34,11 +33,9 @@ class Resources(Protocol):
 
     def current(self) -> Catalogue:
         """Return the catalogue as last read; NotSyncedError before the first read."""
-        ...
 
     async def refresh(self) -> Catalogue:
         """Read the catalogue again unless that was done lately; return what is known then."""
-        ...
 
 
 class Resolver:

@@ -63,15 +63,12 @@ class DescribedObjects(Protocol):
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[LabeledObject, ...]:
         """Return the objects that match, by namespace, then name."""
-        ...
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
         """Return one object, None where it does not exist."""
-        ...
 
     def count(self, resource: APIResource) -> int:
         """Return how many objects of a kind are known."""
-        ...
 
 
 class ResourceProvider:

@@ -112,11 +112,9 @@ class Observer(Protocol):
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         """See the next seconds, in which nothing changes; the need is NaN in a gap."""
-        ...
 
     def decided(self, place: int, decider: Decider) -> None:
         """See a decider after its decision; a decision that was not computed says the same as the last."""
-        ...
 
 
 class Demand:

@@ -20,12 +20,10 @@ class PeerScaler(Protocol):
     @property
     def reason(self) -> str:
         """Why the last decision asked for its count."""
-        ...
 
     @property
     def is_steady(self) -> bool:
         """Whether the same needs and pods give the same count at any later time."""
-        ...
 
     def decide(self, needs: Sequence[float], ready: int, second: int) -> int | None: ...
 

@@ -52,7 +52,6 @@ class Page(Protocol):
 
     async def read(self, query: Query) -> Content:
         """Return what the page shows now. FastpathError for what cannot be read."""
-        ...
 
 
 class Templates:

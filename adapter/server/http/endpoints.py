@@ -136,7 +136,6 @@ class ResourceMetricsProvider(Protocol):
 
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         """Answer a question about pods or nodes; for a named one exactly one item, or an error."""
-        ...
 
 
 class MetricsEndpoint:
