@@ -167,9 +167,8 @@ class Chain:
         epoch: int,
         *,
         faster: Mapping[int, Signal],
-        skips: bool = True,
     ) -> None:
-        """`epoch` is second 0 in nanoseconds. Without `skips` every decision is computed."""
+        """`epoch` is second 0 in nanoseconds."""
         self.decider = decider
         self.signals = (*signals, *faster.values())
         self._places: tuple[int, ...] = (*range(len(signals)), *faster)  # the metric of each signal
@@ -180,7 +179,6 @@ class Chain:
         """How many decisions were computed."""
         self._metrics = metrics
         self._epoch = epoch
-        self._skips = skips
         self._ready: deque[tuple[int, int]] = deque()  # the ready pods from each second on
         self._spans = [signal.window + signal.interval for signal in self.signals]
         self._proposals: dict[tuple[int, object], dict[int | None, tuple[int, int]]] = {}
@@ -244,7 +242,7 @@ class Chain:
         """Decide at a second; return the count to write, None for none."""
         self.due = second + self.period
         situation, sight = self._observe(second, workload)
-        if self._skips and self._can_skip(second, situation, sight, workload):
+        if self._can_skip(second, situation, sight, workload):
             self._skipped = (second, sight)
             return None
         self.catch_up(workload)
@@ -340,8 +338,6 @@ class Chain:
 
     def idle_until(self, second: int, workload: Workload) -> float:
         """Return the next second with a scrape or a decision that matters if nothing changes until then."""
-        if not self._skips:
-            return second + 1
         soon = min(self.due, *(signal.due for signal in self.signals))
         if self._last is None or not all(signal.is_settled(workload.ready) for signal in self.signals):
             return soon

@@ -104,8 +104,6 @@ class PeerChain:
         bounds: tuple[int, int],
         period: int,
         phase: int,
-        *,
-        skips: bool,
     ) -> None:
         self.due = phase
         self.decisions = 0
@@ -114,7 +112,6 @@ class PeerChain:
         self._capacities = capacities
         self._bounds = bounds
         self._period = period
-        self._skips = skips
         self._last: object = None
 
     @property
@@ -155,10 +152,8 @@ class PeerChain:
             for signals in self._windows
         ]
 
-    def idle_until(self, second: int, workload: Workload) -> float:
+    def idle_until(self, second: int, workload: Workload) -> float:  # noqa: ARG002 - of the signature
         """Return the next second with a decision that matters if nothing changes until then."""
-        if not self._skips:
-            return second + 1
         settled = all(signal.is_settled(0) for signals in self._windows for signal in signals)
         same = self._last == (self._needs(), workload.ready, workload.replicas)
         return math.inf if settled and same and self._peer.is_steady else self.due
@@ -178,8 +173,6 @@ def build_chain(
     capacities: Sequence[float],
     bounds: tuple[int, int],
     phase: float,
-    *,
-    skips: bool,
 ) -> PeerChain:
     """Return the chain of a peer. `loads` are those of second 0, `bounds` the fewest and the most pods.
 
@@ -194,4 +187,4 @@ def build_chain(
         peer, period, at = LastValue(settings.x), settings.sync, settings.sync - 1
         seconds = [settings.window]
     windows = [[Signal(period, at, window, load, is_total=True) for load in loads] for window in seconds]
-    return PeerChain(peer, windows, capacities, bounds, period, at, skips=skips)
+    return PeerChain(peer, windows, capacities, bounds, period, at)

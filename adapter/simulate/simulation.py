@@ -94,13 +94,11 @@ def simulate(
     policy: SimulatedPolicy,
     behavior: HorizontalPodAutoscalerBehavior | None = None,
     *,
-    skips: bool = True,
     observer: Observer | None = None,
 ) -> PolicyResult:
     """Run one policy at all phases. `behavior` is the one that it overrides that of the autoscaler with.
 
-    The `observer` sees the first phase. Raises InputError for an autoscaler that cannot be simulated. Without
-    `skips` every decision is computed.
+    The `observer` sees the first phase. Raises InputError for an autoscaler that cannot be simulated.
     """
     generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
     polls = random.Random(f"{scenario.seed} polls")  # noqa: S311
@@ -112,7 +110,7 @@ def simulate(
         key = (_starts(scenario, policy, phase), place if is_drawn else 0)
         if key not in known:
             watching = None if known else observer
-            known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
+            known[key] = _prepare(scenario, policy, phase, place, behavior, watching)
             known[key].run()
         runs.append(known[key].figures)
     first = known[_starts(scenario, policy, phases[0]), 0]
@@ -147,8 +145,6 @@ def _prepare(
     place: int,
     behavior: HorizontalPodAutoscalerBehavior | None,
     observer: Observer | None,
-    *,
-    skips: bool,
 ) -> Run:
     autoscaler = _decided_by(scenario, policy, behavior)
     base = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
@@ -188,7 +184,7 @@ def _prepare(
         _, at = phase.first(pace)
         if isinstance(decider, ScalerDecider):
             decider.ranking = _rank(autoscaler.spec, metrics, signals, faster)
-        return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster, skips=skips)
+        return Chain(decider, metrics, signals, pace.decide, at, epoch, faster=faster)
 
     chains: list[Chain | PeerChain] = []
     if policy.name == BOOST:
@@ -205,7 +201,7 @@ def _prepare(
     elif policy.peer is not None:
         own = [metric.capacity for metric in metrics]
         bounds = native.limits.lowest, native.limits.highest
-        chains = [peers.build_chain(policy.peer, demand.loads, own, bounds, phase.decide, skips=skips)]
+        chains = [peers.build_chain(policy.peer, demand.loads, own, bounds, phase.decide)]
     elif policy.native is not None:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None:

@@ -1,16 +1,20 @@
 """Decisions and seconds that are skipped change no figure."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.bounds.schedule.windows import Schedule
 from adapter.model import timestamps
 from adapter.simulate import load
+from adapter.simulate.chain import Chain
 from adapter.simulate.load import Load
+from adapter.simulate.peers import PeerChain
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
 from tests.support import schedules as support
@@ -23,6 +27,16 @@ OUTER = {
 
 NOON = 12 * 3600
 EPOCH = timestamps.read_instant("2026-11-23T12:00:00Z")
+
+
+@contextmanager
+def without_skips() -> Iterator[None]:
+    """Compute every decision, second by second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chain, "_can_skip", lambda *_: False)
+        for chain in (Chain, PeerChain):
+            patch.setattr(chain, "idle_until", lambda _, second, __: second + 1)
+        yield
 
 
 @st.composite
@@ -141,7 +155,8 @@ def test_skipping_changes_nothing(
         spread=spread,
     )
     quick = simulate(scenario, read_policy(policy))
-    slow = simulate(scenario, read_policy(policy), skips=False)
+    with without_skips():
+        slow = simulate(scenario, read_policy(policy))
     assert quick.changes == slow.changes
     assert quick.decisions <= slow.decisions
     (one,), (other,) = quick.runs, slow.runs
@@ -162,7 +177,9 @@ def test_a_count_that_is_held_after_a_minimum_outlives_no_window() -> None:
         schedules=[minimum],
         epoch=EPOCH,
     )
-    quick, slow = (simulate(scenario, read_policy("fast"), skips=skips) for skips in (True, False))
+    quick = simulate(scenario, read_policy("fast"))
+    with without_skips():
+        slow = simulate(scenario, read_policy("fast"))
     assert quick.changes == slow.changes
     assert [change.after for change in quick.changes if change.second > 100]
     assert quick.decisions < slow.decisions / 10
@@ -177,6 +194,8 @@ def test_the_second_after_a_written_count_is_visited() -> None:
         phases=1,
     )
     policy = read_policy("fast:scrape=5s,window=20s,tick=2s")
-    quick, slow = simulate(scenario, policy), simulate(scenario, policy, skips=False)
+    quick = simulate(scenario, policy)
+    with without_skips():
+        slow = simulate(scenario, policy)
     assert quick.changes == slow.changes
     assert quick.decisions < slow.decisions
