@@ -15,7 +15,17 @@ from adapter.model.autoscaling.hpa import Condition, MetricSpec, with_defaults
 from adapter.model.ready_times import ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
-from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
+from fastpath_tools.doctor.hops import (
+    NOTHING,
+    BoostFacts,
+    Facts,
+    Hop,
+    Improvement,
+    State,
+    Took,
+    describe_condition,
+    seconds,
+)
 from fastpath_tools.live.facts import (
     AnswerFacts,
     Leader,
@@ -245,25 +255,40 @@ def autoscaler_hop(facts: Facts) -> Hop:
         return _own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
     if not facts.conditions:
         return _own_hop(State.WARNING, UNCONDITIONED)
+    owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
+    problem = condition_hop(facts)
+    if problem is None:
+        return _own_hop(State.OK, f"the HPA controller reports no problem{owner}")
+    return problem if problem.state is State.FAULT else problem._replace(text=f"{problem.text}{owner}")
+
+
+BY_WISH = frozenset({"AdviseOnly", "ScalingPaused"})
+"""Reasons of a False condition that say only what spec.mode asks for."""
+
+
+def condition_hop(facts: Facts) -> Hop | None:
+    """Return what the conditions report, of either kind of autoscaler; None for no problem."""
+    spec = facts.hpa.spec
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
         conditions.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
     )
     if active.reason == "ScalingDisabled":
-        text = "the target is scaled to zero, so the HPA is disabled"
+        text = "the target is scaled to zero, which disables the autoscaler"
         return _own_hop(State.FAULT, text, "give the target at least one replica")
     for condition in (able, active):
         if condition.status == "False":
+            state = State.WARNING if condition.reason in BY_WISH else State.FAULT
             change = "set the resource request on the containers" if _REQUEST in condition.message else ""
-            text = f"{condition.type} is False ({condition.reason}): {condition.message}"
-            return _own_hop(State.FAULT, text, change)
-    owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
+            return _own_hop(state, describe_condition(condition), change)
     if limited.status == "True" and limited.reason == "TooManyReplicas":
-        text = f"it recommends more than maxReplicas, {spec.max_replicas}{owner}"
-        return _own_hop(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
+        text = f"it recommends more than maxReplicas, {spec.max_replicas}"
+        is_stuck = not isinstance(facts.target, Unread) and facts.target.unready is not None
+        change = "" if is_stuck else f"raise spec.maxReplicas, now {spec.max_replicas}"
+        return _own_hop(State.WARNING, text, change)
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
-        return _own_hop(State.WARNING, f"its scaling policies limit it now: {limited.message}{owner}")
-    return _own_hop(State.OK, f"the HPA controller reports no problem{owner}")
+        return _own_hop(State.WARNING, f"its scaling policies limit it now: {limited.message}")
+    return None
 
 
 def _own_hop(state: State, text: str, change: str = "") -> Hop:

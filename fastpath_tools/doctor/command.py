@@ -163,18 +163,19 @@ class Doctor:
             starts = None if isinstance(target, Unread) else target.starts
             rivals = [f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas)]
             rivals += [f"{KIND} {name}" for name in _same_target(fpa, fpas)]
+            conditions = (fpa.status.conditions if fpa.status is not None else None) or ()
+            is_active = ("ScalingActive", "False") not in {(one.type, one.status) for one in conditions}
             metrics = await asyncio.gather(
                 *(
                     self._metrics.read(fpa, place, metric, target)
                     for place, metric in enumerate(with_defaults(spec).metrics or ())
-                    if metric.type in metric_facts.USAGES
+                    if metric.type in metric_facts.USAGES or not is_active
                 )
             )
             scale_down = None
             if spec.removal_order is not None:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
-            read = None if isinstance(target, Unread) else target
-            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, read)
+            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, target)
 
     async def examine_hpa(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]

@@ -9,14 +9,18 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from adapter.bounds.forecast.verdict import REFUSED
 from adapter.model.autoscaling.fastpath_autoscaler import (
     BOOST,
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
+    native,
+    plain_status,
 )
-from adapter.model.autoscaling.hpa import Condition
 from adapter.model.autoscaling.status import FORECAST_READY
+from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, target_hops, usage_hops
 from fastpath_tools.doctor.hops import (
     Facts,
@@ -29,13 +33,11 @@ from fastpath_tools.doctor.hops import (
     seconds,
     total,
 )
-from fastpath_tools.live.facts import Leaders, MetricFacts, Starts, TargetFacts, Unread
+from fastpath_tools.live import impossible
+from fastpath_tools.live.facts import Leaders, MetricFacts, Period, Starts, TargetFacts, Unread
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
-
-_BY_WISH = frozenset({"AdviseOnly", "ScalingPaused"})
-"""Reasons of a False condition that say only what spec.mode asks for."""
 
 
 class Examination(NamedTuple):
@@ -76,13 +78,13 @@ class Examination(NamedTuple):
         )
 
 
+SPEC = "spec"
+
+
 def examine(facts: Facts) -> Examination:
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
-    spec, status = facts.hpa.spec, facts.hpa.status
-    scaled = None if status is None else status.last_scale_time
-    target = target_hops.target_hop(facts.target, spec.scale_target_ref, scaled)
-    hops = (target_hops.absent_hop(facts.target), boost, autoscaler_hops.autoscaler_hop(facts), target)
+    hops = (*_at_objects(facts), boost, autoscaler_hops.autoscaler_hop(facts))
     before = tuple(hop for hop in hops if hop is not None)
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
@@ -100,6 +102,21 @@ def examine(facts: Facts) -> Examination:
         return examined._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
     changes = [hop.change for hop in every if hop.change is not None]
     return examined._replace(diagnosis=_slowest_hop(examined, every), change=_best_change(changes))
+
+
+def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None]:
+    """Return what can never be, and what is wrong with the target: these come before what bounds a count."""
+    cause = impossible.find(facts.hpa, facts.target)
+    unanswered = (metric.answer for metric in facts.metrics if isinstance(metric.answer, Unread))
+    answer = next((answer for answer in unanswered if answer.change), None)
+    if cause is None and answer is not None:
+        cause = impossible.Impossible(answer.why, answer.change)
+    spec = None
+    if cause is not None:
+        spec = Hop(SPEC, State.FAULT, cause.text, change=Improvement(cause.change), timed=False)
+    status, reference = facts.hpa.status, facts.hpa.spec.scale_target_ref
+    scaled = None if status is None else status.last_scale_time
+    return spec, target_hops.target_hop(facts.target, reference, scaled)
 
 
 def boost_gain(examined: Examination) -> float:
@@ -136,7 +153,8 @@ class FastExamination(NamedTuple):
     state: State
     diagnosis: str
     change: str = ""
-    at_target: Hop | None = None
+    hop: Hop | None = None
+    """Where the diagnosis was made, if at one."""
 
     @property
     def key(self) -> str:
@@ -158,7 +176,7 @@ def examine_fast(
     starts: Starts | None = None,
     metrics: Sequence[MetricFacts] = (),
     scale_down: ScaleDownFacts | None = None,
-    target_facts: TargetFacts | None = None,
+    target_facts: TargetFacts | Unread | None = None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
@@ -180,40 +198,39 @@ def examine_fast(
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
     status = fpa.status or FastPathAutoscalerStatus()
-    hop = None
-    if target_facts is not None:
-        hop = target_hops.target_hop(target_facts, spec.scale_target_ref, status.last_scale_time)
-    if hop is not None and hop.state is State.FAULT:
-        return _at_target(fpa, hop)
+    facts = Facts(
+        replace(native(fpa), status=plain_status(status)),
+        Unread("it is not read") if target_facts is None else target_facts,
+        tuple(metrics),
+        Period(spec.sync_period / SECOND, "Fastpath"),
+        0.0,
+        0,
+    )
+    cause, hop = _at_objects(facts)
+    if cause is not None:
+        return _of_hop(fpa, cause)
+    if hop is not None and (hop.state is State.FAULT or hop.name == target_hops.PODS):
+        return _of_hop(fpa, hop)
     if not status.conditions:
         text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
         return FastExamination(fpa, State.WARNING, text)
-    return _impaired(fpa, hop) or _healthy(fpa, starts, metrics, scale_down)
+    problem = autoscaler_hops.condition_hop(facts)
+    if problem is not None and problem.state is State.FAULT:
+        return _of_hop(fpa, _lost_metric(facts) or problem)
+    # what the target shows explains a limit that has no advice of its own
+    shown = hop or problem
+    return _healthy(fpa, starts, metrics, scale_down) if shown is None else _of_hop(fpa, shown)
 
 
-def _impaired(fpa: FastPathAutoscaler, hop: Hop | None) -> FastExamination | None:
-    """Return what conditions report, or else the hop at the target; None without a problem."""
-    status = fpa.status or FastPathAutoscalerStatus()
-    conditions = {condition.type: condition for condition in status.conditions or ()}
-    for kind in ("AbleToScale", "ScalingActive"):
-        condition = conditions.get(kind, Condition())
-        if condition.status == "False":
-            state = State.WARNING if condition.reason in _BY_WISH else State.FAULT
-            text = f"{kind} is False ({condition.reason}): {condition.message}"
-            return FastExamination(fpa, state, text)
-    if hop is not None:
-        return _at_target(fpa, hop)
-    limited = conditions.get("ScalingLimited", Condition())
-    if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
-        text = f"it recommends more than maxReplicas, {fpa.spec.max_replicas}"
-        change = f"raise spec.maxReplicas, now {fpa.spec.max_replicas}"
-        return FastExamination(fpa, State.WARNING, text, change)
-    return None
+def _lost_metric(facts: Facts) -> Hop | None:
+    """Return where the value of a metric is lost, None if that is not known."""
+    lost = (metric for metric in facts.metrics if facts.has_value(metric.spec) is False)
+    hops = (hop for metric in lost for hop in metric_hops.chain(facts, metric, boosted=True).hops)
+    return next((hop for hop in hops if hop.state is State.FAULT and hop.change is not None), None)
 
 
-def _at_target(fpa: FastPathAutoscaler, hop: Hop) -> FastExamination:
-    assert hop.change is not None
-    return FastExamination(fpa, hop.state, hop.text, hop.change.text, hop)
+def _of_hop(fpa: FastPathAutoscaler, hop: Hop) -> FastExamination:
+    return FastExamination(fpa, hop.state, hop.text, "" if hop.change is None else hop.change.text, hop)
 
 
 def _healthy(

@@ -2,6 +2,7 @@
 
 import enum
 import math
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -97,6 +98,37 @@ class Facts(NamedTuple):
         if len(statuses) != len(specs) or metric not in specs:
             return None
         return bool(statuses[specs.index(metric)].type)
+
+
+# -- what a controller says ----------------------------------------------------------------------------------
+
+_SELECTOR = re.compile(
+    r"&LabelSelector\{MatchLabels:map\[string\]string\{([^{}]*)\},"
+    r"MatchExpressions:\[\]LabelSelectorRequirement\{((?:\{[^{}]*\}|[^{}])*)\},\}"
+)
+_EXPRESSION = re.compile(r"LabelSelectorRequirement\{Key:([^,]*),Operator:([^,]*),Values:\[([^\]]*)\],\},")
+_AROUND = re.compile(
+    r"the (?:HPA|autoscaler) was unable to compute the replica count: |"
+    r"failed to compute desired number of replicas based on listed metrics for \S+: |"
+    r"invalid metrics \([0-9]+ invalid out of [0-9]+\), first error is: |"
+    r"failed to get (?:[^ :]+ ){1,4}(?:value|utilization|usage): |"
+    r"(?:unable to fetch metrics from [a-z]+ metrics API: )?Internal error occurred: "
+)
+"""What a controller puts around a cause."""
+
+
+def plain(message: str) -> str:
+    """Return the cause in a message of a controller, with selectors as people write them."""
+    return _AROUND.sub("", _SELECTOR.sub(_write_selector, message)).replace("/nil:", ":")
+
+
+def _write_selector(match: re.Match[str]) -> str:
+    labels = [pair.replace(": ", "=") for pair in match[1].split(",") if pair]
+    return ",".join(labels + [" ".join(one).strip() for one in _EXPRESSION.findall(match[2])])
+
+
+def describe_condition(condition: Condition) -> str:
+    return f"{condition.type} is {condition.status} ({condition.reason}): {plain(condition.message)}"
 
 
 # -- hops ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whether the written count becomes pods: what else writes it, pods without a node, and pods of others.
+"""Whether the written count becomes Ready pods: what keeps them, what else writes it, and pods of others.
 
 Pure: facts in, a hop out. All autoscalers share it: none of them sees the cause itself.
 """
@@ -9,12 +9,11 @@ from adapter.model.visible import counted
 from fastpath_tools.doctor.hops import Hop, Improvement, State
 from fastpath_tools.live.facts import TargetFacts, Unread
 
-TARGET = "target"
+TARGET, PODS = "target", "pods"
+"""The names of hops; that of pods says what keeps them from getting Ready."""
 
 _APART = 5 * SECOND
 """A count that is written so much later than the autoscaler scaled is not the autoscaler's."""
-
-_QUOTA = "exceeded quota"
 
 
 def target_hop(
@@ -24,24 +23,15 @@ def target_hop(
     if isinstance(target, Unread):
         return None
     name = f"{reference.kind} {reference.name}"
-    if target.refused:
-        pods = counted(target.replicas, "replica", "replicas")
-        text = f"{name} has {len(target.ready)} of {pods}: new pods are refused: {target.refused}"
-        change = f"make what refuses the pods of {name} allow them"
-        if _QUOTA in target.refused:
-            change = "raise the ResourceQuota of the namespace, or lower the requests of its pods"
-        return _hop(State.FAULT, text, change)
+    if target.unready is not None:
+        state = State.FAULT if target.unready.is_late else State.WARNING
+        return _hop(state, target.unready.text, target.unready.change)._replace(name=PODS)
     if target.strangers:
         others = ", ".join(f"{counted(pods, 'pod', 'pods')} of {other}" for other, pods in target.strangers)
         text = (
             f"the selector {target.selector} of {name} also matches {others}: their values count as its own"
         )
         return _hop(State.FAULT, text, f"give the pods of {name} a label of their own, in its selector too")
-    if target.unplaced[0]:
-        count, message = target.unplaced
-        wait = counted(count, f"pod of {name} waits", f"pods of {name} wait")
-        text = f"{wait} for a node: {message.rstrip('.')}"
-        return _hop(State.WARNING, text, "add nodes, or lower the requests of its pods")
     if target.reversal is not None:
         manager = target.reversal.manager or "another writer"
         at, count = write_instant(target.reversal.at), target.reversal.replicas
@@ -55,14 +45,6 @@ def target_hop(
         )
         return _hop(State.WARNING, text, f"remove replicas from what {writer.manager} applies to {name}")
     return None
-
-
-def absent_hop(target: TargetFacts | Unread) -> Hop | None:
-    """Return the fault of a target that does not exist, None for any other. Nothing after it can work."""
-    if not isinstance(target, Unread) or not target.absent:
-        return None
-    text = f"its target does not exist: {target.why}"
-    return _hop(State.FAULT, text, "create the target, or correct spec.scaleTargetRef")
 
 
 def _hop(state: State, text: str, change: str) -> Hop:

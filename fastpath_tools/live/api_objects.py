@@ -43,14 +43,31 @@ class RunningState(Struct, frozen=True):
     started_at: Instant | None = None
 
 
+class WaitingState(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class TerminatedState(Struct, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: Instant | None = None
+
+
 class ContainerState(Struct, frozen=True):
+    waiting: WaitingState | None = None
     running: RunningState | None = None
+    terminated: TerminatedState | None = None
 
 
 class ContainerStatus(Struct, frozen=True):
     name: str = ""
+    ready: bool = False
+    started: bool | None = None
     restart_count: int = 0
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     """Those in effect."""
 
@@ -62,7 +79,10 @@ class ContainerStatus(Struct, frozen=True):
 
 class PodDocumentStatus(Struct, frozen=True):
     phase: str = ""
+    reason: str = ""
+    message: str = ""
     conditions: tuple[Condition, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
@@ -87,6 +107,9 @@ class ContainerPort(Struct, frozen=True):
 
 class ContainerDocument(Struct, frozen=True):
     name: str = ""
+    image: str = ""
+    restart_policy: str = ""
+    """Of an init container Always, which makes it a sidecar."""
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
     readiness_probe: ProbeDocument | None = None
@@ -119,6 +142,9 @@ class Volume(Struct, frozen=True):
 
 class PodDocumentSpec(Struct, frozen=True):
     containers: tuple[ContainerDocument, ...] = ()
+    init_containers: tuple[ContainerDocument, ...] | None = None
+    resources: ResourceRequirements | None = None
+    node_name: str = ""
     service_account_name: str = "default"
     volumes: tuple[Volume, ...] | None = None
 
@@ -143,12 +169,15 @@ class ManagedFields(Struct, frozen=True):
 
 class PodMetadata(Struct, frozen=True):
     name: str = ""
+    namespace: str = ""
     labels: dict[str, str] | None = None
     managed_fields: tuple[ManagedFields, ...] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class PodDocument(Struct, frozen=True):
@@ -171,16 +200,24 @@ class InvolvedObject(Struct, frozen=True):
     name: str = ""
 
 
+class EventSeries(Struct, frozen=True):
+    last_observed_time: Instant | None = None
+
+
 class ObjectEvent(Struct, frozen=True):
-    """An event; `last_timestamp` is when it happened last."""
+    """An event; `last_timestamp` is when it happened last, which the scheduler writes to other fields."""
 
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
+    reason: str = ""
     last_timestamp: Instant | None = None
+    event_time: Instant | None = None
+    series: EventSeries | None = None
 
-
-class WorkloadMetadata(Struct, frozen=True):
-    managed_fields: tuple[ManagedFields, ...] | None = None
+    @property
+    def at(self) -> int:
+        observed = None if self.series is None else self.series.last_observed_time
+        return max(self.last_timestamp or 0, self.event_time or 0, observed or 0)
 
 
 class WorkloadStatus(Struct, frozen=True):
@@ -188,9 +225,9 @@ class WorkloadStatus(Struct, frozen=True):
 
 
 class WorkloadDocument(Struct, frozen=True):
-    """What a target says beside its Scale; `conditions` are those of a Deployment or a ReplicaSet."""
+    """A target of any kind, as far as its Scale does not say it, or a ReplicaSet of one."""
 
-    metadata: WorkloadMetadata = WorkloadMetadata()
+    metadata: PodMetadata = PodMetadata()
     status: WorkloadStatus = WorkloadStatus()
 
 

@@ -37,7 +37,7 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.live import api_objects, cost_writers, pod_patches, reading, resizes, targets, usages
+from fastpath_tools.live import api_objects, pod_patches, reading, resizes, targets, usages
 from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
@@ -96,6 +96,7 @@ class LiveCluster:
         self._clock = clock
         self._service = service
         self._leases = reading.LeaseReader(client, service.namespace, lease_name, self._age)
+        self._unready = reading.UnreadyReader(client, clock)
         self._metrics = MetricsAPI(client, clock, apiservices.HPA_READS["metrics.k8s.io"])
 
     async def _fetch(self, path: str, form: type[_T]) -> _T:
@@ -138,15 +139,29 @@ class LiveCluster:
 
     async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
         try:
-            resource = await self._resource(reference.kind, reference.api_version)
-            if resource is None:
-                return Unread(f"the cluster has no kind {reference.kind}", absent=True)
-            root = f"apis/{resource.group}" if resource.group else "api"
-            place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{reference.name}"
+            resource = await self._resource(reference, "spec.scaleTargetRef")
+            if isinstance(resource, Unread):
+                return resource
+            place = _path(resource, namespace, reference.name)
             scale = await self._fetch(f"{place}/scale", TargetScale)
         except KubernetesError as error:
-            return Unread(reading.why(error), absent=error.status == 404)
+            if error.status != 404:
+                return Unread(reading.why(error))
+            exists, name = await self._exists(place), f"{reference.kind} {reference.name}"
+            if exists:
+                change = "name a kind in spec.scaleTargetRef that has one, such as a Deployment"
+                return Unread(f"{name} has no scale subresource, so nothing can scale it", change)
+            change = "" if exists is None else f"correct spec.scaleTargetRef, or create {name}"
+            return Unread(f"{name} does not exist", change)
         return await self._scaled(namespace, reference, place, scale)
+
+    async def _exists(self, path: str) -> bool | None:
+        """Return whether there is an object, None if that may not be read."""
+        try:
+            await self._client.get(path)
+        except KubernetesError as error:
+            return False if error.status == 404 else None
+        return True
 
     @reading.kept(29.5)
     async def _scaled(
@@ -162,23 +177,21 @@ class LiveCluster:
             pods = await self._fetch_pods(namespace, target.selector)
         except KubernetesError as error:
             return target._replace(unread=reading.why(error))
-        events: tuple[ObjectEvent, ...] = ()
-        if len(pods) < target.replicas:
-            events = await self._events(
-                namespace, f"involvedObject.name={reference.name},reason=FailedCreate"
-            )
         ready = [pod for pod in pods if pod.ready is not None]
-        names = tuple(pod.metadata.name for pod in ready)
-        return target._replace(
-            ready=names,
+        owner = next((one for one in workload.metadata.owner_references or () if one.controller), None)
+        target = target._replace(
+            ready=tuple(pod.metadata.name for pod in ready),
             starts=api_objects.measure_starts(ready),
             ports=usages.metrics_ports(ready[0]) if ready else (),
             resizes=resizes.find(ready),
             labels=frozenset(itertools.chain.from_iterable(pod.metadata.labels or () for pod in pods)),
-            cost_writers=cost_writers.find(pods),
-            refused=targets.find_refusal(workload, events) if len(pods) < target.replicas else "",
+            cost_writers=targets.find_cost_writers(pods),
             strangers=targets.find_strangers(pods, reference),
-            unplaced=targets.find_unplaced(pods),
+            owner="" if owner is None else f"{owner.kind} {owner.name}",
+            containers=targets.find_containers(pods),
+        )
+        return await self._unready.read(
+            namespace, f"{reference.kind} {reference.name}", target, workload, pods
         )
 
     @reading.kept(15.0)
@@ -217,9 +230,18 @@ class LiveCluster:
         events = await self._events(namespace, "involvedObject.kind=Pod,reason=Pulled")
         return api_objects.measure_pulls(events, frozenset(pods))
 
-    async def _resource(self, kind: str, api_version: str) -> APIResource | None:
-        group = api_version.rpartition("/")[0]
-        return BUILTIN.lookup(kind, group) or (await self.catalogue()).lookup(kind, group)
+    async def _resource(self, reference: CrossVersionObjectReference, field: str) -> APIResource | Unread:
+        """Return the resource of a reference, whose kind and group are exact for the HPA controller."""
+        kind, group = reference.kind, reference.api_version.rpartition("/")[0]
+        known = BUILTIN
+        resource = BUILTIN.lookup(kind, group)
+        if resource is None:
+            known = await self.catalogue()
+            resource = known.lookup(kind, group)
+        if resource is not None and (resource.kind, resource.group) == (kind, group or resource.group):
+            return resource
+        change = "" if known is BUILTIN and resource is None else f"correct kind and apiVersion of {field}"
+        return Unread(f"the cluster has no kind {kind}{f' in {group}' if group else ''}", change)
 
     async def answer(
         self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
@@ -249,12 +271,19 @@ class LiveCluster:
             return self._totaled(await self._metrics.external(namespace, name, selector))
         if metric.object is not None:
             described = metric.object.described_object
-            resource = await self._resource(described.kind, described.api_version)
-            if resource is None:
-                return Unread(f"the cluster has no kind {described.kind}")
+            resource = await self._resource(described, "describedObject")
+            if isinstance(resource, Unread):
+                return resource
             name, selector = _identified(metric.object.metric)
             place = Described(str(resource.group_resource), namespace, described.name)
-            return self._totaled(await self._metrics.described(place, name, selector))
+            try:
+                return self._totaled(await self._metrics.described(place, name, selector))
+            except KubernetesError as error:
+                path = _path(resource, namespace, described.name)
+                if error.status != 404 or await self._exists(path) is not False:
+                    raise
+                text = f"{described.kind} {described.name}, which metric {name} is of, does not exist"
+                return Unread(text, "correct describedObject.name in spec.metrics")
         if isinstance(target, Unread):
             return Unread(f"the pods of the target are not known: {target.why}")
         if metric.pods is not None:
@@ -451,6 +480,12 @@ def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unrea
     if isinstance(fpas, Unread):
         return RunError(f"there is no {HPA_KIND} {key}, and {KIND}s cannot be read: {fpas.why}")
     return RunError(f"there is no {HPA_KIND} and no {KIND} {key}")
+
+
+def _path(resource: APIResource, namespace: str, name: str) -> str:
+    root = f"apis/{resource.group}" if resource.group else "api"
+    within = f"/namespaces/{namespace}" if resource.namespaced else ""
+    return f"/{root}/{resource.version}{within}/{resource.plural}/{quote(name, safe='')}"
 
 
 def _identified(metric: MetricIdentifier) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from adapter.scrape.endpoints import FoundEndpoints
 
 
 class Unread(NamedTuple):
-    """A fact that is not known, and why; `absent` tells that what it is about does not exist."""
+    """A fact that is not known, and why; `change` is what ends that where an object is wrong."""
 
     why: str
-    absent: bool = False
+    change: str = ""
 
 
 class Serving(NamedTuple):
@@ -179,13 +179,34 @@ class Reversal(NamedTuple):
     at: int
 
 
+class UnreadyPods(NamedTuple):
+    """Which pods of a target do not get Ready and why, and what to do.
+
+    `pod` is one of them, "" where they are not created. `is_late` tells whether pods of the target usually
+    take less long.
+    """
+
+    text: str
+    change: str
+    pod: str = ""
+    is_late: bool = True
+
+
+class ContainerFacts(NamedTuple):
+    """A container of a target's pods that runs as long as they do, with its requests and limits."""
+
+    name: str
+    requests: Mapping[str, Quantity]
+    limits: Mapping[str, Quantity]
+
+
 class TargetFacts(NamedTuple):
     """The Scale of the target, and its ready pods by name.
 
     `ports` are those where the pods may expose metrics, `resizes` those that are not actuated. `labels` are
     the names of the labels of its pods. `cost_writers` are the other field managers that write deletion
-    costs, each with a pod. `unread` is why its pods are not known, "" if they are. `unplaced` are how many
-    pods no node has room for, and what the scheduler says of the first.
+    costs, each with a pod. `unread` is why its pods are not known, "" if they are. `owner` is the controller
+    that makes the target, `containers` are those of the newest pod. `notes` say what may not be read.
     """
 
     replicas: int
@@ -197,11 +218,13 @@ class TargetFacts(NamedTuple):
     labels: frozenset[str] = frozenset()
     cost_writers: tuple[tuple[str, str], ...] = ()
     writer: CountWriter | None = None
-    refused: str = ""
+    unready: UnreadyPods | None = None
     strangers: tuple[tuple[str, int], ...] = ()
     reversal: Reversal | None = None
     unread: str = ""
-    unplaced: tuple[int, str] = (0, "")
+    owner: str = ""
+    containers: tuple[ContainerFacts, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class PatchRight(NamedTuple):

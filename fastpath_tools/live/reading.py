@@ -8,7 +8,7 @@ import asyncio
 import functools
 import itertools
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -24,17 +24,22 @@ from adapter.kubernetes.cache.pods import PODS
 from adapter.kubernetes.client import KubernetesClient, ListWatch
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
+from adapter.model.timestamps import SECOND
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
+from fastpath_tools.live import targets, unready
 from fastpath_tools.live.api_objects import (
     ItemList,
     LeaseDocument,
     LeaseDocumentSpec,
     NamedDocument,
+    ObjectEvent,
     PodDocument,
+    WorkloadDocument,
 )
-from fastpath_tools.live.facts import Leader, Leaders, Unread
+from fastpath_tools.live.facts import Leader, Leaders, TargetFacts, Unread
 
 _PODS = 200
 """How many pods of a selector are looked at."""
@@ -205,3 +210,56 @@ async def _list_pods(client: KubernetesClient, namespace: str, selector: LabelSe
         pod_codec.build(pod, namespace, pod.metadata.labels or {}, pod_codec.share(pod.spec, b""))
         for pod in pods
     ]
+
+
+# -- pods that do not get Ready ------------------------------------------------------------------------------
+
+_LISTED = 200
+"""How many events of an object, and how many ReplicaSets of a target, are looked at."""
+
+_OBJECTS = 4
+"""Of how many objects events are looked at: a pod, the newest ReplicaSets, and the target."""
+
+
+class UnreadyReader:
+    """Finds what keeps the pods of a target from getting Ready. What may not be read becomes a note."""
+
+    def __init__(self, client: KubernetesClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def read(
+        self,
+        namespace: str,
+        name: str,
+        target: TargetFacts,
+        itself: WorkloadDocument,
+        pods: Sequence[PodDocument],
+    ) -> TargetFacts:
+        """Return the target with cause and notes; `name` is ``Kind name``, `pods` are those it selects."""
+        now, notes = round(self._clock.wall() * SECOND), []
+        usual = unready.USUAL if target.starts is None else target.starts.times.total.p95
+        looked = unready.PodTarget(name, target.replicas, (itself,), max(usual, unready.USUAL))
+        if len(target.ready) == len(pods) == target.replicas and unready.find(looked, pods, (), now) is None:
+            return target
+        place = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
+        try:
+            path = f"{place}?labelSelector={quote(target.selector)}&limit={_LISTED}"
+            sets = (await fetch(self._client, path, ItemList[WorkloadDocument])).items
+            own = [one for one in sets if name in targets.find_owners(one.metadata)]
+            looked = looked._replace(sets=(*sorted(own, key=unready.revision, reverse=True), itself))
+        except KubernetesError as error:
+            notes.append(f"ReplicaSets cannot be listed, so those of {name} are not known: {why(error)}")
+        cause = unready.find(looked, pods, (), now)
+        names = [cause.pod] if cause is not None and cause.pod else []
+        if len(target.ready) < target.replicas:
+            names += [one.metadata.name for one in looked.sets]
+        events: list[ObjectEvent] = []
+        try:
+            for one in list(filter(None, names))[:_OBJECTS]:
+                fields = quote(f"involvedObject.name={one}")
+                path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={fields}&limit={_LISTED}"
+                events += (await fetch(self._client, path, ItemList[ObjectEvent])).items
+        except KubernetesError as error:
+            notes.append(f"events cannot be listed, which may say more of the pods of {name}: {why(error)}")
+        return target._replace(unready=unready.find(looked, pods, events, now), notes=tuple(notes))

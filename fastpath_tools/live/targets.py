@@ -4,10 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.autoscaling.scale_down import COST_ANNOTATION
+from adapter.model.pods import ResourceRequirements
 from adapter.model.timestamps import SECOND
-from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
-from fastpath_tools.live.facts import CountWriter, Reversal
+from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, PodMetadata, WorkloadDocument
+from fastpath_tools.live.facts import ContainerFacts, CountWriter, Reversal
 
 _HASHES = {"pod-template-hash": "Deployment", "rollouts-pod-template-hash": "Rollout"}
 """The labels by which the names of ReplicaSets end, and the kind that makes these."""
@@ -68,24 +71,19 @@ def _find_manager(workload: WorkloadDocument, at: int) -> str:
     return manager if apart <= _APART else ""
 
 
-def find_refusal(workload: WorkloadDocument, events: Iterable[ObjectEvent]) -> str:
-    """Return why the API server refuses new pods, "" if it does not; of events the last counts."""
-    for condition in workload.status.conditions or ():
-        if (condition.type, condition.status) == ("ReplicaFailure", "True"):
-            return condition.message
-    return next(iter(reversed([event.message for event in events])), "")
+def find_containers(pods: Iterable[PodDocument]) -> tuple[ContainerFacts, ...]:
+    """Return the containers of the newest pod that run as long as it does, sidecars among them.
 
-
-def find_unplaced(pods: Iterable[PodDocument]) -> tuple[int, str]:
-    """Return how many pods no node has room for, and what the scheduler says of the first."""
-    messages = [
-        condition.message
-        for pod in pods
-        if pod.metadata.deletion_timestamp is None
-        for condition in pod.status.conditions or ()
-        if (condition.type, condition.reason) == ("PodScheduled", "Unschedulable")
-    ]
-    return len(messages), next(iter(messages), "")
+    The requests of a pod as a whole stand in for those that a container does not have.
+    """
+    newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp or 0, default=PodDocument())
+    whole = (newest.spec.resources or ResourceRequirements()).requests or {}
+    sidecars = (one for one in newest.spec.init_containers or () if one.restart_policy == "Always")
+    return tuple(
+        ContainerFacts(one.name, {**whole, **(resources.requests or {})}, resources.limits or {})
+        for one in (*newest.spec.containers, *sidecars)
+        for resources in [one.resources or ResourceRequirements()]
+    )
 
 
 def find_strangers(
@@ -99,15 +97,15 @@ def find_strangers(
         return ()
     owners: Counter[str] = Counter()
     for pod in pods:
-        if pod.status.phase not in {"Succeeded", "Failed"} and (names := _owners(pod)):
+        if pod.status.phase not in {"Succeeded", "Failed"} and (names := find_owners(pod.metadata)):
             owners[names[-1]] += f"{reference.kind} {reference.name}" not in names
     return tuple(sorted((+owners).items()))
 
 
-def _owners(pod: PodDocument) -> list[str]:
-    """Return kind and name of the controller of a pod, and of the workload that made that, if any."""
-    labels, owners = pod.metadata.labels or {}, []
-    for owner in pod.metadata.owner_references or ():
+def find_owners(meta: PodMetadata) -> list[str]:
+    """Return kind and name of the controller of an object, and of the workload that made that, if any."""
+    labels, owners = meta.labels or {}, []
+    for owner in meta.owner_references or ():
         if owner.controller:
             owners.append(f"{owner.kind} {owner.name}")
             owners += [
@@ -116,3 +114,13 @@ def _owners(pod: PodDocument) -> list[str]:
                 if owner.kind == "ReplicaSet" and owner.name.endswith(f"-{labels.get(label, '/')}")
             ]
     return owners
+
+
+def find_cost_writers(pods: Iterable[PodDocument]) -> tuple[tuple[str, str], ...]:
+    """Return each field manager that owns a deletion cost, but for ours, with the first pod where it does."""
+    writers: dict[str, str] = {}
+    for pod in pods:
+        for entry in pod.metadata.managed_fields or ():
+            if entry.manager != MANAGER and entry.owns("metadata", "annotations", COST_ANNOTATION):
+                writers.setdefault(entry.manager, pod.metadata.name)
+    return tuple(writers.items())

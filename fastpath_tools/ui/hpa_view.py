@@ -4,7 +4,6 @@ Counts and conditions are those of the object, values those of its status. Of a 
 one applied, not since when: the next change is known as far as the history shows it.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -40,7 +39,7 @@ from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
-from fastpath_tools.ui.sentence import ROUNDED, UNKNOWN
+from fastpath_tools.ui.sentence import UNKNOWN, in_unit_of_target, whole_pods
 
 _LIMITED = {
     "TooManyReplicas": Restraint.HIGHEST,
@@ -189,7 +188,7 @@ def _proposals(facts: Facts, metrics: Sequence[MetricView], band: Band) -> list[
             continue
         base = _base(facts, read.spec)
         tolerated = band.holds(metric.ratio)
-        wanted = replicas if tolerated else math.ceil(round(metric.ratio * base, ROUNDED))
+        wanted = replicas if tolerated else whole_pods(metric.ratio * base)
         proposals.append(_Proposal(wanted, metric.name, metric.ratio, base, tolerated))
     return proposals
 
@@ -260,7 +259,7 @@ def _ladder(facts: Facts, metrics: Sequence[MetricView], proposals: Sequence[_Pr
         if metric.ratio is None:
             yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
             continue
-        yield f"{metric.name}: {metric.current}, target {metric.target}"
+        yield f"{metric.name}: {in_unit_of_target(metric)}, target {metric.target}"
         proposal = next(rest)
         steps = {"ratio": proposal.ratio, "base": proposal.base, "replicas": proposal.replicas}
         if proposal.tolerated:

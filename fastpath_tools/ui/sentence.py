@@ -11,15 +11,15 @@ from typing import NamedTuple
 from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND, native
 from adapter.model.autoscaling.hpa import with_defaults
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.quantity import parse_quantity
 from adapter.model.timestamps import read_nanoseconds
 from adapter.model.visible import counted
-from fastpath_tools.doctor import autoscaler_hops, target_hops
+from fastpath_tools.doctor import autoscaler_hops, diagnosis, target_hops
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import State, seconds
+from fastpath_tools.doctor.hops import Hop, State, plain, seconds
 
 ROUNDED = 2
 """To how many digits a product of replicas and ratio is rounded: values are in thousandths."""
@@ -64,7 +64,9 @@ def explain(view: AutoscalerView, examination: Examined) -> str:
 
 def describe(view: AutoscalerView, examination: Examined) -> Sentence:
     """Return the sentence in its parts."""
-    cause = _fault(view, examination) or _limit(view, examination)
+    hop = _hop(examination, diagnosis.SPEC, target_hops.PODS)
+    at_objects = None if hop is None else _CountCause(hop.state, hop.text, _advice(hop))
+    cause = at_objects or _fault(view, examination) or _limit(view, examination)
     then = _then(view, cause.state, may_step=_forbidden(view, examination) is None)
     return Sentence(cause.state, _count(view), cause.text, cause.advice, then)
 
@@ -112,15 +114,21 @@ def demand(view: AutoscalerView) -> int | None:
         return view.last.demand
     metric, replicas = strongest(view), view.target.replicas
     share = None if metric is None else metric.ratio
-    return None if share is None or not replicas else math.ceil(round(share * replicas, ROUNDED))
+    return None if share is None or not replicas else whole_pods(share * replicas)
 
 
-def _asks(view: AutoscalerView) -> str:
-    """Return which metric asks for how many replicas, as words; "" without a value."""
+def whole_pods(product: float) -> int:
+    """Return the pods for a product of replicas and ratio, at least one for a value above 0."""
+    return max(math.ceil(round(product, ROUNDED)), int(product > 0))
+
+
+def _asks(view: AutoscalerView, *, why: bool = False) -> str:
+    """Return which metric asks for how many replicas, as words, and `why`; "" without a value."""
     metric, wanted = strongest(view), demand(view)
     if metric is None or wanted is None:
         return ""
-    return f"{short(metric)} asks for {wanted}"
+    value = f", {in_unit_of_target(metric)} at a target of {metric.target}," if why else ""
+    return f"{short(metric)}{value} asks for {wanted}"
 
 
 # -- what stops it -------------------------------------------------------------------------------------------
@@ -137,9 +145,9 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
         return _CountCause(State.FAULT, examination.diagnosis, examination.change)
     for metric in view.metrics:
         if metric.fault:
-            return _CountCause(State.FAULT, f"{short(metric)} has no value: {metric.fault}")
+            return _CountCause(State.FAULT, f"{short(metric)} has no value: {plain(metric.fault)}")
     if view.last is not None and view.last.error:
-        return _CountCause(State.FAULT, view.last.error)
+        return _CountCause(State.FAULT, plain(view.last.error))
     for metric in view.metrics:
         if metric.overdue:
             age = "too old" if metric.age is None else f"{seconds(metric.age)} old"
@@ -150,8 +158,8 @@ def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
         times = f"{len(reversals)} times, the last" if len(reversals) > 1 else ""
         text = " ".join(filter(None, (manager, "reverted the count", times, f"at {clock(reversals[-1])}")))
         return _CountCause(State.WARNING, text, _only_writer(view))
-    hop = target_hop(examination)
-    return None if hop is None else _CountCause(State.WARNING, *hop)
+    hop = _hop(examination, target_hops.TARGET)
+    return None if hop is None else _CountCause(State.WARNING, hop.text, _advice(hop))
 
 
 def _recent(view: AutoscalerView) -> list[str]:
@@ -177,11 +185,20 @@ def _only_writer(view: AutoscalerView) -> str:
 
 def target_hop(examination: Examined) -> tuple[str, str] | None:
     """Return what doctor reports of the target, and its advice."""
+    hop = _hop(examination, target_hops.TARGET)
+    return None if hop is None else (hop.text, _advice(hop))
+
+
+def _hop(examination: Examined, *names: str) -> Hop | None:
+    """Return the first hop of a name, of those before the metrics'."""
     if isinstance(examination, Examination):
-        hops = [hop for hop in examination.before if hop.name == target_hops.TARGET]
-    else:
-        hops = [hop for hop in (examination and examination.at_target,) if hop is not None]
-    return (hops[0].text, hops[0].change.text if hops[0].change else "") if hops else None
+        return next((hop for hop in examination.before if hop.name in names), None)
+    hop = None if examination is None else examination.hop
+    return hop if hop is not None and hop.name in names else None
+
+
+def _advice(hop: Hop) -> str:
+    return "" if hop.change is None else hop.change.text
 
 
 # -- what limits it ------------------------------------------------------------------------------------------
@@ -189,15 +206,21 @@ def target_hop(examination: Examined) -> tuple[str, str] | None:
 
 def _at_maximum(view: AutoscalerView) -> _CountCause:
     asks, most = _asks(view), view.limits.max
-    text = f"maxReplicas is reached{f'; {asks}' if asks else ''}"
+    text, metric = f"maxReplicas is reached{f'; {asks}' if asks else ''}", strongest(view)
+    if metric is not None and short(metric).endswith("_total"):
+        advice = f"use a rate of {short(metric)}, which is a counter by its name and only grows"
+        return _CountCause(State.WARNING, text, advice)
     return _CountCause(State.WARNING, text, f"raise maxReplicas, now {most}")
 
 
-def _bound(words: str) -> Callable[[AutoscalerView], _CountCause]:
-    """Return a cause of a bound: what it is, and what the metrics ask for."""
+def _bound(words: str, *, why: bool = False) -> Callable[[AutoscalerView], _CountCause]:
+    """Return a cause of a bound: what it is, and what the metrics ask for, and `why`.
+
+    A bound that holds the count below what they ask for is a warning.
+    """
 
     def cause(view: AutoscalerView) -> _CountCause:
-        asks, limits = _asks(view), view.limits
+        asks, limits = _asks(view, why=why), view.limits
         text = words.format(
             least=limits.min,
             most=limits.max,
@@ -205,7 +228,8 @@ def _bound(words: str) -> Callable[[AutoscalerView], _CountCause]:
             forecast=limits.forecast,
             windows=", ".join(limits.windows) or "a schedule",
         )
-        return _CountCause(State.OK, f"{text}{f'; {asks}' if asks else ''}")
+        state = State.WARNING if _way(view) == "up" else State.OK
+        return _CountCause(state, f"{text}{f'; {asks}' if asks else ''}")
 
     return cause
 
@@ -216,6 +240,11 @@ def _tolerated(view: AutoscalerView) -> _CountCause:
     if metric is None or share is None:
         return _CountCause(State.OK, "the metrics are within tolerance of their targets")
     value = f"{short(metric)} is {in_unit_of_target(metric)} at a target of {metric.target}"
+    replicas, ready = view.target.replicas, view.target.ready
+    if replicas and ready is not None and 0 < ready < replicas and share > 1:
+        pods = counted(replicas - ready, "pod that is", "pods that are")
+        value = f"{value} in {counted(ready, 'Ready pod', 'Ready pods')}, {pods} not Ready counted as 0"
+        share *= ready / replicas
     return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(share, 2))}")
 
 
@@ -249,7 +278,7 @@ def _follows(view: AutoscalerView) -> _CountCause:
 
 _LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
     Restraint.HIGHEST: _at_maximum,
-    Restraint.LOWEST: _bound("minReplicas, {least}, holds the count"),
+    Restraint.LOWEST: _bound("minReplicas, {least}, holds the count", why=True),
     Restraint.SCHEDULED: _bound("{windows} allows {least} to {most}"),
     Restraint.FORECAST: _bound("a forecast of {forecast} holds the count"),
     Restraint.FLOOR: _bound("a floor of {floor} holds the count"),
@@ -280,9 +309,10 @@ def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
 
 def _forbidden(view: AutoscalerView, examination: Examined) -> _CountCause | None:
     """Return that an HPA never scales in the direction that its metrics ask for, None if it may."""
-    if not isinstance(examination, Examination):
+    if examination is None:
         return None
-    behavior, way = with_defaults(examination.facts.hpa.spec).behavior, _way(view)
+    hpa = examination.facts.hpa if isinstance(examination, Examination) else native(examination.fpa)
+    behavior, way = with_defaults(hpa.spec).behavior, _way(view)
     rules = None if behavior is None or not way else getattr(behavior, f"scale_{way}")
     if rules is None or rules.select_policy != "Disabled":
         return None

@@ -18,7 +18,7 @@ import yaml
 from adapter.kubernetes.write.deletion_costs import MANAGER
 from adapter.model.autoscaling import scale_down
 from adapter.model.autoscaling.hpa import decode_scalar
-from fastpath_tools.live import cost_writers
+from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import PodDocument
 from tests.e2e.clusters import ClusterUnderTest, Document, RealBackend
 from tests.e2e.conftest import REAL_ONLY
@@ -327,11 +327,11 @@ async def test_a_cost_of_another_writer_is_theirs(scene: Scene) -> None:
     where = ("-n", scene.cluster.namespace)
     assert (await scene.account.cost("-1")).status == 200
     ours = msgspec.convert(await scene.stored(), PodDocument, dec_hook=decode_scalar)
-    assert cost_writers.find([ours]) == ()
+    assert targets.find_cost_writers([ours]) == ()
     await scene.cluster.kubectl("annotate", "pod", "web", f"{COST}=100", "--overwrite", *where)
     before = await scene.stored()
     document = msgspec.convert(before, PodDocument, dec_hook=decode_scalar)
-    assert cost_writers.find([document]) == (("kubectl-annotate", "web"),)
+    assert targets.find_cost_writers([document]) == (("kubectl-annotate", "web"),)
     assert (await scene.account.cost("-2")).status == 409
     (await scene.account.cost("-2", force=True)).assert_refused(MANAGERS, "force")
     merged = await scene.account.merge({"metadata": {"annotations": {COST: None}}})

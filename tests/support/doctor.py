@@ -10,6 +10,7 @@ import pytest
 
 from adapter.cli import main
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.workloads import deployment
 
 REQUESTS: dict[str, Any] = {
     "type": "Pods",
@@ -51,6 +52,14 @@ def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) ->
             ]
         },
     }
+
+
+def web(replicas: int) -> dict[str, Any]:
+    """Return Deployment shop/web, whose container has the requests that utilizations are shares of."""
+    document = deployment("web", "shop", replicas)
+    [container] = document["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    return document
 
 
 def register(cluster: Cluster, name: str, service: dict[str, Any], authority: bytes = b"") -> None:

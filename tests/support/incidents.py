@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
-from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.apiserver.workloads import Workloads
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
 from fastpath_tools.ui.options import UiOptions
@@ -180,7 +180,7 @@ async def incident(folder: Path, authority: Authority) -> AsyncIterator[Incident
     certificate = authority.server_context(authority.issue("fastpath.fastpath.svc"))
     async with Cluster() as cluster, TestServer(engine, host="127.0.0.1") as queried:
         await server.start_server(ssl=certificate)
-        cluster.create(deployment("web", "shop", 4))
+        cluster.create(doctor.web(4))
         workloads = Workloads(cluster, startup=12.0)
         workloads.step(EPOCH)
         workloads.step(EPOCH + 12)

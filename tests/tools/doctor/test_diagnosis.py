@@ -796,12 +796,12 @@ def test_the_other_handshake_is_not_advised_where_it_has_no_floor_either() -> No
 
 @pytest.mark.parametrize("owner", ["", "prometheus-adapter"])
 def test_a_target_that_does_not_exist_comes_before_what_its_metrics_lack(owner: str) -> None:
-    absent = Unread('deployments.apps "web" not found', absent=True)
+    change = "correct spec.scaleTargetRef, or create Deployment web"
+    absent = Unread("Deployment web does not exist", change)
     lost = load(serving=Serving("custom.metrics.k8s.io", owner), answer=GONE)
     for whole in (facts(lost), boosted(lost, floor=floor_of(model.EXTERNAL, owner="", **UNSERVED))):
         found = examine(whole._replace(target=absent))
-        assert found.diagnosis == 'its target does not exist: deployments.apps "web" not found'
-        assert found.change == "create the target, or correct spec.scaleTargetRef"
+        assert (found.diagnosis, found.change) == ("Deployment web does not exist", change)
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
@@ -875,7 +875,7 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
         pytest.param(
             {"hpa": hpa(conditions=_with(ScalingActive=("False", "ScalingDisabled", "zero")))},
             State.FAULT,
-            "the target is scaled to zero, so the HPA is disabled",
+            "the target is scaled to zero, which disables the autoscaler",
             "give the target at least one replica",
             id="zero",
         ),

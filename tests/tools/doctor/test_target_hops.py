@@ -18,7 +18,15 @@ from fastpath_tools.doctor.hops import State
 from fastpath_tools.doctor.target_hops import target_hop
 from fastpath_tools.live import targets
 from fastpath_tools.live.api_objects import ObjectEvent, PodDocument, WorkloadDocument
-from fastpath_tools.live.facts import CountWriter, Leader, Leaders, Reversal, TargetFacts, Unread
+from fastpath_tools.live.facts import (
+    CountWriter,
+    Leader,
+    Leaders,
+    Reversal,
+    TargetFacts,
+    Unread,
+    UnreadyPods,
+)
 
 WEB = CrossVersionObjectReference("Deployment", "web")
 SCALED = 1_000_000 * SECOND
@@ -29,16 +37,16 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
     ("changes", "state", "text", "change"),
     [
         (
-            {"refused": "exceeded quota: compute", "ready": ("a",)},
+            {"unready": UnreadyPods("3 pods of Deployment web are not Ready", "correct the image", "web-1")},
             State.FAULT,
-            "Deployment web has 1 of 4 replicas: new pods are refused: exceeded quota: compute",
-            "raise the ResourceQuota of the namespace, or lower the requests of its pods",
+            "3 pods of Deployment web are not Ready",
+            "correct the image",
         ),
         (
-            {"refused": "denied by webhook"},
-            State.FAULT,
-            "Deployment web has 4 of 4 replicas: new pods are refused: denied by webhook",
-            "make what refuses the pods of Deployment web allow them",
+            {"unready": UnreadyPods("1 pod waits", "add nodes", is_late=False), "strangers": (("Job a", 1),)},
+            State.WARNING,
+            "1 pod waits",
+            "add nodes",
         ),
         (
             {"strangers": (("Deployment canary", 1), ("Job load", 2))},
@@ -48,12 +56,6 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
                 "2 pods of Job load: their values count as its own"
             ),
             "give the pods of Deployment web a label of their own, in its selector too",
-        ),
-        (
-            {"unplaced": (2, "0/3 nodes are available: 3 Insufficient cpu."), "ready": ("a", "b")},
-            State.WARNING,
-            "2 pods of Deployment web wait for a node: 0/3 nodes are available: 3 Insufficient cpu",
-            "add nodes, or lower the requests of its pods",
         ),
         (
             {"writer": CountWriter("argocd", SCALED + 6 * SECOND)},
@@ -74,7 +76,7 @@ TARGET = TargetFacts(4, "app=web", ("a", "b", "c", "d"))
             "remove replicas from what argocd applies to Deployment web",
         ),
     ],
-    ids=["quota", "webhook", "strangers", "unplaced", "writer", "reversal"],
+    ids=["unready", "starting", "strangers", "writer", "reversal"],
 )
 def test_what_is_wrong_with_a_target(changes: dict[str, Any], state: State, text: str, change: str) -> None:
     hop = target_hop(TARGET._replace(**changes), WEB, SCALED)
@@ -93,7 +95,8 @@ def test_a_target_without_a_problem_has_no_hop(scaled: int | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "condition", "state", "begin"),
     [
-        ({"refused": "exceeded quota"}, "False", State.FAULT, "Deployment web has 4 of 4 replicas"),
+        ({"unready": UnreadyPods("1 pod is", "do")}, "False", State.FAULT, "1 pod is"),
+        ({"unready": UnreadyPods("1 pod is", "do", is_late=False)}, "False", State.WARNING, "1 pod is"),
         ({"writer": CountWriter("argocd", SCALED * 2)}, "False", State.FAULT, "AbleToScale is False"),
         ({"writer": CountWriter("argocd", SCALED * 2)}, "True", State.WARNING, "argocd set the replicas"),
         ({}, "True", State.OK, "its conditions report no problem"),
@@ -202,15 +205,6 @@ def test_a_writer_without_a_field_is_not_named() -> None:
         assert reversal.manager == ""
 
 
-def test_a_condition_says_why_pods_are_refused_and_else_the_last_event() -> None:
-    events = [ObjectEvent(message="first"), ObjectEvent(message="last")]
-    failure = {"type": "ReplicaFailure", "status": "True", "message": "quota"}
-    assert targets.find_refusal(workload(status={"conditions": [failure]}), events) == "quota"
-    ended = failure | {"status": "False"}
-    assert targets.find_refusal(workload(status={"conditions": [ended]}), events) == "last"
-    assert targets.find_refusal(workload(), ()) == ""
-
-
 def pod(owner: str, name: str, phase: str = "Running", **labels: str) -> PodDocument:
     document = {
         "metadata": {
@@ -248,18 +242,3 @@ def test_pods_of_other_workloads(
     kind: str, name: str, pods: list[PodDocument], strangers: tuple[tuple[str, int], ...]
 ) -> None:
     assert targets.find_strangers(pods, CrossVersionObjectReference(kind, name)) == strangers
-
-
-def scheduled(reason: str, message: str = "", **metadata: Any) -> PodDocument:
-    conditions = [{"type": "Ready", "reason": "Unschedulable"}, {"type": "PodScheduled", "reason": reason}]
-    conditions[1]["message"] = message
-    document = {"metadata": metadata, "status": {"conditions": conditions}}
-    return msgspec.convert(document, PodDocument, dec_hook=decode_scalar)
-
-
-def test_pods_that_no_node_has_room_for() -> None:
-    ending = scheduled("Unschedulable", "gone", deletionTimestamp="2026-01-01T00:00:00Z")
-    waiting = [scheduled("Unschedulable", text) for text in ("no", "so")]
-    pods = [PodDocument(), scheduled(""), ending, *waiting]
-    assert targets.find_unplaced(pods) == (2, "no")
-    assert targets.find_unplaced(pods[:3]) == (0, "")

@@ -131,7 +131,7 @@ class Proxying(Cluster):
 @pytest.fixture
 async def cluster() -> AsyncIterator[Proxying]:
     async with Proxying() as cluster:
-        cluster.create(deployment("web", "shop", 2))
+        cluster.create(doctor.web(2))
         workloads = Workloads(cluster, startup=12.0)
         workloads.step(EPOCH)
         workloads.step(EPOCH + 12)
@@ -818,7 +818,8 @@ async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Doc
 async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Doctor) -> None:
     serve_rules(cluster)
     lead(cluster)
-    cluster.create(deployment("api", "shop", 2))
+    for target in ("api", "idle"):
+        cluster.create(deployment(target, "shop", 2))
     fpa(
         cluster,
         "web",

@@ -15,7 +15,7 @@ from adapter.model.apiservices import ServiceReference
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
-from fastpath_tools.live import cluster_options, cost_writers
+from fastpath_tools.live import cluster_options, targets
 from fastpath_tools.live.api_objects import PodDocument
 from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import KubeconfigOptions
@@ -175,5 +175,5 @@ def test_writers_are_the_field_managers_of_the_cost() -> None:
         pod("c", ("karpenter", annotated(COST)), ("kubectl", annotated(COST))),
         pod("d", ("odd", None), ("odd", {"f:metadata": []}), ("odd", {"f:spec": {}})),
     ]
-    assert cost_writers.find(pods) == (("karpenter", "b"), ("kubectl", "c"))
-    assert cost_writers.find([msgspec.convert({"metadata": {"name": "e"}}, PodDocument)]) == ()
+    assert targets.find_cost_writers(pods) == (("karpenter", "b"), ("kubectl", "c"))
+    assert targets.find_cost_writers([msgspec.convert({"metadata": {"name": "e"}}, PodDocument)]) == ()

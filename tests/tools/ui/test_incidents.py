@@ -254,11 +254,15 @@ async def test_pods_that_no_node_has_room_for(shop: Incident) -> None:
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending", "conditions": [condition]}}
-    shop.cluster.create(pod | {"metadata": {"name": "wide", "namespace": "shop", "labels": {"app": "web"}}})
+    sibling = shop.cluster.list("Pod", "shop")[0]["metadata"]
+    shared = {key: sibling[key] for key in ("namespace", "labels", "ownerReferences")}
+    shop.cluster.create(pod | {"metadata": {"name": "wide", "creationTimestamp": timestamp(EPOCH)} | shared})
     limited = ("True", "TooManyReplicas", "the desired replica count is more than the maximum replica count")
     shop.create(REQUESTS, current=measured("30"), ScalingLimited=limited)
-    assert await first_sentence(shop) == (
-        "4 replicas: 1 pod of Deployment web waits for a node: 0/3 nodes are available: 3 Insufficient cpu"
+    assert re.fullmatch(
+        r"4 replicas: 1 pod of Deployment web waits for a node since \S+ UTC \(ReplicaSet web-\S+\): "
+        "0/3 nodes are available: 3 Insufficient cpu",
+        await first_sentence(shop),
     )
 
 

@@ -37,7 +37,14 @@ ASKS = "http_requests asks for 6"
             {},
             f"5 replicas: maxReplicas is reached; {ASKS}. Raise maxReplicas, now 10. {STAYS}",
         ),
-        (Restraint.LOWEST, {}, f"5 replicas: minReplicas, 2, holds the count; {ASKS}. {STAYS}"),
+        (
+            Restraint.LOWEST,
+            {},
+            (
+                "5 replicas: minReplicas, 2, holds the count; http_requests, 12 at a target of 10, asks for 6"
+                f". {STAYS}"
+            ),
+        ),
         (
             Restraint.SCHEDULED,
             {"limits": LimitsView(min=5, max=8, windows=("office/0",))},
