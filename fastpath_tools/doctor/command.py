@@ -147,16 +147,17 @@ class Doctor:
                 raise absent(namespace, name, read)
         leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
         examined = await asyncio.gather(*(self.examine_hpa(hpa, hpas, fpas) for hpa in chosen))
-        fast = await asyncio.gather(*(self._examine_fast(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
+        fast = await asyncio.gather(*(self.examine_fpa(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
         return Found(tuple(examined), tuple(fast), unread)
 
-    async def _examine_fast(
+    async def examine_fpa(
         self,
         fpa: FastPathAutoscaler,
         hpas: Sequence[HPA],
         fpas: Sequence[FastPathAutoscaler],
         leaders: Leaders | Unread,
     ) -> FastExamination:
+        """Examine a FastPathAutoscaler; the others are those of its namespace, or more."""
         async with self._free:
             meta, spec = fpa.metadata, fpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
@@ -175,7 +176,8 @@ class Doctor:
             scale_down = None
             if spec.removal_order is not None:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
-            return diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, target)
+            examined = diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, target)
+            return examined._replace(target=target)
 
     async def examine_hpa(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]

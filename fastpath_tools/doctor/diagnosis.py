@@ -40,6 +40,9 @@ _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
 
 
+_NOT_READ = Unread("it is not read")
+
+
 class Examination(NamedTuple):
     """A HorizontalPodAutoscaler examined: hops before and after the metrics', and a chain for each metric."""
 
@@ -49,6 +52,10 @@ class Examination(NamedTuple):
     after: tuple[Hop, ...]
     diagnosis: str = ""
     change: str = ""
+
+    @property
+    def target(self) -> TargetFacts | Unread:
+        return self.facts.target
 
     @property
     def key(self) -> str:
@@ -155,6 +162,7 @@ class FastExamination(NamedTuple):
     change: str = ""
     hop: Hop | None = None
     """Where the diagnosis was made, if at one."""
+    target: TargetFacts | Unread = _NOT_READ
 
     @property
     def key(self) -> str:
@@ -176,7 +184,7 @@ def examine_fast(
     starts: Starts | None = None,
     metrics: Sequence[MetricFacts] = (),
     scale_down: ScaleDownFacts | None = None,
-    target_facts: TargetFacts | Unread | None = None,
+    target_facts: TargetFacts | Unread = _NOT_READ,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
@@ -200,7 +208,7 @@ def examine_fast(
     status = fpa.status or FastPathAutoscalerStatus()
     facts = Facts(
         replace(native(fpa), status=plain_status(status)),
-        Unread("it is not read") if target_facts is None else target_facts,
+        target_facts,
         tuple(metrics),
         Period(spec.sync_period / SECOND, "Fastpath"),
         0.0,

@@ -4,17 +4,16 @@
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
-from adapter.model.autoscaling.view import AutoscalerView, BoundsAhead, MetricView
-from adapter.model.timestamps import SECOND
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import Hop, MetricChain, State, Took, Total, evenly, seconds, total
+from adapter.model.autoscaling.view import BoundsAhead, MetricView
+from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.doctor.hops import Hop, State, seconds, total
 from fastpath_tools.ui import axis, sentence, what_if
 from fastpath_tools.ui.access import ClusterAccess
-from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
+from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading, hops_by_metric
 from fastpath_tools.ui.pages import Content, Query, Templates
 
 _STEPS = 100
@@ -37,7 +36,7 @@ def render(templates: Templates, reading: AutoscalerReading, query: Query) -> Co
     facts: dict[str, dict[str, Any]] = {
         "sentence": {"view": view, "why": why, "notes": reading.notes},
         "axis": {"axis": axis.draw(view), "has_history": view.history is not None},
-        "chain": {"chains": list(_chains(view, examination))},
+        "chain": {"chains": [_block(*chain, why.cause) for chain in hops_by_metric(view, examination)]},
         "ladder": {"last": view.last, "steps": () if view.last is None else view.last.trace[:_STEPS]},
         "metrics": {"metrics": list(map(_metric_row, view.metrics))},
         "writers": {"view": view, "hop": sentence.target_hop(examination), "clock": sentence.clock},
@@ -73,33 +72,9 @@ class ChainBlock(NamedTuple):
     most: str
 
 
-def _chains(view: AutoscalerView, examination: Examination | FastExamination) -> Iterator[ChainBlock]:
-    """Yield the chain of each metric; of a FastPathAutoscaler they follow from its document."""
-    if isinstance(examination, FastExamination):
-        period = examination.fpa.spec.sync_period / SECOND
-        for metric in view.metrics:
-            hops = tuple(_fast_hops(view, metric, period))
-            yield _block(sentence.short(metric), hops, total(hops))
-        return
-    for chain in examination.chains or (MetricChain("no metric", ()),):
-        hops = (*examination.before, *chain.hops, *examination.after)
-        yield _block(chain.metric, hops, examination.total(chain))
-
-
-def _fast_hops(view: AutoscalerView, metric: MetricView, period: float) -> Iterator[Hop]:
-    state = State.FAULT if metric.fault or metric.overdue else State.OK
-    text = metric.fault or metric.overdue or "the age of its oldest sample"
-    yield Hop("sample", state, text, None if metric.age is None else Took(metric.age, metric.age))
-    yield Hop("decision", State.OK, f"the scaler decides every {seconds(period)}", evenly(period))
-    times = (view.ready_times.get("seconds") or {}).get("total")
-    if times is None:
-        yield Hop("pod start", State.UNKNOWN, "no pod has become Ready since the scaler began to look")
-    else:
-        pods = view.ready_times.get("pods", 0)
-        yield Hop("pod start", State.OK, f"of the last {pods} pods", Took(times["p50"], times["p95"]))
-
-
-def _block(metric: str, hops: Sequence[Hop], whole: Total) -> ChainBlock:
+def _block(metric: str, hops: Sequence[Hop], cause: str) -> ChainBlock:
+    """Return the chain of a metric; the cause that its sentence has is not repeated."""
+    whole = total(hops)
     more = "" if whole.whole else ">"
     length = whole.took.usual or 1.0
     rows, left, shade = [], 0.0, 0
@@ -109,7 +84,8 @@ def _block(metric: str, hops: Sequence[Hop], whole: Total) -> ChainBlock:
         texts = ("?", "?") if took is None else (seconds(took.usual), seconds(took.most))
         if not hop.timed:
             texts = ("", "")
-        rows.append(ChainRow(hop.name, *texts, hop.state, hop.text, left, width, shade))
+        text = "as above" if hop.text == cause else hop.text
+        rows.append(ChainRow(hop.name, *texts, hop.state, text, left, width, shade))
         left += width
         shade = (shade + bool(width)) % 2
     times = seconds(whole.took.usual), seconds(whole.took.most)

@@ -3,6 +3,7 @@
 A scaler that cannot be read is no error: the page then shows what the API server says, and why it is less.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -11,17 +12,18 @@ from msgspec.structs import replace
 from adapter.errors import PrometheusError
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.view import AutoscalerView, HistoryView
+from adapter.model.autoscaling.view import AutoscalerView, HistoryView, MetricView
 from adapter.model.timestamps import SECOND
+from adapter.model.visible import counted
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
 from fastpath_tools.doctor import diagnosis, metric_facts
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.hops import Facts
+from fastpath_tools.doctor.hops import Facts, Hop, MetricChain, State, Took, evenly, seconds
 from fastpath_tools.live import reading
-from fastpath_tools.live.facts import MetricFacts, Period, TargetFacts, Unread
-from fastpath_tools.ui import hpa_history, hpa_view
+from fastpath_tools.live.facts import MetricFacts, Period, Unread
+from fastpath_tools.ui import hpa_history, hpa_view, sentence
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
@@ -39,12 +41,66 @@ class AutoscalerReading(NamedTuple):
     @property
     def start_up(self) -> float:
         """Return how many seconds pods usually take to be Ready, as far as that is known."""
-        if isinstance(self.examination, Examination):
-            target = self.examination.facts.target
-            if not isinstance(target, Unread) and target.starts is not None:
-                return target.starts.times.total.p50
+        target = self.examination.target
+        if not isinstance(target, Unread) and target.starts is not None:
+            return target.starts.times.total.p50
         total = (self.view.ready_times.get("seconds") or {}).get("total") or {}
         return float(total.get("p50", 10.0))
+
+
+def hops_by_metric(
+    view: AutoscalerView, examination: Examination | FastExamination
+) -> Iterator[tuple[str, tuple[Hop, ...]]]:
+    """Yield each metric with the hops from the load to Ready pods.
+
+    Of a FastPathAutoscaler they follow from its document.
+    """
+    if isinstance(examination, FastExamination):
+        period = examination.fpa.spec.sync_period / SECOND
+        for metric in view.metrics:
+            yield sentence.short(metric), tuple(_fast_hops(view, metric, period))
+        return
+    for chain in examination.chains or (MetricChain("no metric", ()),):
+        yield chain.metric, (*examination.before, *chain.hops, *examination.after)
+
+
+def _fast_hops(view: AutoscalerView, metric: MetricView, period: float) -> Iterator[Hop]:
+    state = State.FAULT if metric.fault or metric.overdue else State.OK
+    text = "the age of its oldest sample" if state is State.OK else "it has no value that counts"
+    yield Hop("sample", state, text, None if metric.age is None else Took(metric.age, metric.age))
+    yield Hop("decision", State.OK, f"the scaler decides every {seconds(period)}", evenly(period))
+    times = (view.ready_times.get("seconds") or {}).get("total")
+    if times is None:
+        yield Hop("pod start", State.UNKNOWN, "no pod has become Ready since the scaler began to look")
+    else:
+        pods = counted(view.ready_times.get("pods", 0), "pod", "pods")
+        yield Hop("pod start", State.OK, f"of the last {pods}", Took(times["p50"], times["p95"]))
+
+
+async def read_document(
+    access: ClusterAccess, examination: Examination | FastExamination, notes: list[str]
+) -> AutoscalerView | None:
+    """Return the document of the scaler that decides, None without one; `notes` grow."""
+    if isinstance(examination, FastExamination) or examination.mode:
+        namespace, _, name = examination.key.partition("/")
+        shown = await access.scalers.read(await access.cluster.leaders(namespace), namespace, name)
+        try:
+            if not isinstance(shown, Unread):
+                return msgspec.convert(shown, AutoscalerView)
+            notes.append(f"the scaler cannot be read: {shown.why}")
+        except msgspec.ValidationError as error:  # an older one serves a document of another form
+            notes.append(f"the scaler cannot be read: its document is of another version: {error}")
+    notes += _unread(examination)
+    return None
+
+
+def build(
+    access: ClusterAccess, examination: Examination | FastExamination, history: HistoryView | None = None
+) -> AutoscalerView:
+    """Return the document as the objects alone make it."""
+    if isinstance(examination, FastExamination):
+        return _plain(examination, round(access.clock.wall() * SECOND))
+    return hpa_view.build(examination, history)
 
 
 class AutoscalerReader:
@@ -60,35 +116,19 @@ class AutoscalerReader:
         examined = await self._access.doctor.examine(*self._key)
         # with both kinds of a name the scaler serves the document of the FastPathAutoscaler
         examination = examined.fpas[0] if examined.fpas else examined.hpas[0]
-        document: AutoscalerView | Unread | None = None
-        if isinstance(examination, FastExamination) or examination.mode:
-            document = await self._document()
-        if isinstance(document, AutoscalerView):
-            return AutoscalerReading(document, examination, _autoscaler(examination))
-        notes = [] if document is None else [f"the scaler cannot be read: {document.why}"]
-        if isinstance(examination, FastExamination):
-            view = _plain(examination, round(self._access.clock.wall() * SECOND))
-        else:
-            notes += _unread(examination)
-            view = hpa_view.build(examination, await self._past(examination, notes))
-            if view.history is None:
+        notes: list[str] = []
+        view = await read_document(self._access, examination, notes)
+        if view is None:
+            past = await self._past(examination, notes)
+            view = build(self._access, examination, past)
+            if past is None and isinstance(examination, Examination):
                 view = replace(view, history=self._seen.add(view))
         return AutoscalerReading(view, examination, _autoscaler(examination), tuple(notes))
 
-    async def _document(self) -> AutoscalerView | Unread:
-        """Return the document of the scaler; an older one serves a document of another form."""
-        namespace, name = self._key
-        leaders = await self._access.cluster.leaders(namespace)
-        shown = await self._access.scalers.read(leaders, namespace, name)
-        if isinstance(shown, Unread):
-            return shown
-        try:
-            return msgspec.convert(shown, AutoscalerView)
-        except msgspec.ValidationError as error:
-            return Unread(f"its document is of another version: {error}")
-
-    async def _past(self, examination: Examination, notes: list[str]) -> HistoryView | None:
-        """Return the history of Prometheus, None without one; `notes` grow."""
+    async def _past(self, examination: Examination | FastExamination, notes: list[str]) -> HistoryView | None:
+        """Return the history of Prometheus of an HPA, None without one; `notes` grow."""
+        if isinstance(examination, FastExamination):
+            return None
         prometheus = self._access.prometheus
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
             notes.append(f"{_BEGINS}: give --prometheus-url for the last hour")
@@ -113,13 +153,13 @@ class AutoscalerReader:
         return await hpa_history.read(ranges, place, self._access.clock.wall())
 
 
-def _unread(examination: Examination) -> list[str]:
+def _unread(examination: Examination | FastExamination) -> list[str]:
     """Return what of the target could not be read."""
-    target, reference = examination.facts.target, examination.facts.hpa.spec.scale_target_ref
-    name = f"{reference.kind} {reference.name}"
+    target, spec = examination.target, _autoscaler(examination).spec
+    name = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     if isinstance(target, Unread):
-        return [f"{name} cannot be read: {target.why}"]
-    return [f"the pods of {name} cannot be read: {target.unread}"] if target.unread else []
+        return [] if target.change else [f"{name} cannot be read: {target.why}"]
+    return [f"the pods of {name} cannot be read: {target.unread}"] if target.unread else [*target.notes]
 
 
 def _autoscaler(examination: Examination | FastExamination) -> FastPathAutoscaler:
@@ -137,7 +177,6 @@ def _plain(examination: FastExamination, now: int) -> AutoscalerView:
     metrics = tuple(
         MetricFacts(metric_facts.label(spec), spec, unread, unread) for spec in hpa.spec.metrics or ()
     )
-    target = TargetFacts(status.current_replicas, "", unread=unread.why)
-    facts = Facts(hpa, target, metrics, Period(1.0, "Fastpath"), unread, now)
+    facts = Facts(hpa, examination.target, metrics, Period(1.0, "Fastpath"), unread, now)
     view = hpa_view.build(diagnosis.examine(facts))
     return replace(view, kind=fastpath_autoscaler.KIND, mode=examination.mode)

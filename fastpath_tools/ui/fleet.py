@@ -19,7 +19,7 @@ from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStat
 from adapter.model.autoscaling.view import FleetEntry
 from adapter.model.timestamps import SECOND
 from adapter.model.visible import counted
-from fastpath_tools.doctor.hops import seconds
+from fastpath_tools.doctor.hops import plain, seconds
 from fastpath_tools.live.api_objects import HPA
 
 _FLAPS = 4
@@ -31,12 +31,12 @@ _SLOW = 60.0
 _WORTH = 1.0
 """The fewest seconds that boosting has to win to be worth a word."""
 
-_HOUR = 3600.0
-UNKNOWN = "-"
-_LONGEST = 200
+_LONGEST = 500
 """Characters of what others say that a line shows."""
 
-_NO_PROBLEM = frozenset({"ScalingDisabled", "AdviseOnly", "ScalingPaused"})
+_HOUR = 3600.0
+UNKNOWN = "-"
+NO_PROBLEM = frozenset({"ScalingDisabled", "AdviseOnly", "ScalingPaused"})
 """Reasons of a False condition that a person asked for."""
 
 
@@ -65,6 +65,19 @@ class ReactionTime(NamedTuple):
     boosted: bool = False
 
 
+class Examined(NamedTuple):
+    """What the page of an autoscaler says of it: `fault` is its sentence if that is one, else "".
+
+    `ready` are its Ready pods; None is unknown. `is_stuck` tells whether pods of its target cannot start.
+    """
+
+    reaction: ReactionTime
+    fault: str = ""
+    is_stuck: bool = False
+    ready: int | None = None
+    last_scale: float | None = None
+
+
 class FleetRow(NamedTuple):
     """One autoscaler. None is unknown; `fault` is why it does not scale, "" if it does.
 
@@ -90,6 +103,18 @@ class FleetRow(NamedTuple):
     boosted: bool = False
     fault: str = ""
     last_scale: float | None = None
+    ready: int | None = None
+
+    def with_page(self, examined: Examined) -> Self:
+        """Return the line with what the page of the autoscaler says."""
+        times = [at for at in (self.last_scale, examined.last_scale) if at is not None]
+        return self._replace(
+            reaction=examined.reaction,
+            fault=examined.fault or self.fault,
+            is_capped=self.is_capped and not examined.is_stuck,
+            ready=examined.ready,
+            last_scale=max(times, default=None),
+        )
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -121,10 +146,12 @@ class FleetRow(NamedTuple):
 
     @property
     def replicas_text(self) -> str:
+        """Return the count, of how many it is Ready where not all are, and what is wanted."""
         if self.replicas is None:
             return "?"
+        ready = f"{self.ready} / " if self.ready is not None and self.ready < self.replicas else ""
         moves = self.desired is not None and self.desired != self.replicas
-        return f"{self.replicas} → {self.desired}" if moves else f"{self.replicas}"
+        return f"{ready}{self.replicas}{f' → {self.desired}' if moves else ''}"
 
     @property
     def reaction_text(self) -> str:
@@ -141,7 +168,7 @@ class FleetRow(NamedTuple):
             return f"boosted, floor {self.floor}" if self.floor else "boosted"
         if self.mode:
             return "not boosted" if self.mode == BOOST else "advice only"
-        if self.reaction is None:
+        if self.reaction is None or self.fault:
             return UNKNOWN
         return f"would win {seconds(self.reaction.gain)}" if self.reaction.gain >= _WORTH else "no gain"
 
@@ -164,18 +191,18 @@ def from_entry(entry: FleetEntry, autoscaler: HPA | FastPathAutoscaler | None) -
         entry.namespace,
         entry.name,
         entry.mode,
-        entry.replicas,
+        entry.replicas or (None if entry.fault else entry.replicas),  # of no target there is no count
         entry.desired,
         entry.min,
         entry.max,
         entry.limited_by == Restraint.HIGHEST.value,
         entry.sample_age,
-        None if entry.chain is None else ReactionTime(entry.chain, whole=False),  # up to the write
-        entry.overdue,
+        None,
+        0 if entry.limited_by == Restraint.DISABLED.value else entry.overdue,
         entry.reversals,
         entry.floor,
         entry.boosted,
-        entry.fault or ("" if known is None else known.fault),
+        plain(entry.fault) or ("" if known is None else known.fault),
         None if known is None else known.last_scale,
     )
 
@@ -192,18 +219,19 @@ def from_status(autoscaler: HPA | FastPathAutoscaler, fault: str = "") -> FleetR
     conditions = {condition.type: condition for condition in status.conditions or ()}
     limited = conditions.get("ScalingLimited", Condition())
     metrics = status.current_metrics or ()
+    is_disabled = conditions.get("ScalingActive", Condition()).reason == "ScalingDisabled"
     fault = fault or _fault(conditions, decider)
     return FleetRow(
         kind,
         meta.namespace,
         meta.name,
         mode,
-        status.current_replicas if autoscaler.status is not None else None,
+        status.current_replicas or (0 if autoscaler.status is not None and not fault else None),
         None if fault else status.desired_replicas,  # that of a decision before, or 0
         1 if spec.min_replicas is None else spec.min_replicas,
         spec.max_replicas,
         (limited.status, limited.reason) == ("True", "TooManyReplicas"),
-        overdue=sum(not metric.type for metric in metrics),
+        overdue=0 if is_disabled else sum(not metric.type for metric in metrics),
         fault=fault,
         last_scale=None if status.last_scale_time is None else status.last_scale_time / SECOND,
     )
@@ -215,8 +243,8 @@ def _fault(conditions: Mapping[str, Condition], decider: str) -> str:
         return f"the {decider} has not set conditions yet"
     for kind in ("AbleToScale", "ScalingActive"):
         condition = conditions.get(kind, Condition())
-        if condition.status == "False" and condition.reason not in _NO_PROBLEM:
-            return f"{condition.reason}: {condition.message}"
+        if condition.status == "False" and condition.reason not in NO_PROBLEM:
+            return f"{condition.reason}: {plain(condition.message)}"
     return ""
 
 

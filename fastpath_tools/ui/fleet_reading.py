@@ -1,8 +1,8 @@
 """What the fleet page shows, read from the scalers and from the objects of the autoscalers.
 
-Scalers show what they decide. The line of any other autoscaler comes from its status, and its reaction time
-from an examination as `fastpath doctor` makes it. Examinations take seconds and ask several servers, so they
-run in the background, a few at a time and only while the page is looked at.
+Scalers show what they decide. The line of any other autoscaler comes from its status. What its page says,
+such as its sentence and the Ready pods, comes from an examination. These take seconds and ask several
+servers, so they run in the background, a few at a time, and only while the list is looked at.
 """
 
 import asyncio
@@ -14,19 +14,22 @@ from typing import NamedTuple
 from adapter.errors import FastpathError, KubernetesError, RunError
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.view import FleetEntry
+from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import autoscaler_hops, diagnosis
+from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.hops import State, total
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import Leaders, Unread
-from fastpath_tools.ui import fleet
+from fastpath_tools.ui import autoscaler_reading, fleet, sentence
 from fastpath_tools.ui.access import ClusterAccess
-from fastpath_tools.ui.fleet import Directions, FleetRow, ReactionTime
+from fastpath_tools.ui.fleet import Directions, Examined, FleetRow, ReactionTime
 from fastpath_tools.ui.renewed import Renewed
 
 _TOGETHER = 4
 """How many autoscalers are examined at the same time."""
 
-_AGAIN = 300.0
-"""How many seconds an examination counts."""
+_AGAIN, _EACH = (10.0, 300.0), 0.3
+"""How many seconds an examination counts, at least and at most, and for each autoscaler that there is."""
 
 _LIST_REST = 4.0
 """Lists of many autoscalers are long: for how many times as long as one took the API server gets a rest."""
@@ -67,7 +70,8 @@ class FleetReader:
         self._namespace = namespace
         self._objects = Renewed(self._list, rest=_LIST_REST)
         self._decided = Renewed(self._ask_scalers)
-        self._reactions: dict[Key, tuple[float, ReactionTime | None]] = {}
+        self._examined: dict[Key, tuple[float, FleetRow, Examined | None]] = {}
+        self._rows: Sequence[FleetRow] = ()
         self._directions: dict[Key, Directions] = {}
         self._is_read = asyncio.Event()
 
@@ -90,11 +94,14 @@ class FleetReader:
                 if key not in seen and self._namespace in {"", entry.namespace}
             ]
         self._directions = seen
-        self._reactions = {key: known for key, known in self._reactions.items() if key in seen}
+        self._examined = {key: known for key, known in self._examined.items() if key in seen}
+        self._rows = rows
         self._is_read.set()
         notes = [f"{KIND}s cannot be listed: {objects.unread}"] if objects.unread else []
         notes += [f"what a scaler decides cannot be read: {why}" for why in decided.unread]
-        return Fleet(sorted(rows, key=fleet.rank), notes)
+        pages = {key: examined for key, (_, _, examined) in self._examined.items() if examined is not None}
+        shown = (row.with_page(pages[row.key]) if row.key in pages else row for row in rows)
+        return Fleet(sorted(shown, key=fleet.rank), notes)
 
     def _row(self, autoscaler: HPA | FastPathAutoscaler, decided: _Decided) -> FleetRow:
         row = fleet.from_status(autoscaler)
@@ -103,8 +110,6 @@ class FleetReader:
             row = fleet.from_entry(entry, autoscaler)
         elif row.kind == KIND and (vacant := decided.vacancy(row.namespace)):
             row = fleet.from_status(autoscaler, f"no scaler runs for it: {vacant}")
-        if row.reaction is None:
-            row = row._replace(reaction=self._reactions.get(row.key, (0.0, None))[1])
         return row
 
     async def _list(self) -> _Objects:
@@ -132,7 +137,7 @@ class FleetReader:
     # -- examinations ----------------------------------------------------------------------------------------
 
     async def examine(self) -> None:
-        """Examine HorizontalPodAutoscalers whose reaction time no scaler measures, while the page is read."""
+        """Examine autoscalers as their pages do, while the list is read."""
         while True:
             await self._is_read.wait()
             self._is_read.clear()
@@ -140,33 +145,66 @@ class FleetReader:
                 objects, decided = await asyncio.gather(self._objects.get(), self._decided.get())
             except FastpathError:  # the page shows it
                 continue
-            due = self._due(objects.hpas, decided)
-            await asyncio.gather(*(self._examine(hpa, objects) for hpa in due[:_TOGETHER]))
+            due = self._due()
+            known: dict[Key, HPA | FastPathAutoscaler] = {_key(one): one for one in objects.hpas}
+            known |= {_key(one): one for one in objects.fpas}
+            chosen = [(known[row.key], row) for row in due if row.key in known][:_TOGETHER]
+            await asyncio.gather(*(self._examine(one, row, objects, decided) for one, row in chosen))
 
-    def _due(self, hpas: Sequence[HPA], decided: _Decided) -> list[HPA]:
-        """Return those to examine, in this order: those never examined first, then the oldest."""
-        since = self._access.clock.monotonic() - _AGAIN
-        times = {key: at for key, (at, _) in self._reactions.items()}
-        last = [(times.get(_key(hpa), -math.inf), hpa) for hpa in hpas]
-        due = [
-            (at, hpa)
-            for at, hpa in last
-            if at <= since and ((entry := decided.entries.get(_key(hpa))) is None or entry.chain is None)
-        ]
-        return [hpa for _, hpa in sorted(due, key=lambda pair: pair[0])]
+    def _due(self) -> list[FleetRow]:
+        """Return those to examine, in this order: those never examined, changed ones, then the oldest."""
+        now, (least, most) = self._access.clock.monotonic(), _AGAIN
+        again = min(max(least, _EACH * len(self._rows)), most)
+        due = []
+        for row in self._rows:
+            at, before, _ = self._examined.get(row.key, (-math.inf, None, None))
+            changed = before is not None and _counts(before) != _counts(row)
+            if now - at >= (least if changed else again):
+                due.append(((not changed, at), row))
+        return [row for _, row in sorted(due, key=lambda pair: (pair[0][1] > -math.inf, *pair[0]))]
 
-    async def _examine(self, hpa: HPA, objects: _Objects) -> None:
-        namespace = hpa.metadata.namespace
-        hpas = [other for other in objects.hpas if other.metadata.namespace == namespace]
-        fpas = [other for other in objects.fpas if other.metadata.namespace == namespace]
-        reaction = None
-        with contextlib.suppress(FastpathError):  # then the reaction time stays unknown
-            examined = await self._access.doctor.examine_hpa(hpa, hpas, fpas)
-            took, whole = examined.slowest
-            gain, boosted = diagnosis.boost_gain(examined), autoscaler_hops.is_boosted(examined.facts)
-            reaction = ReactionTime(took.usual, whole, gain, boosted)
-        self._reactions[_key(hpa)] = self._access.clock.monotonic(), reaction
+    async def _examine(
+        self, autoscaler: HPA | FastPathAutoscaler, row: FleetRow, objects: _Objects, decided: _Decided
+    ) -> None:
+        hpas = [other for other in objects.hpas if other.metadata.namespace == row.namespace]
+        fpas = [other for other in objects.fpas if other.metadata.namespace == row.namespace]
+        examined, doctor = None, self._access.doctor
+        with contextlib.suppress(FastpathError):  # then only the object and the scaler say what is
+            if isinstance(autoscaler, FastPathAutoscaler):
+                found = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
+                examined = await self._read_page(found)
+            else:
+                examined = await self._read_page(await doctor.examine_hpa(autoscaler, hpas, fpas))
+        self._examined[row.key] = self._access.clock.monotonic(), row, examined
+
+    async def _read_page(self, found: Examination | FastExamination) -> Examined:
+        """Return what the page of an autoscaler says, without its history."""
+        view = await autoscaler_reading.read_document(self._access, found, [])
+        view = view or autoscaler_reading.build(self._access, found)
+        why = sentence.describe(view, found)
+        is_stuck = not isinstance(found.target, Unread) and found.target.unready is not None
+        conditions = view.status.get("conditions") or ()
+        is_by_wish = any(one["reason"] in fleet.NO_PROBLEM for one in conditions if one["status"] == "False")
+        gain, boosted = 0.0, False
+        if isinstance(found, Examination):
+            gain, boosted = diagnosis.boost_gain(found), autoscaler_hops.is_boosted(found.facts)
+        totals = [total(hops) for _, hops in autoscaler_reading.hops_by_metric(view, found)]
+        slowest = max(totals, key=lambda one: one.took.usual, default=total(()))
+        scaled = view.status.get("lastScaleTime")
+        return Examined(
+            ReactionTime(slowest.took.usual, slowest.whole, gain, boosted),
+            why.cause if is_stuck or (why.state is State.FAULT and not is_by_wish) else "",
+            is_stuck,
+            view.target.ready,
+            read_nanoseconds(scaled) / SECOND if scaled else None,
+        )
 
 
-def _key(hpa: HPA) -> Key:
-    return HPA_KIND, hpa.metadata.namespace, hpa.metadata.name
+def _counts(row: FleetRow) -> tuple[object, ...]:
+    """Return what of a line changes when an autoscaler does."""
+    return row.replicas, row.desired, row.is_capped, row.fault
+
+
+def _key(one: HPA | FastPathAutoscaler) -> Key:
+    kind = KIND if isinstance(one, FastPathAutoscaler) else HPA_KIND
+    return kind, one.metadata.namespace, one.metadata.name

@@ -18,7 +18,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.hpa import Condition, decode_scalar
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.ui import fleet
-from fastpath_tools.ui.fleet import ANY, Directions, FleetFilter, FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet import ANY, Directions, Examined, FleetFilter, FleetRow, Problem, ReactionTime
 from tests.support import autoscaler_views, doctor
 
 PLAIN = FleetRow(HPA_KIND, "shop", "web", "", 4, 4, 2, 20)
@@ -39,7 +39,7 @@ def hpa(conditions: Any = None, **status: Any) -> HPA:
     [
         pytest.param({}, (), "", id="nothing"),
         pytest.param({"fault": "no metrics"}, (Problem.FAULT,), "no metrics", id="fault"),
-        pytest.param({"fault": "x" * 300}, (Problem.FAULT,), f"{'x' * 200}…", id="a long fault"),
+        pytest.param({"fault": "x" * 600}, (Problem.FAULT,), f"{'x' * 500}…", id="a long fault"),
         pytest.param({"overdue": 1}, (Problem.STALE,), "1 metric has no value that counts", id="stale"),
         pytest.param({"overdue": 2}, (Problem.STALE,), "2 metrics have no value that counts", id="two stale"),
         pytest.param(
@@ -90,6 +90,22 @@ def test_what_boosting_does_or_would_win(changes: dict[str, Any], text: str) -> 
 )
 def test_replicas(replicas: int | None, desired: int | None, text: str) -> None:
     assert PLAIN._replace(replicas=replicas, desired=desired).replicas_text == text
+
+
+def test_how_many_replicas_are_ready() -> None:
+    assert PLAIN._replace(replicas=19, desired=19, ready=4).replicas_text == "4 / 19"
+    assert PLAIN._replace(replicas=19, desired=20, ready=4).replicas_text == "4 / 19 → 20"
+    assert PLAIN._replace(ready=4).replicas_text == "4"
+
+
+def test_what_the_page_says_stands_in_the_line() -> None:
+    row = PLAIN._replace(is_capped=True, last_scale=60.0)
+    stuck = row.with_page(Examined(ReactionTime(5.0), "2 pods do not start", is_stuck=True, ready=3))
+    assert stuck.problems == (Problem.FAULT,)
+    assert (stuck.finding, stuck.replicas_text, stuck.last_scale) == ("2 pods do not start", "3 / 4", 60.0)
+    assert stuck.boost_text == "-", "more pods would not help"
+    well = row.with_page(Examined(ReactionTime(5.0), last_scale=90.0))
+    assert (well.problems, well.last_scale, well.reaction_text) == ((Problem.MAXIMUM,), 90.0, "5 s")
 
 
 # -- the order -----------------------------------------------------------------------------------------------
@@ -164,7 +180,7 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
         pytest.param(hpa([condition("ScalingLimited", "False", "TooManyReplicas")]), {}, id="no longer"),
         pytest.param(
             hpa([condition("ScalingActive", "False", "FailedGetPodsMetric", "no value")]),
-            {"fault": "FailedGetPodsMetric: no value"},
+            {"fault": "FailedGetPodsMetric: no value", "replicas": None},
             id="inactive",
         ),
         pytest.param(
@@ -174,11 +190,20 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
                     condition("ScalingActive", "False"),
                 ]
             ),
-            {"fault": "FailedGetScale: gone"},
+            {"fault": "FailedGetScale: gone", "replicas": None},
             id="unable",
         ),
         pytest.param(hpa([condition("ScalingActive", "False", "ScalingDisabled")]), {}, id="at zero by wish"),
-        pytest.param(hpa([]), {"fault": "the HPA controller has not set conditions yet"}, id="new"),
+        pytest.param(
+            hpa([]),
+            {"fault": "the HPA controller has not set conditions yet", "replicas": None},
+            id="new",
+        ),
+        pytest.param(
+            hpa([condition("ScalingActive", "False", "ScalingDisabled")], currentMetrics=[{"type": ""}]),
+            {},
+            id="no values at zero",
+        ),
         pytest.param(
             hpa(
                 currentMetrics=[
@@ -227,7 +252,6 @@ def test_a_line_of_what_a_scaler_decides() -> None:
         7,
         is_capped=True,
         age=0.8,
-        reaction=ReactionTime(3.5, whole=False),
         overdue=1,
         reversals=2,
         floor=7,

@@ -18,10 +18,10 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.autoscaling.view import VERSION, FleetView
 from fastpath_sandbox.apiserver.objects import timestamp
-from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_tools.ui.access import ClusterAccess
-from fastpath_tools.ui.fleet import FleetRow, Problem, ReactionTime
+from fastpath_tools.ui.fleet import FleetRow, Problem
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
 from fastpath_tools.ui.options import COMMAND
@@ -291,25 +291,61 @@ async def test_one_read_starts_a_few_examinations_only(
     reader = await open_reader(cluster, stack, tmp_path)
     async with running(reader.examine()):
         await reader.read()
-        await until(lambda: len(reader._reactions) == 4)
+        await until(lambda: len(reader._examined) == 4)
         requests = len(cluster.requests)
         await asyncio.sleep(0.3)  # an examination takes less
         assert len(cluster.requests) == requests
         await reader.read()
-        await until(lambda: len(reader._reactions) == 6)
+        await until(lambda: len(reader._examined) == 6)
 
 
-async def test_what_a_scaler_measures_is_not_examined(
+async def test_the_line_says_what_the_page_says(
     cluster: Cluster, scaler: FleetScaler, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
-    cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
-    cluster.create(doctor.hpa("plain", doctor.CPU))
+    """Of an HPA, a boosted one and a FastPathAutoscaler, while the pods of their targets cannot start."""
+    workloads = Workloads(cluster, startup=12.0)
+    for name, document in (
+        ("plain", doctor.hpa("plain", doctor.REQUESTS)),
+        ("boosted", doctor.hpa("boosted", doctor.REQUESTS, mode="boost")),
+        ("fast", fpa("fast")),
+    ):
+        cluster.create(deployment(name, "shop", 2))
+        document["spec"]["scaleTargetRef"]["name"] = name
+        document["spec"]["metrics"] = [doctor.REQUESTS]
+        cluster.create(document)
+    workloads.step(EPOCH)
+    status = {"name": "web", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+    for pod in cluster.list("Pod", "shop"):
+        cluster.patch("Pod", pod["metadata"]["name"], {"status": {"containerStatuses": [status]}}, "shop")
     lead(cluster)
+    scaler.entries = []
     reader = await open_reader(cluster, stack, tmp_path)
     async with running(reader.examine()):
-        await read_until(reader, lambda rows: rows["plain"].reaction)
-    assert [name for _, _, name in reader._reactions] == ["plain"]
-    assert by_name(await reader.read())["web"].reaction == ReactionTime(3.5, whole=False)
+        fleet = await read_until(
+            reader, lambda rows: len(rows) == 3 and all(r.ready == 0 for r in rows.values())
+        )
+    for row in fleet.rows:
+        assert row.problems == (Problem.FAULT,)
+        assert "container web: ErrImagePull: not found" in row.finding, row.name
+    assert sum(not row.problems for row in fleet.rows) == 0
+
+
+async def test_a_line_that_changed_is_examined_first(
+    cluster: Cluster, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    names = ("a", "b", "c", "d", "e")
+    for name in names:
+        cluster.create(doctor.hpa(name, doctor.CPU))
+    reader = await open_reader(cluster, stack, tmp_path)
+    await reader.read()
+    rows = {row.name: row for row in reader._rows}
+    now = reader._access.clock.monotonic()
+    for place, name in enumerate(names):
+        reader._examined[rows[name].key] = now - 400 + place, rows[name], None
+    reader._rows = [rows[name]._replace(desired=9) if name == "d" else rows[name] for name in names]
+    assert [row.name for row in reader._due()] == ["d", "a", "b", "c", "e"]
+    reader._examined[rows["d"].key] = now, rows["d"], None
+    assert [row.name for row in reader._due()] == ["a", "b", "c", "e"]
 
 
 # -- the page ------------------------------------------------------------------------------------------------
