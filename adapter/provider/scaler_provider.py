@@ -139,5 +139,5 @@ class ScalerProvider:
         failure, partial = answer.failure or ages.failure, answer.partial or ages.partial
         self._problems.answered(rule.path, answer.asked, failure or partial)
         if failure is not None:
-            raise InternalError(UNFETCHED)
+            raise self._problems.unanswered()
         return PARTIAL if partial is not None else ""

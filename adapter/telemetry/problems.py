@@ -14,6 +14,7 @@ from typing import Any
 
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
+from adapter.model.timestamps import SECOND, write_instant
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -127,6 +128,14 @@ class ProblemLog:
         active.texts.add(cause)
         log.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
 
+    def since(self, fault: str) -> str:
+        """Return since when a problem without a subject is active, in UTC, "" if it is not."""
+        active = self._active.get((fault, ""))
+        if active is None:
+            return ""
+        begun = self._clock.wall() - self._clock.monotonic() + active.since
+        return write_instant(round(begun) * SECOND)
+
     def resolve(self, fault: str, *, subject: str = "") -> None:
         """End a problem if it is active; the log gets its duration and how often it was reported."""
         active = self._active.pop((fault, subject), None)
@@ -198,7 +207,15 @@ class SourceProblems:
         if error.kind == "busy":  # too much load is not a problem of the source
             return TooManyRequestsError("queries")
         self.failed(error, path)
-        return InternalError(UNFETCHED)
+        return InternalError(UNFETCHED) if error.kind in _OF_THE_QUERY else self.unanswered()
+
+    def unanswered(self) -> InternalError:
+        """Return the error for callers without an answer: since when Prometheus gives none, if it does not.
+
+        The address is only logged. A time and not a length of time keeps the text the same.
+        """
+        since = self._problems.since("prometheus")
+        return InternalError(f"{UNFETCHED}: Prometheus does not answer since {since}" if since else UNFETCHED)
 
     def failed(self, error: PrometheusError, path: str) -> None:
         """Report the failed query of a rule, unless Prometheus was not asked."""

@@ -31,12 +31,20 @@ def test_prometheus_is_back_when_it_was_asked_after_the_failure(
     asked = clock.monotonic()
     clock.advance(1)
     told = faults.unfetched(PrometheusError("unreachable", "http://prometheus:9090 refused"), "rules[0]")
-    assert told.message == "Internal error occurred: unable to fetch metrics"
+    since = "Prometheus does not answer since 2023-11-14T22:13:21Z"
+    assert told.message == f"Internal error occurred: unable to fetch metrics: {since}"
+    clock.advance(60)
+    again = faults.unfetched(PrometheusError("unreachable", "again"), "rules[1]")
+    assert again.message == told.message, "a text that changes would be an event each time"
+    assert faults.unfetched(PrometheusError("query", "bad"), "rules[1]").message.endswith("fetch metrics")
+    faults.resolve("query", subject="rules[1]")
+    faults.failed(PrometheusError("unreachable", "http://prometheus:9090 refused"), "rules[0]")
     faults.answered("rules[0]", asked)
     assert log.active() == {("prometheus", ""): "http://prometheus:9090 refused"}
     clock.advance(1)
     faults.answered("rules[1]", clock.monotonic())
     assert log.active() == {}
+    assert faults.unanswered().message == "Internal error occurred: unable to fetch metrics"
 
 
 def test_what_a_query_failed_with_is_the_rules_own(faults: SourceProblems, log: ProblemLog) -> None:
