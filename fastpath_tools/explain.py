@@ -2,24 +2,32 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
 from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed, replaced
 from adapter.config.pflag import FlagType
-from adapter.errors import Fault, KubernetesError
+from adapter.errors import Fault, KubernetesError, RunError
 from adapter.model import visible
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
+from adapter.model.apiservices import ServiceReference
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, KIND, native
 from adapter.model.autoscaling.forecast import FLOOR
 from adapter.model.visible import counted
-from fastpath_tools.live import cluster_options, reading, resizes, scaler_access
+from fastpath_tools.live import cluster_options, impossible, reading, resizes, scaler_access
+from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
+from fastpath_tools.live.facts import TargetFacts, Unread, UnreadyPods
 
 _SHOWN = 10
+
+_UNDECIDED = re.compile("^no leader: there is no Lease|not found in namespace")
+"""In the error for an autoscaler that no scaler decides."""
 
 _UTILIZATION = "utilization (percentage of request)"
 """The end of what describes a metric with a target utilization."""
@@ -73,8 +81,8 @@ COMMAND = Command(
 Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
 newest first. It reads the journal of the scaler that decides about it: at --server, or else from the
 Pod that the Lease of its slice names, whose port it forwards with kubectl. Without --server it also
-reads the pods, and says which requests a utilization counts against while an in-place resize is not
-actuated.
+reads the target, and says what keeps its pods from getting Ready, and which requests a utilization
+counts against while an in-place resize is not actuated.
 """,
     deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
 )
@@ -83,49 +91,80 @@ actuated.
 @command_line.verb(COMMAND)
 def main(options: ExplainOptions) -> int:
     """Print what was decided and why; 1 if the scaler cannot be asked, 2 for a wrong command line."""
-    document = asyncio.run(scaler_access.fetch(options, options.namespace))
+    try:
+        document = asyncio.run(scaler_access.fetch(options, options.namespace))
+    except RunError as error:
+        if not _UNDECIDED.search(str(error)):
+            raise
+        other = f"of an HPA that no scaler decides, see fastpath doctor {'/'.join(options.key)}"
+        raise RunError(f"{error}; {other}") from error
     if options.output == "json":
         command_line.show(command_line.to_json(document))
     else:
-        resizing = asyncio.run(_read_resizes(options, document))
-        command_line.show(visible.join(render(document, options.last, resizing)))
+        causes, resizing = asyncio.run(_read_target(options, document))
+        command_line.show(visible.join(render(document, options.last, resizing, causes)))
     return 0
 
 
-async def _read_resizes(options: ExplainOptions, document: dict[str, Any]) -> list[str]:
-    """Return which requests utilizations count against while a resize of pods is not actuated.
+async def _read_target(options: ExplainOptions, document: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return what keeps the target from following, and which requests utilizations count against.
 
-    A process at --server may be of another cluster than the kubeconfig: then no pods are read.
+    These are those of the spec until a resize of pods is actuated. A process at --server may be of another
+    cluster than the kubeconfig: then nothing is read.
     """
+    if options.server:
+        return [], []
+    namespace, name = options.key
+    async with cluster_options.connect(options) as client:
+        service = ServiceReference(options.namespace, "fastpath")
+        cluster = LiveCluster(client, SystemClock(), service, options.lease_name)
+        try:
+            fpas = await cluster.fpas(namespace) if document["kind"] == KIND else ()
+            found = [] if isinstance(fpas, Unread) else [native(fpa) for fpa in fpas]
+            autoscalers = [*(found if document["kind"] == KIND else await cluster.hpas(namespace))]
+        except KubernetesError as error:
+            return [f"  the autoscaler cannot be read: {reading.why(error)}"], []
+        autoscaler = next((one for one in autoscalers if one.metadata.name == name), None)
+        if autoscaler is None:
+            return [], []
+        target = await cluster.target(namespace, autoscaler.spec.scale_target_ref)
+    cause = impossible.find(autoscaler, target)
+    if isinstance(target, Unread):
+        return _caused(cause), [] if cause is not None else [f"  the target cannot be read: {target.why}"]
+    described = _resizing(document, target)
+    if target.unread:
+        described.append(f"  the pods of the target cannot be read: {target.unread}")
+    return _caused(cause or target.unready), [*described, *(f"  {note}" for note in target.notes)]
+
+
+def _caused(cause: impossible.Impossible | UnreadyPods | None) -> list[str]:
+    return [] if cause is None else [f"  cause: {cause.text}", f"  change: {cause.change}"]
+
+
+def _resizing(document: dict[str, Any], target: TargetFacts) -> list[str]:
     inputs = document["last"]["inputs"] if document["last"] else []
-    metrics = [given["metric"] for given in inputs if given["metric"].endswith(_UTILIZATION)]
-    if not metrics or options.server or not (selector := document["target"].get("selector")):
-        return []
-    try:
-        async with cluster_options.connect(options) as client:
-            pods = await reading.fetch_pods(client, document["namespace"], selector)
-    except KubernetesError as error:
-        return [f"  whether a resize of pods is in progress is not known: {reading.why(error)}"]
-    ready = [pod for pod in pods if pod.ready is not None]
-    resizing = resizes.find(ready)
-    containers = sorted({name for resize in resizing for name, _ in resize.requests})
+    containers = sorted({name for resize in target.resizes for name, _ in resize.requests})
     described = []
-    for metric in metrics:
+    for metric in (given["metric"] for given in inputs if given["metric"].endswith(_UTILIZATION)):
         resource, _, rest = metric.partition(" ")
         # which container a metric is of is not in its description
         names = containers if rest.startswith("container") else [""]
-        described += [(name, resizes.describe(resizing, len(ready), resource, name)) for name in names]
+        pods = len(target.ready)
+        described += [(name, resizes.describe(target.resizes, pods, resource, name)) for name in names]
     return [f"  container {name}: {text}" if name else f"  {text}" for name, text in described if text]
 
 
-def render(document: dict[str, Any], last: int = 0, resizing: Sequence[str] = ()) -> list[str]:
+def render(
+    document: dict[str, Any], last: int = 0, resizing: Sequence[str] = (), causes: Sequence[str] = ()
+) -> list[str]:
     """Return what a scaler shows of an autoscaler as lines for people.
 
-    Of the journal it shows the newest `last` entries, all for 0. `resizing` are lines about the target.
+    Of the journal it shows the newest `last` entries, all for 0. `causes` and `resizing` are lines about the
+    target; the first ones say what keeps it from following.
     """
     target, writers = document["target"], document["writers"]
     autoscaler = f"{document['namespace']}/{document['name']} ({document['mode']})"
-    lines = [f"{autoscaler} scales {target['kind']} {target['name']}"]
+    lines = [f"{autoscaler} scales {target['kind']} {target['name']}", *causes]
     if target.get("error"):
         lines.append(f"  target: {target['error']}")
     else:

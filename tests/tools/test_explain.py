@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from aiohttp import web
 
 from adapter.autoscaler import debug
@@ -17,10 +18,13 @@ from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.ready_times import Outcome, PodStart
-from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import EPOCH, Cluster
+from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
+from tests.support import crd
 from tests.support.controller import Bench, fpa, shown_document
 from tests.support.processor import limited
 from tests.support.scaling import external_metric
@@ -546,6 +550,7 @@ async def test_requests_that_count_while_a_resize_is_not_actuated(
     container = {"name": "main", "resources": {"requests": {"cpu": "500m"}}}
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123", lease_of("default"))
+        create_target(cluster)
         metadata = {"name": "web-1", "namespace": "default", "labels": {"app": "web"}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
         cluster.create(pod | {"status": status})
@@ -560,7 +565,57 @@ async def test_requests_that_count_while_a_resize_is_not_actuated(
         "actuated, and 250m is in effect there (PodResizePending)\n"
     )
     assert f"\n  {said}  container main: {said}" in known
-    assert "\n  whether a resize of pods is in progress is not known: pods is forbidden" in unknown
+    assert "\n  the pods of the target cannot be read: pods is forbidden" in unknown
+
+
+def create_target(cluster: Cluster, kind: str = KIND) -> None:
+    """Create autoscaler and Deployment default/web."""
+    cluster.create(yaml.safe_load(crd.PATH.read_text()))
+    cluster.create(deployment("web", "default", 1))
+    version = "fastpath.io/v1alpha1" if kind == KIND else "autoscaling/v2"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    metric = {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}}
+    spec = {"scaleTargetRef": target, "maxReplicas": 8, "metrics": [{"type": "Pods", "pods": metric}]}
+    metadata = {"name": "web", "namespace": "default"}
+    cluster.create({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", [KIND, "HorizontalPodAutoscaler"])
+async def test_what_keeps_pods_from_getting_ready_comes_first(
+    kind: str,
+    tmp_path: Path,
+    scaler: Scaler,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    port = scaler.url.rpartition(":")[2]
+    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
+    monkeypatch.setenv("PATH", path)
+    scaler.body = encode(await shown() | {"kind": kind})
+    async with Cluster() as cluster:
+        lease(cluster, "scaler-1_0123", lease_of("default"))
+        create_target(cluster, kind)
+        Workloads(cluster, startup=12.0).step(EPOCH)
+        [pod] = cluster.list("Pod", "default")
+        waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+        status = {"containerStatuses": [{"name": "web", "state": waiting}]}
+        cluster.patch("Pod", pod["metadata"]["name"], {"status": status}, "default")
+        given = ["default/web", f"--kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"]
+        assert await asyncio.to_thread(explain.main, given) == 0
+        lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert lines[1].startswith("  cause: 1 pod of Deployment web is not Ready since ")
+    assert lines[1].endswith("): container web: ErrImagePull: not found")
+    assert lines[2] == ("  change: correct the image in the pod template, or make it available to the nodes")
+
+
+async def test_an_hpa_that_no_scaler_decides_is_explained_by_doctor(tmp_path: Path) -> None:
+    async with Cluster() as cluster:
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        given = ["shop/web", f"--kubeconfig={kubeconfig}"]
+        with pytest.raises(RunError, match="of an HPA that no scaler decides, see fastpath doctor shop/web"):
+            await asyncio.to_thread(explain.main, given)
 
 
 @pytest.mark.integration
