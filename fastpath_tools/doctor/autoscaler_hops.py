@@ -302,13 +302,14 @@ def behavior_hop(facts: Facts) -> Hop:
     """Return how long stabilization and policies delay a doubling."""
     spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
     rules = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
-    if rules is None:
-        return Hop(BEHAVIOR, State.OK, "may double at once", NOTHING)
+    current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
+    if rules is None:  # without spec.behavior the controller has this limit at each sync
+        text = _describe_step(current, max(2 * current, 4), spec.max_replicas, facts.period.seconds)
+        return Hop(BEHAVIOR, State.OK, text, NOTHING)
     if rules.select == "Disabled":
         text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
         change = Improvement("remove selectPolicy: Disabled from scaleUp")
         return Hop(BEHAVIOR, State.FAULT, text, change=change)
-    current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
     window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
     if growth is None:
@@ -324,7 +325,16 @@ def behavior_hop(facts: Facts) -> Hop:
         advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
         text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
         return Hop(BEHAVIOR, State.WARNING, text, took, Improvement(advice, growth))
-    return Hop(BEHAVIOR, State.OK, "may double at once", took)
+    limit, _ = behavior.raise_limit(current, rules, (), (), 0)
+    text = _describe_step(current, limit, spec.max_replicas, rules.longest_period / SECOND)
+    return Hop(BEHAVIOR, State.OK, text, took)
+
+
+def _describe_step(current: int, limit: int, most: int, later: float) -> str:
+    """Return how far a scale-up may go at once, and when it goes further."""
+    if limit >= most:
+        return "may go to maxReplicas at once"
+    return f"may go from {current} to {limit} at once, and further {seconds(later)} later"
 
 
 def growth_seconds(rules: Rules, current: int, goal: int) -> int | None:

@@ -11,9 +11,6 @@ from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import Hop, State, Took, seconds
 from fastpath_tools.live.facts import Unread
 
-_LINE = 150
-"""How much of a sentence a line of a table shows; the diagnosis of one autoscaler is printed whole."""
-
 
 def render(examined: Examination | FastExamination) -> str:
     change = examined.change
@@ -25,6 +22,8 @@ def render(examined: Examination | FastExamination) -> str:
             change = (
                 "no change would save a second" if examined.slowest.whole else "none in what could be read"
             )
+    if not isinstance(examined.target, Unread):
+        lines += [f"note: {note}" for note in examined.target.notes]
     lines += ["", f"diagnosis: {examined.diagnosis}", *([f"change:    {change}"] if change else [])]
     return visible.join(lines)
 
@@ -70,11 +69,11 @@ def render_table(examined: Sequence[Examination], others: Sequence[FastExaminati
     for hpa in sorted(examined, key=lambda hpa: (-hpa.slowest.took.usual, hpa.key)):
         times = _times(hpa.slowest.took, whole=hpa.slowest.whole)
         mode = hpa.mode.lower() or "-"
-        rows.append((hpa.key, mode, *times, hpa.state.value, _shorten(hpa.diagnosis)))
+        rows.append((hpa.key, mode, *times, hpa.state.value, hpa.diagnosis))
     for other in sorted(others, key=lambda fpa: fpa.key):
         mode = "fast-scaler" if other.mode == AUTO else f"fast-scaler ({other.mode.lower()})"
         text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
-        rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
+        rows.append((other.key, mode, "", "", other.state.value, text))
     return visible.join(tables.columns(rows, right=(2, 3)))
 
 
@@ -82,7 +81,7 @@ def _row(hop: Hop) -> tuple[str, ...]:
     times = ("", "")
     if hop.timed:
         times = ("?", "?") if hop.took is None else _times(hop.took)
-    return (f"  {hop.name}", *times, hop.state.value, _shorten(hop.text))
+    return (f"  {hop.name}", *times, hop.state.value, hop.text)
 
 
 def _times(took: Took, *, whole: bool = True) -> tuple[str, str]:
@@ -91,10 +90,6 @@ def _times(took: Took, *, whole: bool = True) -> tuple[str, str]:
         return "?", "?"
     more = "" if whole else ">"
     return f"{more}{seconds(took.usual)}", f"{more}{seconds(took.most)}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
 
 
 def document(examined: Examination | FastExamination) -> dict[str, Any]:

@@ -33,12 +33,19 @@ _LATELY = 600 * SECOND
 _HOUR = 3600 * SECOND
 _REVISION = "deployment.kubernetes.io/revision"
 _DIGITS = 10
-_LONGEST = 300
-"""How long a message becomes. A long one loses its brackets first: Pod Security lists containers there."""
+_LONGEST = 600
+"""How long a message becomes. From half of that on it loses its brackets, where details stand."""
 
 _BRACKETS = re.compile(r" ?\((?:[^()]|\([^()]*\))*\)")
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
 
+_KILLING = re.compile("(?:Liveness|Startup) probe failed")
+_AFTERWARDS = re.compile(
+    r"\. (?:no new claims to deallocate, )?preemption: .*|(?<=not found)\. not found\.?$", re.DOTALL
+)
+"""What the scheduler adds on preemption."""
+
+_START = "correct its command, image, mounts or hooks"
 _IMAGE = "correct the image in the pod template, or make it available to the nodes"
 _OF_REASONS = {
     "ErrImagePull": _IMAGE,
@@ -152,8 +159,8 @@ def _about(message: str) -> str:
 
 
 def tidy(message: str) -> str:
-    line = " ".join(message.split()).rstrip(".")
-    if len(line) > _LONGEST:
+    line = _AFTERWARDS.sub("", " ".join(message.split())).rstrip(".")
+    if len(line) > _LONGEST // 2:
         line = " ".join(_BRACKETS.sub("", line).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
@@ -267,7 +274,7 @@ def _crashes(pod: PodDocument, events: Sequence[ObjectEvent], since: int, now: i
         ended, image = _last_end(status), images.get(status.name, "")
         if waiting.reason not in _STARTING:
             why = f"{title}: {waiting.reason}: {tidy(waiting.message or _message(events, 'Failed'))}"
-            advice = _OF_REASONS.get(waiting.reason, "correct its command, image, mounts or hooks")
+            advice = _OF_REASONS.get(waiting.reason, _START)
             yield _Cause(f"{title} {advice}", why, since, advice, image=image)
         elif ended is not None and (waiting.reason == "CrashLoopBackOff" or _counts(pod, status, ended, now)):
             why, advice = _describe_end(title, status, ended, events)
@@ -284,23 +291,25 @@ def _last_end(status: ContainerStatus) -> TerminatedState | None:
 
 
 def _counts(pod: PodDocument, status: ContainerStatus, ended: TerminatedState, now: int) -> bool:
-    """Tell whether an end still counts: a Ready pod may have been restarted once."""
-    is_recent = now - (ended.finished_at or now) <= _LATELY
-    return is_recent and (not status.ready if pod.ready is None else status.restart_count > 1)
+    """Tell whether an end still counts: a Ready pod may have been restarted once, but for its memory."""
+    is_recent, is_oom = now - (ended.finished_at or now) <= _LATELY, ended.reason == "OOMKilled"
+    return is_recent and (not status.ready if pod.ready is None else status.restart_count > 1 or is_oom)
 
 
 def _describe_end(
     title: str, status: ContainerStatus, ended: TerminatedState, events: Iterable[ObjectEvent]
 ) -> tuple[str, str]:
     """Return how often and how a container ended, and what to do: a probe killed it, or it ended itself."""
-    probes = (one.message for one in events if re.match("(Liveness|Startup) probe failed", one.message))
-    why, advice = next(probes, ""), "correct that probe, or what it asks"
+    killing = (one for one in events if _KILLING.match(one.message) or one.reason == "FailedPostStartHook")
+    why = next((one.message for one in killing), "")
+    advice = "correct that probe or hook, or what it asks"
     if ended.reason == "OOMKilled":
         why, advice = f"OOMKilled, exit code {ended.exit_code}", "raise the memory limit of that container"
     elif not why:
         named = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""
         why = f"exit code {ended.exit_code}{named}{': ' if ended.message else ''}{ended.message}"
         advice = f"look at its last output: kubectl -n {{namespace}} logs {{pod}} -c {status.name} --previous"
+        advice = _START if ended.reason in {"StartError", "ContainerCannotRun"} else advice
     times = counted(status.restart_count, "restart", "restarts")
     return f"{title}, {times}: {tidy(why)}", advice
 
@@ -308,8 +317,9 @@ def _describe_end(
 def _waiting(pod: PodDocument, events: Sequence[ObjectEvent], ready: Condition | None, since: int) -> _Cause:
     """Return what a pod waits for that has a node and no failed container."""
     logs = "look at its output: kubectl -n {{namespace}} logs {{pod}} -c {}"
+    sidecars = {one.name for one in pod.spec.init_containers or () if one.restart_policy == "Always"}
     for status in pod.status.init_container_statuses or ():
-        if status.started_at is not None and not status.ready and not status.started:
+        if status.started_at is not None and not status.ready and status.name not in sidecars:
             why = f"init container {status.name} runs and does not end"
             return _Cause("init", why, since, logs.format(status.name), is_failing=False)
     statuses = pod.status.container_statuses or ()
@@ -324,10 +334,11 @@ def _waiting(pod: PodDocument, events: Sequence[ObjectEvent], ready: Condition |
             why = tidy(_message(events, "Unhealthy")) or f"its {probe} probe does not pass"
             why = f"container {status.name}: {why}"
             return _Cause(f"unready {status.name}", why, since, logs.format(status.name), is_failing=False)
-    why, advice = _message(events, "NodeNotReady") or "its node does not report", "restore its node"
     if ready is not None and ready.reason == "ReadinessGatesNotReady":
         why, advice = f"{ready.reason}: {tidy(ready.message)}", "look at what sets its readiness gates"
-    return _Cause("gates", why, since, advice, is_failing=False)
+        return _Cause("gates", why, since, advice, is_failing=False)
+    why = _message(events, "NodeNotReady") or "its node does not report"
+    return _Cause("node", why, since, f"restore node {pod.spec.node_name}")
 
 
 def _message(events: Iterable[ObjectEvent], *reasons: str) -> str:

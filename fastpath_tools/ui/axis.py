@@ -144,7 +144,7 @@ def _highest(view: AutoscalerView, spans: Sequence[_Span], bounds: Sequence[Boun
     values = [view.target.replicas, view.target.ready, view.limits.min, view.limits.floor]
     values += [view.next.replicas if view.next else None, *(ahead.min for ahead in bounds)]
     for _, _, point in spans:
-        values += [point.demand, point.desired, point.ready, point.floor]
+        values += [_shown_demand(point), point.desired, point.ready, point.floor]
     most = max([1, *(value for value in values if value is not None)])
     maximums = [view.limits.max, *(span.point.max for span in spans)]
     return max([most, *(value for value in maximums if value <= 1.5 * most)]) * 1.08
@@ -157,7 +157,7 @@ def _history(frame: Frame, spans: Sequence[_Span], now: float) -> Iterator[str]:
     yield charts.path("rule", (f"M0 {charts.number(frame.y(mark))}H{_WIDTH}" for mark in _marks(frame)))
     yield frame.uprights("rule", _times(frame))
     yield frame.boxes("ahead-shade", [(now, frame.end, 0, frame.pods)])
-    yield frame.area("demand", _track(spans, lambda point: point.demand))
+    yield frame.area("demand", _track(spans, _shown_demand))
     yield frame.line("min", _track(spans, lambda point: point.min if point.max else None))
     yield frame.line("max", _track(spans, lambda point: _within(frame, point.max)))
     yield frame.line("floor", _track(spans, lambda point: point.floor or None))
@@ -169,6 +169,11 @@ def _history(frame: Frame, spans: Sequence[_Span], now: float) -> Iterator[str]:
 def _track(spans: Iterable[_Span], value: Callable[[HistoryPoint], int | None]) -> list[TrackStep]:
     values = ((start, end, value(point)) for start, end, point in spans)
     return [TrackStep(start, end, () if count is None else [count]) for start, end, count in values]
+
+
+def _shown_demand(point: HistoryPoint) -> int | None:
+    """Return the demand, at most twice the maximum: more would squeeze the counts into the floor."""
+    return point.demand if point.demand is None or not point.max else min(point.demand, 2 * point.max)
 
 
 def _within(frame: Frame, pods: int) -> int | None:

@@ -5,11 +5,12 @@ escaped for HTML, and with escapes for characters that hide or turn around what 
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from adapter.model import visible
 from fastpath_tools import charts
@@ -70,6 +71,7 @@ class Templates:
             name.lower(): color for name, color in vars(charts).items() if isinstance(color, charts.Color)
         }
         style = Markup(axis.STYLE)  # noqa: S704 - constant
+        self._environment.filters["unbroken"] = _unbroken
         self._environment.globals |= {"root": root, "cluster": cluster, "colors": colors, "axis_style": style}
 
     def render(self, name: str, **facts: Any) -> Markup:
@@ -82,6 +84,14 @@ class Templates:
     def layout(self, content: Content, events: str, problem: str = "") -> Markup:
         """Return a whole page; `events` is the address of its changes, `problem` why it is not up to date."""
         return self.render("layout.html", content=content, events=events, problem=problem)
+
+
+_TIME = re.compile(r"(\d) (ms|s|m|h)\b")
+
+
+def _unbroken(text: str) -> Markup:
+    """Return a text in which no line breaks between a number and its unit of time."""
+    return Markup(_TIME.sub(r"\1&nbsp;\2", escape(visible.escape(text))))  # noqa: S704 - it is escaped
 
 
 def _shown(value: object) -> object:

@@ -63,6 +63,10 @@ class Result(NamedTuple):
     most: int
 
 
+_LEAST = 60 * SECOND
+"""How long a history is at least that figures are made of."""
+
+
 def settings(autoscaler: FastPathAutoscaler, *, is_hpa: bool, is_boosted: bool) -> Trial:
     """Return the settings of today."""
     behavior = with_defaults(autoscaler.spec).behavior
@@ -91,8 +95,10 @@ def _whole(text: str, limits: tuple[int, int], default: int) -> int:
 
 
 def is_known(history: HistoryView) -> bool:
-    """Tell whether a history knows the demand at any time."""
-    return any(point.demand is not None for point in history.points)
+    """Tell whether a history of a minute or more knows the demand; a shorter one begins within a step."""
+    starts = (read_nanoseconds(point.at) for point in history.points if point.demand is not None)
+    begin = next(starts, None)
+    return begin is not None and read_nanoseconds(history.until) - begin >= _LEAST
 
 
 def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float, trial: Trial) -> Result:

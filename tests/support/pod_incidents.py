@@ -237,10 +237,26 @@ INCIDENTS: Mapping[str, PodIncident] = {
         "container app, 3 restarts: OOMKilled, exit code 137",
         "raise the memory limit",
     ),
+    "out of memory, and Ready again": PodIncident(
+        [ready(A, NEW, age=125, restarts=1, lastState=terminated(0, "OOMKilled")), *OLD_PODS],
+        "1 pod of Deployment web keeps restarting since",
+        "raise the memory limit",
+    ),
+    "command not found, later": PodIncident(
+        both(waiting("CrashLoopBackOff", restarts=4, lastState=terminated(128, "StartError", message=RUNC))),
+        "container app, 4 restarts: exit code 128 (StartError): failed to create containerd task",
+        "correct its command",
+    ),
+    "hook after the start": PodIncident(
+        both(waiting("CrashLoopBackOff", restarts=3, lastState=terminated(137))),
+        "container app, 3 restarts: PostStartHook failed",
+        "correct that probe or hook",
+        [event(A, "FailedPostStartHook", "PostStartHook failed")],
+    ),
     "liveness probe kills": PodIncident(
         both(running(restarts=3, since=-5, lastState=terminated(137, "Error", ago=6)), phase="Running"),
         "keep restarting since",
-        "correct that probe, or what it asks",
+        "correct that probe or hook, or what it asks",
         [
             event(A, "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500"),
             event(A, "Killing", "Container app failed liveness probe, will be restarted"),
@@ -283,7 +299,7 @@ INCIDENTS: Mapping[str, PodIncident] = {
         "-c migrate --previous",
     ),
     "init container hangs": PodIncident(
-        both(*INIT_WAITS, spec=INIT, initContainerStatuses=[running(started=False, name="migrate")]),
+        both(*INIT_WAITS, spec=INIT, initContainerStatuses=[running(name="migrate")]),
         "init container migrate runs and does not end",
         "-c migrate",
     ),
@@ -314,7 +330,10 @@ INCIDENTS: Mapping[str, PodIncident] = {
         "describe pod",
     ),
     "no room": PodIncident(
-        unplaced("0/3 nodes are available: 3 Insufficient cpu."),
+        unplaced(
+            "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes "
+            "are available: 3 Preemption is not helpful for scheduling."
+        ),
         f"2 pods of Deployment web wait for a node since {at(-125)[11:19]} UTC (ReplicaSet {NEW}, revision 2)"
         ": 0/3 nodes are available: 3 Insufficient cpu",
         "add nodes, or lower the requests",
@@ -331,8 +350,8 @@ INCIDENTS: Mapping[str, PodIncident] = {
         "change where its pods may run",
     ),
     "claim missing": PodIncident(
-        unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found.'),
-        'persistentvolumeclaim "data" not found',
+        unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found. not found'),
+        ': 0/1 nodes are available: persistentvolumeclaim "data" not found',
         "create or bind that claim: kubectl -n shop get pvc",
     ),
     "claim unbound": PodIncident(
@@ -415,7 +434,7 @@ INCIDENTS: Mapping[str, PodIncident] = {
         ],
         f"1 pod of Deployment web is not Ready since {at(-120)[11:19]} UTC (ReplicaSet {OLD}, revision 1): "
         "Node is not ready",
-        "restore its node",
+        "restore node node-1",
         [event(f"{OLD}-aaaaa", "NodeNotReady", "Node is not ready")],
     ),
     "readiness gate": PodIncident(

@@ -67,6 +67,13 @@ def test_a_failure_is_late_after_the_usual_time() -> None:
     assert early.text == late.text
 
 
+def test_a_node_that_does_not_report_is_no_matter_of_time() -> None:
+    cause = read(INCIDENTS["node NotReady"], usual=1000.0, events=())
+    assert cause is not None
+    assert not cause.is_late
+    assert cause.text.endswith("its node does not report")
+
+
 def test_the_newest_version_comes_first() -> None:
     old = [one | {"status": INCIDENTS["crash loop"].pods[0]["status"]} for one in OLD_PODS]
     cause = read(INCIDENTS["image not found"], pods=[*INCIDENTS["image not found"].pods[:2], *old])
@@ -113,6 +120,6 @@ def test_a_revision_is_a_number(text: str) -> None:
 
 
 def test_a_long_message_is_bounded() -> None:
-    text = unready.tidy("a (b (c) d) " * 40 + "\n end. ")
-    assert text == " ".join(["a"] * 40) + " end"
-    assert len(unready.tidy("x" * 1000)) == 303
+    text = unready.tidy("a (b (c) d) " * 80 + "\n end. ")
+    assert text == " ".join(["a"] * 80) + " end"
+    assert len(unready.tidy("x" * 1000)) == 603
