@@ -11,6 +11,7 @@ from adapter.config.rules_config import ScrapeConfig
 from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.visible import counted
+from adapter.telemetry.problems import UNLISTED
 from fastpath_tools.doctor import autoscaler_hops, usage_hops
 from fastpath_tools.doctor.hops import (
     NOTHING,
@@ -233,6 +234,8 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
         advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
+        if UNLISTED in answer.error:  # check reads with the user's rights, and finds nothing
+            advice = f"give the account of {server} the right that its log names: it may not list the objects"
         text = f"{server} has no value of {metric.label}: {answer.error}"
         return Hop(_API, State.FAULT, text, change=Improvement(_advise(serving, advice)))
     return _answered(facts, metric, answer, server)

@@ -276,14 +276,19 @@ class LiveCluster:
                 return resource
             name, selector = _identified(metric.object.metric)
             place = Described(str(resource.group_resource), namespace, described.name)
+            failure: KubernetesError | None = None
+            values: Sequence[TimedCustomValue] = ()
             try:
-                return self._totaled(await self._metrics.described(place, name, selector))
+                values = await self._metrics.described(place, name, selector)
             except KubernetesError as error:
-                path = _path(resource, namespace, described.name)
-                if error.status != 404 or await self._exists(path) is not False:
-                    raise
+                failure = error
+            path = _path(resource, namespace, described.name)
+            if not values and await self._exists(path) is False:
                 text = f"{described.kind} {described.name}, which metric {name} is of, does not exist"
                 return Unread(text, "correct describedObject.name in spec.metrics")
+            if failure is not None:
+                raise failure
+            return self._totaled(values)
         if isinstance(target, Unread):
             return Unread(f"the pods of the target are not known: {target.why}")
         if metric.pods is not None:

@@ -7,16 +7,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from adapter.model.autoscaling import slices
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
 from fastpath_tools.ui.options import UiOptions
-from tests.support import doctor
+from tests.support import crd, doctor
 from tests.support.tls import Authority
 
 RULES = """
@@ -124,14 +127,34 @@ class Incident:
         for seconds in (20, 40):
             self.workloads.step(EPOCH + seconds)
 
-    def create(
-        self, *metrics: dict[str, Any], current: list[Any] | None = None, mode: str = "", **changes: Any
-    ) -> None:
-        """Create the HPA: `current` are the statuses of its metrics, `changes` conditions by their type.
+    def lead(self) -> None:
+        """Have a scaler own the slice of the namespace."""
+        slice_name = slices.name_of("fastpath-scaler", slices.slice_of("shop"))
+        for name in (slice_name, "fastpath-scaler-member-s"):
+            spec = {"holderIdentity": "s", "leaseDurationSeconds": 15, "renewTime": timestamp(now())}
+            meta = {"name": name, "namespace": "fastpath"}
+            version = "coordination.k8s.io/v1"
+            self.cluster.create({"apiVersion": version, "kind": "Lease", "metadata": meta, "spec": spec})
 
-        A condition is its status, reason and message.
+    def create(
+        self,
+        *metrics: dict[str, Any],
+        current: list[Any] | None = None,
+        mode: str = "",
+        kind: str = "",
+        spec: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> None:
+        """Create the autoscaler, an HPA unless `kind` is another, with fields of its `spec`.
+
+        `current` are the statuses of its metrics, `changes` conditions by their type: status, reason and
+        message.
         """
         document = doctor.hpa("web", *metrics, mode=mode)
+        document["spec"] |= spec or {}
+        if kind == KIND:
+            self.cluster.create(yaml.safe_load(crd.PATH.read_text()))
+            document |= {"apiVersion": "fastpath.io/v1alpha1", "kind": KIND}
         for condition in document["status"]["conditions"]:
             if condition["type"] in changes:
                 condition.update(_condition(*changes.pop(condition["type"])))

@@ -3,9 +3,11 @@
 Deployment shop/web has eight replicas: six Ready pods of revision 1, and pods of revision 2 that are not.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_sandbox.apiserver.objects import timestamp
 
 NOW = 1_800_000_000
@@ -45,7 +47,7 @@ def replica_set(name: str, revision: int, *conditions: Document, **status: Any) 
             "labels": {"app": "web", "pod-template-hash": name.removeprefix("web-")},
             "annotations": {"deployment.kubernetes.io/revision": f"{revision}"},
             "creationTimestamp": at(-7200 if revision == 1 else -130),
-            "ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}],
+            "ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "1", "controller": True}],
         },
         "status": {"conditions": list(conditions), **status},
     }
@@ -63,7 +65,7 @@ def pod(name: str, owner: str = NEW, *, age: float = 125, **changes: Any) -> Doc
             "namespace": "shop",
             "labels": labels,
             "creationTimestamp": at(-age),
-            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "controller": True}],
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": "2", "controller": True}],
         }
         | changes.pop("metadata", {}),
         "spec": spec,
@@ -465,3 +467,14 @@ INCIDENTS: Mapping[str, PodIncident] = {
     ),
 }
 """Incidents by name. Of the cause a part is given, from its beginning where the whole sentence matters."""
+
+
+def shifted(document: Any, seconds: float) -> Any:
+    """Return a document with all its instants moved, so that `NOW` is another time."""
+    if isinstance(document, dict):
+        return {name: shifted(value, seconds) for name, value in document.items()}
+    if isinstance(document, list):
+        return [shifted(one, seconds) for one in document]
+    if isinstance(document, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", document):
+        return timestamp(read_nanoseconds(document) / SECOND + seconds)
+    return document

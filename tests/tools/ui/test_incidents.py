@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -264,6 +265,107 @@ async def test_pods_that_no_node_has_room_for(shop: Incident) -> None:
         "0/3 nodes are available: 3 Insufficient cpu",
         await first_sentence(shop),
     )
+
+
+HITS: dict[str, Any] = {
+    "type": "Object",
+    "object": {
+        "metric": {"name": "hits"},
+        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "mian"},
+        "target": {"type": "Value", "value": "100"},
+    },
+}
+LOST = ("False", "FailedGetPodsMetric", "the HPA was unable to compute the replica count: no metrics")
+
+
+@pytest.mark.parametrize("kind", ["HorizontalPodAutoscaler", KIND])
+@pytest.mark.parametrize(
+    ("metric", "spec", "conditions", "count", "cause", "advice"),
+    [
+        pytest.param(
+            REQUESTS,
+            {},
+            {"ScalingActive": LOST},
+            0,
+            "Fastpath answers without a value of http_requests_per_second",
+            "check that the pods run and expose the metric",
+            id="a metric without a value",
+        ),
+        pytest.param(
+            HITS,
+            {},
+            {"ScalingActive": LOST},
+            0,
+            "Ingress mian, which metric hits is of, does not exist",
+            "correct describedObject.name in spec.metrics",
+            id="an object that is not there",
+        ),
+        pytest.param(
+            REQUESTS,
+            {},
+            {"ScalingActive": ("False", "ScalingDisabled", "scaling is disabled")},
+            4,
+            "the target is scaled to zero, which disables the autoscaler",
+            "give the target at least one replica",
+            id="a target at zero",
+        ),
+        pytest.param(
+            REQUESTS,
+            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "wep"}},
+            {"AbleToScale": ("False", "FailedGetScale", 'deployments.apps "wep" not found')},
+            4,
+            "Deployment wep does not exist",
+            "correct spec.scaleTargetRef, or create Deployment wep",
+            id="no target",
+        ),
+        pytest.param(
+            REQUESTS,
+            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "deployment", "name": "web"}},
+            {"AbleToScale": ("False", "FailedGetScale", 'no matches for kind "deployment"')},
+            4,
+            "the cluster has no kind deployment in apps",
+            "correct kind and apiVersion of spec.scaleTargetRef",
+            id="no such kind",
+        ),
+        pytest.param(
+            CPU,
+            {"metrics": [CPU | {"resource": CPU["resource"] | {"name": "gpu"}}]},
+            {"ScalingActive": LOST},
+            4,
+            "spec.metrics[0] is of resource gpu, and metrics.k8s.io has only cpu and memory",
+            "use cpu or memory, or a metric of pods",
+            id="no such resource",
+        ),
+    ],
+)
+async def test_both_kinds_name_the_same_cause(
+    shop: Incident,
+    kind: str,
+    metric: dict[str, Any],
+    spec: dict[str, Any],
+    conditions: dict[str, Any],
+    count: int,
+    cause: str,
+    advice: str,
+) -> None:
+    shop.metrics.count = count
+    shop.lead()
+    failed = metric in (REQUESTS, HITS) and count == 0
+    shop.create(metric, kind=kind, spec=spec, current=[{"type": ""}] if failed else None, **conditions)
+    reading = await shop.read()
+    why = sentence.describe(reading.view, reading.examination)
+    assert (why.cause, why.advice, why.state.value) == (cause, advice, "fault")
+
+
+async def test_a_direction_that_is_disabled_of_a_fast_path_autoscaler(shop: Incident) -> None:
+    shop.lead()
+    held = ("True", "ScaleDownStabilized", "recent recommendations were higher than current one")
+    spec = {"behavior": {"scaleDown": {"selectPolicy": "Disabled"}}}
+    shop.create(REQUESTS, kind=KIND, spec=spec, current=measured("5"), AbleToScale=held)
+    reading = await shop.read()
+    why = sentence.describe(reading.view, reading.examination)
+    assert why.cause.startswith("spec.behavior.scaleDown.selectPolicy is Disabled: it never scales down")
+    assert (why.advice, why.state.value) == ("remove spec.behavior.scaleDown.selectPolicy", "warning")
 
 
 @pytest.mark.parametrize(

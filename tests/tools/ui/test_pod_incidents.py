@@ -1,0 +1,107 @@
+"""Pods that do not get Ready, of an HPA, a boosted one and a FastPathAutoscaler.
+
+The first sentence of the page, the line of the list, and doctor's diagnosis name the cause, and none of them
+advises to add pods.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from fastpath_tools.ui import sentence
+from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
+from fastpath_tools.ui.fleet import Problem
+from fastpath_tools.ui.fleet_reading import FleetReader
+from fastpath_tools.ui.options import UiOptions
+from tests.support import crd, incidents, pod_incidents
+from tests.support.doctor import HANDSHAKE, REQUESTS, hpa
+from tests.support.incidents import Incident, incident, measured
+from tests.support.pod_incidents import INCIDENTS, SETS, PodIncident, shifted
+from tests.support.tls import Authority
+from tests.support.waiting import running, until
+
+pytestmark = pytest.mark.timeout(120)
+LISTED = ("image not found", "readiness 503", "no room", "quota, condition of the set", "evicted")
+"""Incidents for which the list is read too, which takes longest."""
+
+LIMITED = {
+    "type": "ScalingLimited",
+    "status": "True",
+    "reason": "TooManyReplicas",
+    "message": "the desired replica count is more than the maximum replica count",
+}
+
+
+@pytest.fixture
+async def shop(tmp_path: Path, authority: Authority) -> AsyncIterator[Incident]:
+    async with incident(tmp_path, authority) as shop:
+        shop.cluster.create(yaml.safe_load(crd.PATH.read_text()))
+        shop.cluster.scale("Deployment", "web", 8, "shop", manager="kube-controller-manager")
+        shop.lead()
+        yield shop
+
+
+def autoscale(shop: Incident, kind: str) -> None:
+    """Create the autoscaler of Deployment web, which wants more pods than its maximum."""
+    metrics = [REQUESTS, HANDSHAKE] if kind == "boosted" else [REQUESTS]
+    document = hpa("web", *metrics, mode="boost" if kind == "boosted" else "")
+    counts = {"currentReplicas": 8, "desiredReplicas": 8, "currentMetrics": measured("17")}
+    document["status"] |= counts
+    document["status"]["conditions"].append(LIMITED)
+    fast = {"apiVersion": "fastpath.io/v1alpha1", "kind": KIND} if kind == "fast" else {}
+    shop.cluster.create(document | fast)
+
+
+def put(shop: Incident, case: PodIncident) -> None:
+    """Replace the pods of Deployment web, its ReplicaSets and all events by those of an incident."""
+    for kind in ("Pod", "ReplicaSet", "Event"):
+        for document in shop.cluster.list(kind, "shop"):
+            shop.cluster.delete(kind, document["metadata"]["name"], "shop")
+    ago = round(incidents.now()) - pod_incidents.NOW
+    sets = case.sets or SETS
+    for document in (*case.pods, *sets, *case.events):
+        shop.cluster.create(shifted(document, ago))
+    conditions = shifted(sets[0]["status"]["conditions"], ago)  # its Deployment has them too
+    shop.cluster.patch("Deployment", "web", {"status": {"conditions": conditions}}, "shop")
+
+
+async def check_line(access: ClusterAccess, cause: str) -> None:
+    fleet = FleetReader(access, "shop")
+    async with running(fleet.examine()):
+        await fleet.read()
+        await until(lambda: fleet._examined)
+        [row] = (await fleet.read()).rows
+    assert cause in row.finding
+    assert row.problems[0] is Problem.FAULT
+    assert Problem.MAXIMUM not in row.problems
+
+
+@pytest.mark.parametrize("kind", ["plain", "boosted", "fast"])
+async def test_every_view_names_the_cause(shop: Incident, kind: str, tmp_path: Path) -> None:
+    autoscale(shop, kind)
+    kubeconfig = str(shop.cluster.kubeconfig(tmp_path / "kubeconfig"))
+    for name, case in INCIDENTS.items():
+        if "deletionTimestamp" in str(case.pods):  # only a deletion sets it
+            continue
+        put(shop, case)
+        cause = case.cause.partition(" since ")[0] if " since " in case.cause else case.cause
+        async with AsyncExitStack() as stack:
+            access = await ClusterAccess.open(UiOptions(kubeconfig=kubeconfig), stack)
+            examined = await access.doctor.examine("shop", "web")
+            found = examined.fpas[0] if examined.fpas else examined.hpas[0]
+            assert cause in found.diagnosis, name
+            assert case.advice in found.change, name
+            assert found.state.value == "fault", name
+            if name in LISTED:
+                await check_line(access, cause)
+            reading = await AutoscalerReader(access, "shop", "web").read()
+        why = sentence.describe(reading.view, reading.examination)
+        assert cause in why.cause, name
+        for advice in (found.change, why.advice, str(found)):
+            assert "raise spec.maxReplicas" not in advice, name
+            assert "raise maxReplicas" not in advice, name
