@@ -124,17 +124,18 @@ async def open_runtime(
         from adapter.boost.provider import RESERVED  # noqa: PLC0415 - as in `compose.floors`
 
         reserved = RESERVED
+    source_problems = SourceProblems(clock, problems)
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, problems, max_bytes=options.discovery_max_bytes),
         clock,
         monitoring,
         problems,
+        source_problems,
         interval=options.metrics_relist_interval,
         max_age=options.look_back,
         reserved=reserved,
     )
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
-    source_problems = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = Scraper(
         clock, monitoring, source_problems, files=net.raise_file_limit() // 2, networks=networks

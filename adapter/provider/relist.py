@@ -26,7 +26,7 @@ from adapter.rules.registry import Registry, SeriesMemory
 from adapter.steps import run_steps
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from adapter.waits import wait_for
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Relister:
         clock: Clock,
         monitoring: Monitoring,
         problems: ProblemLog,
+        sources: SourceProblems | None = None,
         *,
         interval: float,
         max_age: float,
@@ -74,6 +75,7 @@ class Relister:
         self._clock = clock
         self._monitoring = monitoring
         self._problems = problems
+        self._sources = SourceProblems(clock, problems) if sources is None else sources
         self._interval = interval
         self._max_age = max_age
         self._reserved = reserved
@@ -193,6 +195,8 @@ class Relister:
             begun = self._clock.monotonic()
             wall = self._clock.wall()
             lists = await self._lister.series(selectors, wall - age) if selectors else {}
+            if lists:
+                self._sources.listed(lists.values(), begun)
             memory = dict(self._memory)
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):

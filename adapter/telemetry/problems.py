@@ -8,7 +8,7 @@ from it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ _TEXTS_REMEMBERED = 16
 
 # Failures that concern one query rather than the server.
 _OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partial"})
+# Failures of a list of series that Prometheus itself has: its address, or who answers there.
+_SILENT = frozenset({"unreachable", "status"})
 # A problem of one rule or kind ends after this many seconds without a report, because other rules may work
 # meanwhile.
 _EXPIRY = 60.0
@@ -201,6 +203,14 @@ class SourceProblems:
         failed = self.reported.get(("prometheus", ""))
         if failed is not None and sent > failed:
             self.resolve("prometheus")
+
+    def listed(self, answers: Iterable[object], sent: float) -> None:
+        """Note lists of series that were asked for at `sent`: a server that is silent is silent for all."""
+        failures = [answer for answer in answers if isinstance(answer, PrometheusError)]
+        if silent := [failure for failure in failures if failure.kind in _SILENT]:
+            self.failed(silent[0], "")
+        elif not failures:
+            self.answered("", sent)
 
     def unfetched(self, error: PrometheusError, path: str) -> StatusError:
         """Report a failed query; return the error for the caller, without query and address."""

@@ -165,6 +165,24 @@ async def test_failures_are_counted_each_time_and_said_once(caplog: pytest.LogCa
         assert discovery.metric("last_success_timestamp_seconds") == WALL + 4 * INTERVAL
 
 
+@pytest.mark.looptime
+async def test_a_prometheus_that_never_answered_does_not_answer() -> None:
+    """Without a list there is no query that could report it."""
+    silent = ("prometheus", "")
+    async with running() as discovery:
+        lists = discovery.lister.lists
+        lists |= dict.fromkeys("st", PrometheusError("unreachable", "Connection refused"))
+        await discovery.relist()
+        assert discovery.faults.active()[silent] == "Connection refused"
+        lists |= {"s": info("a"), "t": PrometheusError("query", "bad")}
+        await discovery.relist()
+        assert silent in discovery.faults.active(), "a part of the lists is no proof"
+        lists |= {"t": info("b")}
+        await discovery.relist()
+        assert silent not in discovery.faults.active()
+
+
+@pytest.mark.looptime
 async def test_only_what_failed_is_asked_again_soon_and_ever_less_often() -> None:
     async with running() as discovery:
         discovery.lister.lists["s"] = FAILED
