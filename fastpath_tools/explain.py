@@ -120,10 +120,12 @@ async def _read_target(options: ExplainOptions, document: dict[str, Any]) -> tup
         cluster = LiveCluster(client, SystemClock(), service, options.lease_name)
         try:
             fpas = await cluster.fpas(namespace) if document["kind"] == KIND else ()
-            found = [] if isinstance(fpas, Unread) else [native(fpa) for fpa in fpas]
-            autoscalers = [*(found if document["kind"] == KIND else await cluster.hpas(namespace))]
+            hpas = await cluster.hpas(namespace) if document["kind"] != KIND else ()
         except KubernetesError as error:
-            return [f"  the autoscaler cannot be read: {reading.why(error)}"], []
+            return [], [f"  the autoscaler cannot be read: {reading.why(error)}"]
+        if isinstance(fpas, Unread):
+            return [], [f"  the autoscaler cannot be read: {fpas.why}"]
+        autoscalers = (*hpas, *map(native, fpas))
         autoscaler = next((one for one in autoscalers if one.metadata.name == name), None)
         if autoscaler is None:
             return [], []

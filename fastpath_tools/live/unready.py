@@ -72,7 +72,7 @@ _OF_MESSAGES = (
 """What to do about a message of the API server, the scheduler, or a volume; the first that fits counts."""
 
 
-class _Cause(NamedTuple):
+class _PodCause(NamedTuple):
     """Why a pod is not Ready; `kind` is the same for pods with the same cause.
 
     `what` is said of one pod and of several; `is_failing` tells that it is no matter of time.
@@ -109,7 +109,7 @@ def find(
     living = sum(pod.metadata.deletion_timestamp is None and not _has_ended(pod) for pod in pods)
     if (refused := _refusal(target, living, events)) is not None:
         return refused
-    groups: dict[tuple[str, str], list[tuple[PodDocument, _Cause]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[PodDocument, _PodCause]]] = defaultdict(list)
     for pod in sorted(pods, key=lambda pod: (-(pod.metadata.creation_timestamp or 0), pod.metadata.name)):
         own = sorted((one for one in events if one.involved_object.name == pod.metadata.name), key=_at)
         if pod.metadata.deletion_timestamp is None:
@@ -212,7 +212,7 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
     return None
 
 
-def _ending(pod: PodDocument, deadline: int, now: int) -> _Cause:
+def _ending(pod: PodDocument, deadline: int, now: int) -> _PodCause:
     """Return why a deleted pod is still there, where no pod takes its place before it is gone."""
     finalizers = ", ".join(pod.metadata.finalizers or ())
     since = deadline - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND
@@ -226,7 +226,7 @@ def _ending(pod: PodDocument, deadline: int, now: int) -> _Cause:
         why = f"its containers have until {_clock(deadline)} to end (terminationGracePeriodSeconds, preStop)"
         advice = "shorten what its preStop hook or its shutdown waits for"
     why = f"{why}, and no pod takes its place before"
-    return _Cause("ending", why, since, advice, deadline < now, ("does not end", "do not end"))
+    return _PodCause("ending", why, since, advice, deadline < now, ("does not end", "do not end"))
 
 
 # -- pods that are not Ready ---------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _has_ended(pod: PodDocument) -> bool:
 _UNPLACED = ("waits for a node", "wait for a node")
 
 
-def _cause(pod: PodDocument, events: Sequence[ObjectEvent], now: int) -> _Cause | None:
+def _cause(pod: PodDocument, events: Sequence[ObjectEvent], now: int) -> _PodCause | None:
     status, ready = pod.status, _find_condition(pod.status.conditions, "Ready")
     created = since = pod.metadata.creation_timestamp or now
     if ready is not None:
@@ -248,7 +248,7 @@ def _cause(pod: PodDocument, events: Sequence[ObjectEvent], now: int) -> _Cause 
         if status.phase != "Failed" or not status.reason or now - since > _LATELY:
             return None
         why = f"{status.reason}: {tidy(status.message)}"
-        return _Cause(f"ended {status.reason}", why, since, "", what=("has ended", "have ended"))
+        return _PodCause(f"ended {status.reason}", why, since, "", what=("has ended", "have ended"))
     crashed = next(_crashes(pod, events, created if now - created < _HOUR else since, now), None)
     if crashed is not None or pod.ready is not None:
         return crashed
@@ -257,14 +257,14 @@ def _cause(pod: PodDocument, events: Sequence[ObjectEvent], now: int) -> _Cause 
         gated = f"{placed.reason}: " if placed.reason != "Unschedulable" else ""
         advice = "remove the scheduling gates of its pods" if gated else _about(placed.message)
         why = f"{gated}{tidy(placed.message)}"
-        return _Cause(f"unplaced {placed.reason}", why, since, advice, what=_UNPLACED)
+        return _PodCause(f"unplaced {placed.reason}", why, since, advice, what=_UNPLACED)
     if not pod.spec.node_name and placed is None:
         why, advice = "no scheduler has looked at it", "start the scheduler that schedulerName names"
-        return _Cause("unseen", why, since, advice, is_failing=False, what=_UNPLACED)
+        return _PodCause("unseen", why, since, advice, is_failing=False, what=_UNPLACED)
     return _waiting(pod, events, ready, since)
 
 
-def _crashes(pod: PodDocument, events: Sequence[ObjectEvent], since: int, now: int) -> Iterator[_Cause]:
+def _crashes(pod: PodDocument, events: Sequence[ObjectEvent], since: int, now: int) -> Iterator[_PodCause]:
     """Yield what containers fail with; init containers come first, since the others wait for them."""
     images = {one.name: one.image for one in (*(pod.spec.init_containers or ()), *pod.spec.containers)}
     inits = [(f"init container {one.name}", one) for one in pod.status.init_container_statuses or ()]
@@ -275,11 +275,11 @@ def _crashes(pod: PodDocument, events: Sequence[ObjectEvent], since: int, now: i
         if waiting.reason not in _STARTING:
             why = f"{title}: {waiting.reason}: {tidy(waiting.message or _message(events, 'Failed'))}"
             advice = _OF_REASONS.get(waiting.reason, _START)
-            yield _Cause(f"{title} {advice}", why, since, advice, image=image)
+            yield _PodCause(f"{title} {advice}", why, since, advice, image=image)
         elif ended is not None and (waiting.reason == "CrashLoopBackOff" or _counts(pod, status, ended, now)):
             why, advice = _describe_end(title, status, ended, events)
             what = ("keeps restarting", "keep restarting") if status.restart_count else ("fails", "fail")
-            yield _Cause(f"{title} ends", why, since, advice, what=what, image=image)
+            yield _PodCause(f"{title} ends", why, since, advice, what=what, image=image)
 
 
 def _last_end(status: ContainerStatus) -> TerminatedState | None:
@@ -314,31 +314,33 @@ def _describe_end(
     return f"{title}, {times}: {tidy(why)}", advice
 
 
-def _waiting(pod: PodDocument, events: Sequence[ObjectEvent], ready: Condition | None, since: int) -> _Cause:
+def _waiting(
+    pod: PodDocument, events: Sequence[ObjectEvent], ready: Condition | None, since: int
+) -> _PodCause:
     """Return what a pod waits for that has a node and no failed container."""
     logs = "look at its output: kubectl -n {{namespace}} logs {{pod}} -c {}"
     sidecars = {one.name for one in pod.spec.init_containers or () if one.restart_policy == "Always"}
     for status in pod.status.init_container_statuses or ():
         if status.started_at is not None and not status.ready and status.name not in sidecars:
             why = f"init container {status.name} runs and does not end"
-            return _Cause("init", why, since, logs.format(status.name), is_failing=False)
+            return _PodCause("init", why, since, logs.format(status.name), is_failing=False)
     statuses = pod.status.container_statuses or ()
     if not statuses or any(status.started_at is None for status in statuses):
         reasons = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady")
         failed = _message(events, *reasons)
         why = tidy(failed) or "its containers are not created (ContainerCreating)"
-        return _Cause(f"creating {bool(failed)}", why, since, _about(failed), is_failing=bool(failed))
+        return _PodCause(f"creating {bool(failed)}", why, since, _about(failed), is_failing=bool(failed))
     for status in statuses:
         if not status.ready:
             probe = "startup" if status.started is False else "readiness"
             why = tidy(_message(events, "Unhealthy")) or f"its {probe} probe does not pass"
             why = f"container {status.name}: {why}"
-            return _Cause(f"unready {status.name}", why, since, logs.format(status.name), is_failing=False)
+            return _PodCause(f"unready {status.name}", why, since, logs.format(status.name), is_failing=False)
     if ready is not None and ready.reason == "ReadinessGatesNotReady":
         why, advice = f"{ready.reason}: {tidy(ready.message)}", "look at what sets its readiness gates"
-        return _Cause("gates", why, since, advice, is_failing=False)
+        return _PodCause("gates", why, since, advice, is_failing=False)
     why = _message(events, "NodeNotReady") or "its node does not report"
-    return _Cause("node", why, since, f"restore node {pod.spec.node_name}")
+    return _PodCause("node", why, since, f"restore node {pod.spec.node_name}")
 
 
 def _message(events: Iterable[ObjectEvent], *reasons: str) -> str:

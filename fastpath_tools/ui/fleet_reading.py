@@ -171,24 +171,24 @@ class FleetReader:
         examined, doctor = None, self._access.doctor
         with contextlib.suppress(FastpathError):  # then only the object and the scaler say what is
             if isinstance(autoscaler, FastPathAutoscaler):
-                found = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
-                examined = await self._read_page(found)
+                fast = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
+                examined = await self._read_page(fast)
             else:
                 examined = await self._read_page(await doctor.examine_hpa(autoscaler, hpas, fpas))
         self._examined[row.key] = self._access.clock.monotonic(), row, examined
 
-    async def _read_page(self, found: Examination | FastExamination) -> Examined:
+    async def _read_page(self, examination: Examination | FastExamination) -> Examined:
         """Return what the page of an autoscaler says, without its history."""
-        view = await autoscaler_reading.read_document(self._access, found, [])
-        view = view or autoscaler_reading.build(self._access, found)
-        why = sentence.describe(view, found)
-        is_stuck = not isinstance(found.target, Unread) and found.target.unready is not None
+        view = await autoscaler_reading.read_document(self._access, examination, [])
+        view = view or autoscaler_reading.build(self._access, examination)
+        why = sentence.describe(view, examination)
+        is_stuck = not isinstance(examination.target, Unread) and examination.target.unready is not None
         conditions = view.status.get("conditions") or ()
         is_by_wish = any(one["reason"] in fleet.NO_PROBLEM for one in conditions if one["status"] == "False")
         gain, boosted = 0.0, False
-        if isinstance(found, Examination):
-            gain, boosted = diagnosis.boost_gain(found), autoscaler_hops.is_boosted(found.facts)
-        totals = [total(hops) for _, hops in autoscaler_reading.hops_by_metric(view, found)]
+        if isinstance(examination, Examination):
+            gain, boosted = diagnosis.boost_gain(examination), autoscaler_hops.is_boosted(examination.facts)
+        totals = [total(hops) for _, hops in autoscaler_reading.hops_by_metric(view, examination)]
         slowest = max(totals, key=lambda one: one.took.usual, default=total(()))
         scaled = view.status.get("lastScaleTime")
         return Examined(

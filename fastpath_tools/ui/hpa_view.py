@@ -5,7 +5,6 @@ one applied, not since when: the next change is known as far as the history show
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +12,7 @@ from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.observation import Band, Settings
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.autoscaler.decide.trace import Step
+from adapter.autoscaler.decide.trace import Step, number
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.hpa import (
     Condition,
@@ -56,8 +55,13 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
     spec, now = with_defaults(facts.hpa.spec), facts.now
     status = facts.hpa.status or HorizontalPodAutoscalerStatus()
     metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
-    proposals = _proposals(facts, metrics, _band(facts))
-    restraint = _restraint(facts, proposals)
+    band = _band(facts)
+    demands = [
+        _decided_on(facts) if band.holds(metric.ratio) else whole_pods(metric.ratio * _base(facts, read.spec))
+        for metric, read in zip(metrics, facts.metrics, strict=True)
+        if metric.ratio is not None
+    ]
+    restraint = _restraint(facts, metrics, band, max(demands, default=0))
     limits = LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
     view = AutoscalerView(
         version=VERSION,
@@ -85,10 +89,11 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
         last=LastDecisionView(
             time=moment(now),
             inputs=(),
-            trace=tuple(_ladder(facts, metrics, proposals)),
+            trace=tuple(_ladder(facts, metrics, demands)),
             error="",
             limited_by="" if restraint is None else restraint.value,
-            demand=_demand(status, proposals, restraint),
+            # a ratio alone says too much while new pods are not Ready
+            demand=status.desired_replicas if restraint is Restraint.FOLLOWS else max(demands, default=None),
         ),
         journal=(),
     )
@@ -165,32 +170,9 @@ def _overdue(metric: MetricFacts, age: float) -> str:
 # -- the decision --------------------------------------------------------------------------------------------
 
 
-class _Proposal(NamedTuple):
-    """How many replicas a metric asks for: the replicas at the last decision if it is `tolerated`."""
-
-    replicas: int
-    name: str
-    ratio: float
-    base: int
-    tolerated: bool
-
-
 def _band(facts: Facts) -> Band:
     hpa = msgspec.structs.replace(facts.hpa, spec=with_defaults(facts.hpa.spec))
     return prepared_spec.prepare(hpa, Settings()).band
-
-
-def _proposals(facts: Facts, metrics: Sequence[MetricView], band: Band) -> list[_Proposal]:
-    """Return what the metrics with a value ask for."""
-    replicas, proposals = _decided_on(facts), []
-    for metric, read in zip(metrics, facts.metrics, strict=True):
-        if metric.ratio is None:
-            continue
-        base = _base(facts, read.spec)
-        tolerated = band.holds(metric.ratio)
-        wanted = replicas if tolerated else whole_pods(metric.ratio * base)
-        proposals.append(_Proposal(wanted, metric.name, metric.ratio, base, tolerated))
-    return proposals
 
 
 def _decided_on(facts: Facts) -> int:
@@ -210,7 +192,7 @@ def _base(facts: Facts, spec: MetricSpec) -> int:
     return min(ready, _decided_on(facts)) or _decided_on(facts)
 
 
-def _restraint(facts: Facts, proposals: Sequence[_Proposal]) -> Restraint | None:
+def _restraint(facts: Facts, metrics: Sequence[MetricView], band: Band, demand: int) -> Restraint | None:
     """Return what keeps the count by the conditions, None without conditions."""
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
@@ -226,50 +208,28 @@ def _restraint(facts: Facts, proposals: Sequence[_Proposal]) -> Restraint | None
         return _LIMITED[limited.reason]
     if able.reason in _HELD:
         return Restraint.HELD
-    highest = max(proposals, default=None)
-    if highest is None:
-        return Restraint.FOLLOWS
-    if highest.tolerated:
+    ratios = [metric.ratio for metric in metrics if metric.ratio is not None]
+    if ratios and band.holds(max(ratios)):
         return Restraint.TOLERATED
     # a condition is as old as the last decision, the spec may be newer
     spec, target = facts.hpa.spec, facts.target
     least = 1 if spec.min_replicas is None else spec.min_replicas
     replicas = _decided_on(facts) if isinstance(target, Unread) else target.replicas
-    if highest.replicas > spec.max_replicas == replicas:
+    if demand > spec.max_replicas == replicas:
         return Restraint.HIGHEST
-    return Restraint.LOWEST if 0 < highest.replicas < least == replicas else Restraint.FOLLOWS
+    return Restraint.LOWEST if 0 < demand < least == replicas else Restraint.FOLLOWS
 
 
-def _demand(
-    status: HorizontalPodAutoscalerStatus, proposals: Sequence[_Proposal], restraint: Restraint | None
-) -> int | None:
-    """Return what the metrics ask for: what was decided where nothing limited it, else what their ratios say.
-
-    A ratio alone says too much while new pods are not Ready.
-    """
-    if restraint is Restraint.FOLLOWS:
-        return status.desired_replicas
-    return max((proposal.replicas for proposal in proposals), default=None)
-
-
-def _ladder(facts: Facts, metrics: Sequence[MetricView], proposals: Sequence[_Proposal]) -> Iterator[str]:
-    """Yield the steps that the status shows, in the words of the scaler."""
-    band, rest = _band(facts), iter(proposals)
+def _ladder(facts: Facts, metrics: Sequence[MetricView], demands: Sequence[int]) -> Iterator[str]:
+    """Yield what each metric asks for, and the conditions: the steps between are the controller's own."""
+    rest = iter(demands)
     for metric in metrics:
         if metric.ratio is None:
             yield Step("unavailable", {"metric": metric.name, "message": metric.fault or "no value"}).text()
-            continue
-        yield f"{metric.name}: {in_unit_of_target(metric)}, target {metric.target}"
-        proposal = next(rest)
-        steps = {"ratio": proposal.ratio, "base": proposal.base, "replicas": proposal.replicas}
-        if proposal.tolerated:
-            yield Step("tolerated", steps | {"low": band.low, "high": band.high, "exist": False}).text()
         else:
-            yield Step("proposal", steps | {"product": proposal.ratio * proposal.base}).text()
-    if proposals:
-        highest, failed = max(proposals), len(metrics) - len(proposals)
-        chosen = {"replicas": highest.replicas, "metric": highest.name}
-        yield Step("choice", chosen | {"failed": failed, "metrics": len(metrics)}).text()
+            ratio = number(round(metric.ratio, 4))
+            value = f"{in_unit_of_target(metric)}, target {metric.target}"
+            yield f"{metric.name}: {value}: ratio {ratio}, asks for {next(rest)}"
     for condition in facts.conditions:
         yield f"{condition.type} {condition.status} ({condition.reason}): {condition.message}"
 

@@ -132,10 +132,8 @@ def test_the_ladder_has_the_steps_of_each_metric() -> None:
     view = build(given)
     assert view.last is not None
     assert view.last.trace == (
-        "load: 15, target 10",
-        "4 pods x 1.5 = 6",
+        "load: 15, target 10: ratio 1.5, asks for 6",
         "queue: no value: no value",
-        "highest proposal: 6, from load (1 of 2 metrics have no value)",
         "AbleToScale True (ReadyForNewScale): ",
     )
     assert [(metric.current, metric.ratio) for metric in view.metrics] == [("15", 1.5), ("<unknown>", None)]
@@ -214,7 +212,7 @@ def test_the_status_is_of_the_count_before_it_was_raised() -> None:
     view = build(facts_of(ABLE, ACTIVE, status={"desiredReplicas": 6}, **pods(6, 4)))
     assert shown(view) == (Restraint.FOLLOWS.value, 6)
     assert view.last is not None
-    assert view.last.trace[1:3] == ("4 pods x 1.5 = 6", "highest proposal: 6, from load")
+    assert view.last.trace[0] == "load: 15, target 10: ratio 1.5, asks for 6"
     assert view.next is None
 
 
