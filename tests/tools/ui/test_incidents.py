@@ -271,7 +271,7 @@ HITS: dict[str, Any] = {
     "type": "Object",
     "object": {
         "metric": {"name": "hits"},
-        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "mian"},
+        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "mein"},
         "target": {"type": "Value", "value": "100"},
     },
 }
@@ -296,7 +296,7 @@ LOST = ("False", "FailedGetPodsMetric", "the HPA was unable to compute the repli
             {},
             {"ScalingActive": LOST},
             0,
-            "Ingress mian, which metric hits is of, does not exist",
+            "Ingress mein, which metric hits is of, does not exist",
             "correct describedObject.name in spec.metrics",
             id="an object that is not there",
         ),

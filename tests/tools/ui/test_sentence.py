@@ -17,7 +17,7 @@ from adapter.model.autoscaling.view import (
 )
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.diagnosis import FastExamination
-from fastpath_tools.doctor.hops import Hop, Improvement, State
+from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
 from fastpath_tools.live.facts import AnswerFacts
 from fastpath_tools.ui import sentence
 from tests.support.autoscaler_views import REQUESTS, at, view
@@ -312,3 +312,82 @@ def test_an_hpa_without_conditions_was_not_decided() -> None:
     assert sentence.explain(undecided(None, None), examination) == (
         "5 replicas: the HPA controller has not set conditions yet."
     )
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_within_tolerance_is_that_of_all_pods() -> None:
+    target = TargetView(kind="Deployment", name="web", replicas=5, ready=2)
+    busy = MetricView(name="pods metric inflight", current="25", target="10", ratio=2.5)
+    text = sentence.explain(view(Restraint.TOLERATED, target=target, metrics=(busy,)), None)
+    assert text == (
+        "5 replicas, 2 of them ready: within tolerance: inflight is 25 at a target of 10 in 2 Ready pods, "
+        f"3 pods that are not Ready counted as 0, ratio 1. {STAYS}"
+    )
+
+
+@pytest.mark.parametrize(("product", "pods"), [(0.0, 0), (0.0016, 1), (1.0, 1), (2.0001, 2), (2.1, 3)])
+def test_a_value_above_zero_asks_for_a_pod(product: float, pods: int) -> None:
+    assert sentence.whole_pods(product) == pods
+
+
+def test_a_counter_at_the_maximum_is_no_reason_to_raise_it() -> None:
+    hits = MetricView(name="pods metric hits_total", current="488714m", target="10", ratio=48.9)
+    why = sentence.describe(view(Restraint.HIGHEST, metrics=(hits,)), None)
+    assert why.advice == "use a rate of hits_total, which is a counter by its name and only grows"
+
+
+@pytest.mark.parametrize("restraint", [Restraint.LIMITED, Restraint.HELD, Restraint.SCHEDULED])
+def test_a_count_that_a_bound_holds_below_the_demand_is_a_warning(restraint: Restraint) -> None:
+    assert sentence.describe(view(restraint), None).state is State.WARNING
+    idle = msgspec.structs.replace(REQUESTS, ratio=0.5)
+    assert sentence.describe(view(restraint, metrics=(idle,)), None).state is State.OK
+
+
+SELECTOR = (
+    "&LabelSelector{MatchLabels:map[string]string{queue: orders,zone: a,},MatchExpressions:"
+    "[]LabelSelectorRequirement{LabelSelectorRequirement{Key:env,Operator:In,Values:[a b],},},}"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            (
+                "the HPA was unable to compute the replica count: unable to get external metric "
+                f"shop/queue_depth/{SELECTOR}: unable to fetch metrics from external metrics API: Internal "
+                "error occurred: unable to fetch metrics: Prometheus does not answer since "
+                "2026-11-29T11:28:10Z"
+            ),
+            (
+                "unable to get external metric shop/queue_depth/queue=orders,zone=a,env In a b: unable to "
+                "fetch metrics: Prometheus does not answer since 2026-11-29T11:28:10Z"
+            ),
+        ),
+        (
+            (
+                "failed to compute desired number of replicas based on listed metrics for "
+                "Deployment/inc-a/web: invalid metrics (1 invalid out of 1), first error is: failed to get "
+                "pods metric value: unable to get metric inflight: no custom metrics API registered"
+            ),
+            "unable to get metric inflight: no custom metrics API registered",
+        ),
+        (
+            (
+                "the autoscaler was unable to compute the replica count: failed to get cpu utilization: "
+                "missing request for cpu in container web of Pod web-1"
+            ),
+            "missing request for cpu in container web of Pod web-1",
+        ),
+        ("&LabelSelector{MatchLabels:map[string]string{}", "&LabelSelector{MatchLabels:map[string]string{}"),
+        (
+            "unable to get external metric shop/queue/nil: gone",
+            "unable to get external metric shop/queue: gone",
+        ),
+    ],
+    ids=["external", "listed", "request", "cut", "without a selector"],
+)
+def test_a_message_of_a_controller_is_its_cause(message: str, shown: str) -> None:
+    assert plain(message) == shown
