@@ -105,3 +105,16 @@ async def test_every_view_names_the_cause(shop: Incident, kind: str, tmp_path: P
         for advice in (found.change, why.advice, str(found)):
             assert "raise spec.maxReplicas" not in advice, name
             assert "raise maxReplicas" not in advice, name
+
+
+async def test_what_may_not_be_listed_is_a_note(shop: Incident) -> None:
+    """The states of the containers are enough for the cause."""
+    autoscale(shop, "plain")
+    put(shop, INCIDENTS["image not found"])
+    shop.cluster.forbid("list", "replicasets", "shop")
+    shop.cluster.forbid("list", "events", "shop")
+    reading = await shop.read()
+    why = sentence.describe(reading.view, reading.examination)
+    assert "container app: ImagePullBackOff" in why.cause
+    notes = [note.partition(", ")[0] for note in reading.notes]
+    assert notes[:2] == ["ReplicaSets cannot be listed", "events cannot be listed"]
