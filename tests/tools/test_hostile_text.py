@@ -225,7 +225,7 @@ async def test_explanations(
     output: str, serve: Callable[[Any], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     serve(json.loads(await _shown()))
-    await asyncio.to_thread(main.main, ["explain", "shop/web", "-o", output])
+    await asyncio.to_thread(main.main, ["explain", "shop/web", "--server=http://127.0.0.1:1", "-o", output])
     check(capfd.readouterr())
 
 
