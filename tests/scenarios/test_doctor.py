@@ -18,9 +18,10 @@ from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import Cluster
-from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_sandbox.apiserver.workloads import Workloads
 from tests.support import adapter as support
 from tests.support import certificates
+from tests.support import doctor as doctors
 from tests.support.adapter import RunningAdapter
 from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa, register
 from tests.support.ownerleases import owner_leases
@@ -102,7 +103,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     moment = [CLOCK.wall() - 3600.0]
     async with Cluster(proxy_certificate=shown, now=lambda: moment[0]) as cluster:
         cluster.create(certificates.config_map_object(certificates.config_map(authority.pem)))
-        cluster.create(deployment("web", "shop", 2))
+        cluster.create(doctors.web(2))
         workloads = Workloads(cluster, startup=STARTUP)
         workloads.step(moment[0])
         moment[0] += STARTUP

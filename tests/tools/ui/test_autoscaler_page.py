@@ -227,7 +227,7 @@ async def test_an_hpa_without_a_scaler_has_its_history_from_prometheus(shop: Inc
         sections["sentence"].words
     )
     assert re.search(r"6 replicas at \d\d:\d\d:\d\d UTC if the load stays", sections["sentence"].words)
-    assert "4 pods x 1.5 = 6" in sections["ladder"].words
+    assert "15, target 10: ratio 1.5, asks for 6" in sections["ladder"].words
     assert {"autoscaler", "scrape", "window", "metrics API", "decision", "behavior", "pod start"} <= set(
         sections["chain"].texts
     )
