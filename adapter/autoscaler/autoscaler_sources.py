@@ -3,7 +3,7 @@
 Each source keeps the registry up to date, and puts its autoscalers of a slice when a term begins. What cannot
 be read stays as it was, and is reported.
 
-At the beginning of a term no HorizontalPodAutoscaler is decided until the floors of the previous leader are
+At the beginning of a term no HorizontalPodAutoscaler is decided until the floors of the previous owner are
 known. Each of them is handed over once, with its HPA; those of HPAs that no longer ask for boosting are
 removed.
 """

@@ -1,6 +1,6 @@
 """The target of each autoscaler and the pods that it selects, followed once for decisions and for scrapes.
 
-Both begin and end at other times: scrapes last as long as the process, decisions for one term of leadership.
+Both begin and end at other times: scrapes last as long as the process, decisions for one term of ownership.
 So a `TargetFollower` has users, and ends with the last of them.
 """
 

@@ -117,7 +117,7 @@ class Actuator(Protocol):
         limited_by: str,
         /,
     ) -> None:
-        """Queue a status with what the next leader needs, and what keeps the count where it is.
+        """Queue a status with what the next owner needs, and what keeps the count where it is.
 
         That are the changes that policies count, and credits.
         """

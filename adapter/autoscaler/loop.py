@@ -1,6 +1,6 @@
 """The control loop: decides each autoscaler when its inputs have changed, and once per period.
 
-A `DecisionLoop` runs for one term of leadership. Deciding never waits: a write runs in a task of its own, and
+A `DecisionLoop` runs for one term of ownership. Deciding never waits: a write runs in a task of its own, and
 its autoscaler is not decided again before it has ended. No step holds the event loop for more than a few
 milliseconds.
 """

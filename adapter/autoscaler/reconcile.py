@@ -228,7 +228,7 @@ class Reconciler:
                 self._settle_floor(state, write, outcome, pending)
                 self._finish(state, write, outcome)
         except NotLeadingError:
-            pass  # the leader decides again; that may be this process in its next term
+            pass  # the owner decides again; that may be this process in its next term
         except Exception:
             state.subscriptions.attempted = write.pending.decision.replicas
             if state.epoch == write.epoch:

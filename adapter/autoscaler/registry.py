@@ -63,7 +63,7 @@ class Controller:
         self.actuator = actuator
         self.journal = journal
         self.inherited: dict[str, ReadyLedger] = {}
-        """The ready-time ledgers of the previous leader, by the uid of an autoscaler that is not here yet."""
+        """The ready-time ledgers of the previous owner, by the uid of an autoscaler that is not here yet."""
         self._monitoring = monitoring
         self._defects = Defects(monitoring)
         self._random = random
@@ -83,7 +83,7 @@ class Controller:
         """Add or update an autoscaler.
 
         `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous
-        leader.
+        owner of the slice.
         """
         key = Key.of(autoscaler)
         events: tuple[Events, Events] | None = None
@@ -123,14 +123,14 @@ class Controller:
                 self.actuator.event(state.object, event)
 
     def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
-        """Take the ready-time ledgers of the previous leader, by the uid of the autoscaler."""
+        """Take the ready-time ledgers of the previous owner, by the uid of the autoscaler."""
         self.inherited = dict(ledgers)
         for state in self._states.values():
             if (ledger := self.inherited.pop(state.object.metadata.uid, None)) is not None:
                 state.inherited = ledger
 
     def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
-        """Yield the ledgers for the next leader that are not empty, each with the uid of its autoscaler."""
+        """Yield the ledgers for the next owner that are not empty, each with the uid of its autoscaler."""
         for state in self._states.values():
             ledger = state.inherited or state.ledger  # that of before while the target is not known yet
             if not ledger.is_empty:

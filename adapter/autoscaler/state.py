@@ -109,7 +109,7 @@ class AutoscalerState:
         self.ledger = ReadyLedger()
         """The last starts of pods of the target."""
         self.inherited: ReadyLedger | None = None
-        """The ledger of the previous leader, until it is known whether the target is the same object."""
+        """The ledger of the previous owner, until it is known whether the target is the same object."""
         self.subscriptions = Subscriptions(context, self.key, changed, self._note_start)
         self._context = context
         self._uid = ""
@@ -189,7 +189,7 @@ class AutoscalerState:
     def recognize(self, uid: str) -> bool:
         """Note which object is scaled; False if it is a new one of the same name, which has no past."""
         floor = self.memory.boost.floor
-        # The previous leader may have raised a former object.
+        # The previous owner may have raised a former object.
         known = self._uid or ("" if floor is None else floor.target)
         is_new = bool(uid and known and uid != known)
         if is_new:

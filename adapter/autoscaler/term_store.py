@@ -1,7 +1,7 @@
 """What the owner of a slice stores for the next one: an entry for each autoscaler, in a ConfigMap.
 
-A leader reads the ConfigMap in the beginning of its term, and writes what has changed once a period and when
-the term ends in order. So what a period changed at most is lost with a leader that dies. Until it has read
+An owner reads the ConfigMap in the beginning of its term, and writes what has changed once a period and when
+the term ends in order. So what a period changed at most is lost with an owner that dies. Until it has read
 the ConfigMap it does not write it. An entry is a text under the uid of the autoscaler. Entries that no
 autoscaler has are kept for a while: boosted HorizontalPodAutoscalers are found later in a term.
 """
@@ -67,7 +67,7 @@ class TermStore(ABC, Generic[Owner]):
 
     @abstractmethod
     async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
-        """Give the owner what the previous leader has stored."""
+        """Give the owner what the previous owner has stored."""
         ...
 
     @abstractmethod
@@ -98,7 +98,7 @@ class TermStore(ABC, Generic[Owner]):
                 with self._problems.defects.contain(self.kind.unexpected):
                     await self.save(owner)
         except TimeoutError:
-            pass  # the next leader has what was stored a period ago
+            pass  # the next owner has what was stored a period ago
         finally:
             self._problems.resolve(self.kind.fault, subject=self._config_map.name)
 
@@ -122,7 +122,7 @@ class TermStore(ABC, Generic[Owner]):
         try:
             await self._config_map.update(lambda _: (texts, False))
         except errors.NotLeadingError:
-            return  # the next leader stores its own
+            return  # the next owner stores its own
         except errors.KubernetesError as error:
             self._report(self.kind.unwritten, str(error))
         else:
@@ -131,7 +131,7 @@ class TermStore(ABC, Generic[Owner]):
 
     def report(self, uid: str, fault: object) -> None:
         """Report an entry that cannot be used."""
-        message = "an entry that the previous leader has stored is ignored"
+        message = "an entry that the previous owner has stored is ignored"
         self._report(message, f"ConfigMap {self._config_map.name}, {uid}: {fault}")
 
     def _report(self, message: str, text: str) -> None:

@@ -1,7 +1,7 @@
-"""Stores what the next leader has to know in a ConfigMap, each time against the version that was read.
+"""Stores what the next owner has to know in a ConfigMap, each time against the version that was read.
 
 Every write replaces the resource version that it was made from, and makes a new one even if it changes no
-floor (annotation `WRITTEN_FROM`). So a write that is still under way, of a previous leader or of our own, can
+floor (annotation `WRITTEN_FROM`). So a write that is still under way, of a previous owner or of our own, can
 never land on top of a later one. A write without a response may still land as long as its version is the
 stored one; another write follows it, even if it changes nothing, because after that it cannot.
 """
@@ -65,7 +65,7 @@ Change = Callable[[Mapping[str, str]], tuple[Mapping[str, str], bool]]
 
 
 class OwnConfigMap:
-    """The ConfigMap `name` with a label, written as the leader of one term."""
+    """The ConfigMap `name` with a label, written as the owner of one term."""
 
     def __init__(
         self,

@@ -8,12 +8,12 @@ is published before the Scale is written, so the HPA cannot read an older one af
 
 **When it ends.** `adapter.autoscaler.decide.boost` decides that; usually it is the `hold` after the HPA has
 shown the raised count in its status. A floor also carries its end as a time, and every reader applies it: no
-floor outlives the leader that published it by more than ten minutes, even if the clock of that leader was
+floor outlives the owner that published it by more than ten minutes, even if the clock of that owner was
 ahead.
 
 **What happens at failover.** The floors are in a ConfigMap for each slice. All replicas of the metrics API
-read it, so the floor stays while no leader runs. The next leader takes the floors over before it decides for
-any boosted HPA, and writes the ConfigMap once, which shuts out writes of the previous leader that are still
+read it, so the floor stays while no owner runs. The next owner takes the floors over before it decides for
+any boosted HPA, and writes the ConfigMap once, which shuts out writes of the previous owner that are still
 under way.
 
 **No old 0 is served.** An HPA does not scale down while one of its metrics fails. So a 0 is returned only
@@ -130,7 +130,7 @@ class FloorProvider:
     def _floor(self, floors: PublishedFloors, hpa: ObservedHPA, namespace: str, name: str) -> int:
         """Return the greatest floor that counts for an HPA.
 
-        If the cache of HPAs is behind the version that a floor was made from, the floor counts as the leader
+        If the cache of HPAs is behind the version that a floor was made from, the floor counts as the owner
         meant it: an annotation that is not cached yet, an older maximum or an older uid do not end it.
         """
         now = int(self.clock.wall() * SECOND)

@@ -31,7 +31,7 @@ CHECK = 5.0
 
 WRITE_PROBLEM = "floor-write"
 
-_TERM_OVER = "this process no longer leads"
+_TERM_OVER = "this process no longer owns the slice"
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class FloorWriter:
     async def start(self) -> Mapping[str, Floor]:
         """Take over what is published, and return it by uid.
 
-        A ConfigMap that exists is written as it is, so that writes of the previous leader that are still
+        A ConfigMap that exists is written as it is, so that writes of the previous owner that are still
         under way fail. Raises `errors.KubernetesError` or `errors.NotLeadingError`; then call it again.
         """
         adopted: dict[str, Floor] = {}

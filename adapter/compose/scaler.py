@@ -181,7 +181,7 @@ class Scaler:
         return 1 if self._keeper is None else sum(1 for _ in self._keeper.view.members())
 
     async def show(self, key: Sequence[str], query: str) -> tuple[int, bytes]:
-        """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON.
+        """Return the state of an autoscaler, or which process decides it, as an HTTP status and JSON.
 
         `key` are its namespace and name; without them it is a line for each that this process decides. The
         `query` may have ``journal=false``: a journal has the values of all pods at each change.

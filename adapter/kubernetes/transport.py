@@ -4,7 +4,7 @@ Retries happen here and nowhere else. Every failure becomes an `errors.Kubernete
 status (0 without a response), a reason and a sentence that says what could not be done; no exception of a
 library gets past here.
 
-A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can
+A write of an owner must not reach the API server after the lease may have been lost. Opening a connection can
 take seconds, and the process may be suspended at any point, so a check before the request is not enough.
 `GuardedBody` is called by aiohttp when the connection is open and nothing of the request has been sent: it
 checks there. A write that is given up after that may still lie in the socket's send buffer, and the kernel

@@ -278,7 +278,7 @@ _StoredStart = tuple[float, float, float, float, int]
 
 
 class _StoredLedger(Struct, frozen=True):
-    """The format for the next leader.
+    """The format for the next owner.
 
     A pod is ``[scheduled, initialized, started, ready, flags]``: seconds since its creation, -1 for what is
     not known, and a sum of flags (1: no node fitted at first, 2: an image could not be pulled at first).

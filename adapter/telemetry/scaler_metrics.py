@@ -61,7 +61,7 @@ class ScalerMetrics:
     events_dropped = counter(
         "fastpath_events_dropped_total",
         "Events that were not written, by reason: too many similar events for one object (spam), a full "
-        "queue (queue), refused by the API server (refused), no longer the leader (fenced), an unexpected "
+        "queue (queue), refused by the API server (refused), no longer the owner (fenced), an unexpected "
         "error (unexpected).",
         reason="spam queue refused fenced unexpected",
     )
@@ -108,7 +108,7 @@ class ScalerMetrics:
 class AutoscalerMetrics:
     """What the last decision on an autoscaler saw and decided.
 
-    The series of an autoscaler end with it, or with the term of the leader. All have the same first labels,
+    The series of an autoscaler end with it, or with the term of the owner. All have the same first labels,
     so that any two can be joined. Their number is bounded by the autoscalers that the process runs.
     """
 

@@ -66,7 +66,7 @@ class MetricReader:
         return usage._replace(port=await self._cluster.counter_port(namespace, target.ready, ports))
 
     async def _verdict(self, autoscaler: HPA | FastPathAutoscaler, place: int) -> UsageVerdict:
-        """Return whether the scaler uses what pods expose: by its conditions, or as the leader shows it."""
+        """Return whether the scaler uses what pods expose: by its conditions, or as the owner shows it."""
         meta = autoscaler.metadata
         if isinstance(autoscaler, FastPathAutoscaler):
             return usages.read_verdict((autoscaler.status and autoscaler.status.conditions) or ())

@@ -141,7 +141,7 @@ async def test_a_status_with_what_policies_count(world: ActuatorOnCluster) -> No
     assert change["time"].startswith("2026-11-20T12:00:00.005")
     seen = world.autoscaler.status
     assert seen is not None
-    assert seen.recent_changes == (PastChange(3, at),), "the next leader reads what was written"
+    assert seen.recent_changes == (PastChange(3, at),), "the next owner reads what was written"
 
     requests = len(world.cluster.requests)
     world.actuator.status(world.autoscaler, status(5), ())
@@ -155,7 +155,7 @@ ABLE = "the HPA controller was able to update the target scale to 5"
 async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
     world: ActuatorOnCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next leader decides in upstream's words, and reads ours: that is the same status."""
+    """The next owner decides in upstream's words, and reads ours: that is the same status."""
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)  # a difference of messages alone is due at once
     (condition,) = status(5).conditions or ()
     decided = replace(status(5), conditions=(replace(condition, message=ABLE),))

@@ -362,7 +362,7 @@ def test_no_raise_is_withheld_longer_than_a_start_up_time_and_a_minute(
     )
 
     late = learned + 60
-    # The next leader does not know the raises of the former one.
+    # The next owner does not know the raises of the former one.
     for second in range(max(0, new_leader_at) + late, len(run.queue)):
         kept = 1.1 * TARGET * run.replicas[second]
         assert min(run.queue[second - late : second + 1]) <= max(kept, TARGET), second

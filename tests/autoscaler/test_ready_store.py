@@ -1,4 +1,4 @@
-"""Ready times for the next leader: what is stored and when, what a new term takes over, and every fault."""
+"""Ready times for the next owner: what is stored and when, what a new term takes over, and every fault."""
 
 import asyncio
 import contextlib

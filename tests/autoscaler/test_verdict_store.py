@@ -1,4 +1,4 @@
-"""Verdicts for the next leader: what it goes on with, what must not act, what is stored and when."""
+"""Verdicts for the next owner: what it goes on with, what must not act, what is stored and when."""
 
 import asyncio
 from collections.abc import Iterator

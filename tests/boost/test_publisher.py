@@ -540,7 +540,7 @@ async def test_a_namespace_with_many_raises_leaves_room_for_others(
         await writer.publish(msgspec.structs.replace(entry("v", 5), namespace="victim"))
     assert published(process.store) == {"a": 5, "b": 5, "v": 5}
 
-    async with leading(process) as writer:  # what was published before counts for the next leader too
+    async with leading(process) as writer:  # what was published before counts for the next owner too
         with pytest.raises(KubernetesError, match="of the namespace shop"):
             await writer.publish(entry("c", 5))
         writer.want("b", None)
@@ -588,9 +588,9 @@ async def test_callers_that_wait_are_told_when_the_term_ends(process: FloorProce
         waiting.append(asyncio.create_task(writer.publish(entry("b", 8))))
         await asyncio.sleep(0.1)
     for each in waiting:
-        with pytest.raises(NotLeadingError, match="this process no longer leads"):
+        with pytest.raises(NotLeadingError, match="this process no longer owns the slice"):
             await each
-    with pytest.raises(NotLeadingError, match="this process no longer leads"):
+    with pytest.raises(NotLeadingError, match="this process no longer owns the slice"):
         await writer.publish(entry("c", 8))
 
 

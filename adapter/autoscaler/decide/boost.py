@@ -352,7 +352,7 @@ def published(memory: Boosting, meta: Metadata, bounds: Floor) -> Floor | None:
 
 
 def adopt(published: Floor, now: int) -> Boosting:
-    """Return the memory of a new leader from what the previous one published, maybe by a wrong clock."""
+    """Return the memory of a new owner from what the previous one published, maybe by a wrong clock."""
     floor = None
     if published.replicas and now < published.until:
         floor = Floor(

@@ -4,15 +4,15 @@ Upstream keeps a list of recommendations, in which the last stale entry is overw
 second there are two monotonic queues here. They give the same results while windows do not change, and keep
 only entries that can still be the highest or the lowest of a window, for an hour, which no window exceeds.
 
-Recent scale events also travel in the status (`recent_changes`, `inherited_events`), so that a new leader
-exceeds no policy. They carry the time of the leader that made them, whose clock may have been ahead by an
+Recent scale events also travel in the status (`recent_changes`, `inherited_events`), so that a new owner
+exceeds no policy. They carry the time of the owner that made them, whose clock may have been ahead by an
 unknown amount. Two rules keep this safe whatever the skew:
 
 - A time in the future counts as now. Else a raise would block all raises until that time, maybe for hours.
 - Inherited changes only limit. A raise counts against further raises, for one period from now at most, and
   does not allow a deeper scale-down; a scale-down does not allow a higher raise.
 
-So after a change of leader nothing grows faster, and nothing shrinks sooner, than with clocks that agree. The
+So after a change of owner nothing grows faster, and nothing shrinks sooner, than with clocks that agree. The
 price is that for one period a change makes no room for its opposite; neither does it after a restart of the
 HPA controller. A clock that was behind makes changes look older, so they are forgotten sooner by as much.
 """
@@ -113,7 +113,7 @@ class ScaleEvent(NamedTuple):
 
     Policies count a change in both directions: it limits further changes of its own direction, and allows
     more of the other. An `assumed` or `inherited` one only limits, because its time is uncertain: an assumed
-    one was inferred at the first observation, an inherited one was recorded by the clock of a former leader.
+    one was inferred at the first observation, an inherited one was recorded by the clock of a former owner.
     """
 
     change: int

@@ -65,10 +65,10 @@ def remember(
     downs: Events = (),
     pending: PendingState | None = None,
 ) -> Memory:
-    """Return what the object alone tells, as after a start or a change of leader.
+    """Return what the object alone tells, as after a start or a change of owner.
 
     Recommendations are not stored there, so nothing is scaled down for one stabilization window. Scale events
-    are, so a change of leader exceeds no policy; and the credits of pending capacity.
+    are, so a change of owner exceeds no policy; and the credits of pending capacity.
     """
     own_zero = statuses.holds(status.conditions, SCALED_TO_ZERO)
     history = History(ups=ups, downs=downs, pending=pending)
@@ -91,7 +91,7 @@ def observe(
     """Return the memory after an observation of the scale, and the change that it shows.
 
     Every change counts in the policies. At the first observation the count before it comes from the floor
-    that the previous leader published, else from the status. If neither tells, and the count carries our
+    that the previous owner published, else from the status. If neither tells, and the count carries our
     name, it may be a raise from the minimum at the time when it was written.
 
     For a HorizontalPodAutoscaler a change reverts a held raise, not our last write, and leads to advice
@@ -109,7 +109,7 @@ def observe(
         memory = memory.with_floor(None)
     elif floor is not None and floor.stands and boosting.takes_back(memory.boost, scale.replicas, spec.band):
         # Below the floor only because maxReplicas is lower now. This is no reversal, and must not look like
-        # one to the next leader when maxReplicas is raised again.
+        # one to the next owner when maxReplicas is raised again.
         memory = memory.with_floor(msgspec.structs.replace(floor, stands=False))
     return memory, change
 

@@ -243,7 +243,7 @@ def shifted(state: PendingState | None, by: int) -> PendingState | None:
     return state._replace(at=state.at + by, slots=slots)
 
 
-# -- the record for the next leader --------------------------------------------------------------------------
+# -- the record for the next owner --------------------------------------------------------------------------
 
 
 def list_credits(state: PendingState | None) -> tuple[BacklogCredit, ...]:

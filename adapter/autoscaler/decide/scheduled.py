@@ -83,8 +83,8 @@ _INACTIVE = {
 def with_conditions(decision: Decision, spec: BoundedSpec, now: int) -> Decision:
     """Return a decision with the conditions of bounds and of a forecast.
 
-    Without a forecast its condition is removed. Before the first verdict of a leader that condition stays as
-    the former leader left it.
+    Without a forecast its condition is removed. Before the first verdict of an owner that condition stays as
+    the former owner left it.
     """
     before, readiness = decision.status.conditions or (), spec.readiness
     conditions = Conditions(before, now)

@@ -15,7 +15,7 @@ such as one for a metric without a query, is repeated at once after a change.
 All times are due times of the decision clock: the next minute, the next job, the end of a pause. The loop of
 decisions reports what may bring them forward: an autoscaler that changes, and a clock that was set.
 
-The next leader goes on with the verdicts, plans and accounts that this one has stored (`VerdictStore`). They
+The next owner goes on with the verdicts, plans and accounts that this one has stored (`VerdictStore`). They
 are read before the first job. A failed job is repeated after `RETRY`. Until then the plans that were made
 count, and the last one ends with its hour.
 """
@@ -211,7 +211,7 @@ class ForecastBook:
             await self.save(store)
 
     async def save(self, store: VerdictStore) -> None:
-        """Store the verdicts, or read those of the previous leader if that has failed."""
+        """Store the verdicts, or read those of the previous owner if that has failed."""
         if store.has_begun:
             await store.step(self._entries.values())
             self._sooner.set()
@@ -254,7 +254,7 @@ class ForecastBook:
     def _restore(
         self, controller: Controller, store: VerdictStore, now: int, entry: AutoscalerForecast
     ) -> None:
-        """Go on with the verdict of the previous leader, if it is about what is asked for now."""
+        """Go on with the verdict of the previous owner, if it is about what is asked for now."""
         key, autoscaler = entry.state.key, entry.state.object
         if self._entries.get(key) is not entry or not store.has(autoscaler.metadata.uid):
             return

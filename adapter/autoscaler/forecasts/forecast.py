@@ -192,7 +192,7 @@ class AutoscalerForecast:
         """Return when the job of an hour is due, in seconds since 1970."""
         return hour * HOUR + SETTLED + self.spread % SPREAD
 
-    # -- from one leader to the next -------------------------------------------------------------------------
+    # -- from one owner to the next -------------------------------------------------------------------------
 
     @property
     def version(self) -> object:
@@ -200,13 +200,13 @@ class AutoscalerForecast:
         return self, self.answers, self.planned.withheld, self.bound.until // (HOUR * SECOND)
 
     def to_store(self) -> StoredVerdict:
-        """Return what the next leader needs of a forecast with a verdict."""
+        """Return what the next owner needs of a forecast with a verdict."""
         assert self.verdict is not None
         hours, account = stored_hours(self.planned.plans), self.planned.account
         return StoredVerdict(self.fingerprint, self.judged, self.verdict, self.limits, hours, account)
 
     def restore(self, stored: StoredVerdict, now: int) -> None:
-        """Go on with the verdict of the previous leader; the next job is when it would have been."""
+        """Go on with the verdict of the previous owner; the next job is when it would have been."""
         self.verdict, self.limits, self.failure = stored.verdict, stored.limits, None
         self.judged, self.fingerprint = stored.judged, stored.fingerprint
         self.planned = PlannedMinimum(STEP, stored.account)
@@ -223,7 +223,7 @@ class AutoscalerForecast:
         before, readiness = self.bound.readiness, self.readiness()
         self.bound = ForecastBound(readiness=readiness)  # the next step computes the minimum
         event = _event_of(before, readiness, "")
-        self.reported = "" if event is None else event.reason  # the previous leader has recorded it
+        self.reported = "" if event is None else event.reason  # the previous owner has recorded it
 
 
 def follow(

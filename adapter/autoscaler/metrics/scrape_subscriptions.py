@@ -1,6 +1,6 @@
 """What is scraped for autoscalers: the pods of their targets, and the endpoints of external rules.
 
-Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at
+Every replica scrapes, also one without slices: each serves the metrics, and a new owner has the rates at
 once. A target and its pods are followed only while a metric of the autoscaler is scraped, and the
 EndpointSlices of a Service are watched only while an autoscaler reads a metric from it. The pods of endpoints
 come from the scaler's cache where it covers their namespace; otherwise they have a watch of their own.

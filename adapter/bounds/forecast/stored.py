@@ -1,4 +1,4 @@
-"""The form in which a leader stores a verdict for the next one, with its plans and its account.
+"""The form in which an owner stores a verdict for the next one, with its plans and its account.
 
 A stored verdict may be of another spec, of another day or clock, or made up. So it has a fingerprint of what
 it is about, and whatever the arithmetic of minimums relies on is checked. A verdict that is refused costs a
@@ -121,9 +121,7 @@ def decode_verdict(text: str, now: int) -> StoredVerdict:
         raise ValueError(f"not a verdict: {fault}")
     if _latest(stored) > now:
         at = write_instant(now * SECOND)
-        raise ValueError(
-            f"not a verdict of before {at}: the clock of this leader or of the last one is wrong"
-        )
+        raise ValueError(f"not a verdict of before {at}: the clock of this owner or of the last one is wrong")
     return stored
 
 

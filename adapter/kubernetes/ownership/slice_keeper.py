@@ -2,7 +2,7 @@
 
 A member holds a Lease of its own and renews it (`membership`). The Lease of a slice is written when the
 owner changes, and holds for as long as that of its owner. So a scaler costs the API server as many writes as
-one leader, however many slices it owns.
+one owner, however many slices it owns.
 
 Two members never own a slice at once:
 

@@ -9,7 +9,7 @@ higher priority waits, but each kind gets a tenth of the slots at least while it
 another from being written. Within a kind slots are shared fairly (`model.fairness`): round-robin over
 namespaces, then over objects, so that the writes of a tenant with many autoscalers delay those of another by
 one slot each. A slot in which nothing is written is given back. The lease is not renewed through this queue:
-a leader that cannot renew in time may not write at all.
+an owner that cannot renew in time may not write at all.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ _NEVER_SENT = frozenset({"Closed", "Unreachable"})
 
 
 class Writer:
-    """Writes as the leader of one term.
+    """Writes as the owner of one term.
 
     Calls raise `errors.NotLeadingError` if the lease may have been lost before the request was sent.
     """

@@ -140,7 +140,7 @@ class PastChange(Struct, frozen=True):
 class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
     """The result of the last decision.
 
-    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. So are
+    `recent_changes` are for the next owner, oldest first: policies hold across a change of it. So are
     `pending_capacity`, what metrics counted less. `targets` and `limited_by` are the texts of kubectl's
     columns. They follow from the decision, and a change of them alone is never a reason to write.
     """

@@ -43,7 +43,7 @@ class Demotion(Struct, frozen=True):
 
 
 class Floor(Struct, frozen=True):
-    """A raise that is held, and what else the next leader has to know of the HPA.
+    """A raise that is held, and what else the next owner has to know of the HPA.
 
     The HPA reads at least `replicas` as its floor until `until`; 0 means that no raise is held. The names of
     the fields are the format of the ConfigMap.
@@ -60,7 +60,7 @@ class Floor(Struct, frozen=True):
     shown: FineInstant | None = None
     """When the status of the HPA first showed the raise."""
     seen: str = ""
-    """The resource version of the HPA that the leader had when it published this."""
+    """The resource version of the HPA that the owner had when it published this."""
     demoted: Demotion | None = None
     hold: Span = Span(0)
     """How long the floor holds after it was shown."""
@@ -103,8 +103,8 @@ def as_known_for(floor: Floor, known: int) -> Floor:
     """Return a floor as it counts for a reader that has known it unchanged for `known` nanoseconds.
 
     A reader ends every raise, and the floor of a forecast, after `LONGEST`, and the floor of a schedule after
-    `LONGEST_SCHEDULED`. The ends come from the clock of the leader: if that clock was hours ahead and no
-    leader runs any more, nothing else would end the floor. This never cuts the floor of a correct clock,
+    `LONGEST_SCHEDULED`. The ends come from the clock of the owner: if that clock was hours ahead and no
+    scaler runs any more, nothing else would end the floor. This never cuts the floor of a correct clock,
     because a floor is read after it was written.
     """
     if known < LONGEST:

@@ -29,7 +29,7 @@ class PendingCapacity(Struct, frozen=True):
 
 
 class BacklogCredit(Struct, frozen=True):
-    """What a metric counts less, in its units, at a time: the record in the status for the next leader."""
+    """What a metric counts less, in its units, at a time: the record in the status for the next owner."""
 
     metric: str = ""
     credit: Quantity = _ZERO
