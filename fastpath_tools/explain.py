@@ -26,7 +26,7 @@ from fastpath_tools.live.facts import TargetFacts, Unread, UnreadyPods
 
 _SHOWN = 10
 
-_UNDECIDED = re.compile("^no leader: there is no Lease|not found in namespace")
+_UNDECIDED = re.compile("^no scaler owns the slice: there is no Lease|not found in namespace")
 """In the error for an autoscaler that no scaler decides."""
 
 _UTILIZATION = "utilization (percentage of request)"

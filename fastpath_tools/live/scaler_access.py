@@ -262,9 +262,9 @@ async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
         lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
     if lease is None:
         where = "--namespace gives the namespace that the scaler runs in"
-        raise RunError(f"no leader: there is no Lease {namespace}/{name}; {where}")
+        raise RunError(f"no scaler owns the slice: there is no Lease {namespace}/{name}; {where}")
     if not lease.record.holder:
-        raise RunError(f"no leader: the Lease {namespace}/{name} has no holder")
+        raise RunError(f"no scaler owns the slice: the Lease {namespace}/{name} has no holder")
     return credentials.pod_of(lease.record.holder)
 
 

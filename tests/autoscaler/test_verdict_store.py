@@ -232,7 +232,7 @@ async def test_a_verdict_of_the_future_is_refused(store: Store) -> None:
     await term.open()
     assert await term.run_for(1) == [0]
     assert [job.judges for job in term.asked] == [True]
-    assert "uid-1: not a verdict of before 2023-12-08T22:30:00Z: the clock of this leader" in term.reported()
+    assert "uid-1: not a verdict of before 2023-12-08T22:30:00Z: the clock of this owner" in term.reported()
 
 
 async def test_a_corrupt_entry_is_reported_and_a_verdict_made(store: Store) -> None:

@@ -342,7 +342,7 @@ async def test_a_config_map_that_cannot_be_read_fails_the_read() -> None:
 async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_first_read(
     store: Store, process: FloorProcess
 ) -> None:
-    """If no leader runs any more nothing else ends it. Reads and changes of other entries do not renew it,
+    """If no scaler runs any more nothing else ends it. Reads and changes of other entries do not renew it,
     changes of its own do.
     """
     store.post(config_map(entry("a", 5, lasts=3 * 3600), entry("b", 7, lasts=3 * 3600)))

@@ -76,7 +76,7 @@ def test_numbers_are_those_of_the_code() -> None:
         in text
     )
     assert noise.QUANTILE == 0.8
-    assert f"{noise.BEYOND} times what four of five neighbouring rates differ by" in text
+    assert f"{noise.BEYOND} times what four of five neighboring rates differ by" in text
     assert source._NO_MORE in text
 
 

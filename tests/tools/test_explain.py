@@ -670,7 +670,7 @@ async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) ->
         if holder is not None:
             lease(cluster, holder)
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        with pytest.raises(RunError, match=f"no leader: {why}"):
+        with pytest.raises(RunError, match=f"no scaler owns the slice: {why}"):
             await read(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
 
 

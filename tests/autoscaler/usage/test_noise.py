@@ -1,4 +1,4 @@
-"""The noise of a usage: estimated from neighbouring means, and not from the steps of the load."""
+"""The noise of a usage: estimated from neighboring means, and not from the steps of the load."""
 
 import random
 

@@ -270,7 +270,7 @@ async def test_slices(scene: Scene) -> None:
 async def test_explain(scene: Scene) -> None:
     finished = await scene.run("explain", "shop/web")
     assert finished.status == 1
-    said = "no leader: there is no Lease fastpath/"
+    said = "no scaler owns the slice: there is no Lease fastpath/"
     if scene.kind.renewed is not None:
         said = "kubectl is not installed: forward port 10254 of Pod scaler-0 and give --server"
     assert finished.err.startswith(f"fastpath explain: {said}")
