@@ -279,7 +279,7 @@ class CostKeeper:
             text = f"{target.kind} {target.name} has no ReplicaSet, which would heed deletion costs"
             described = OptionState(False, NO_REPLICA_SET, text)
         elif marks.refused_until and now < marks.paused:
-            again = f"a cost is tried again from {marks.refused_until} on"
+            again = f"a cost is tried again at {marks.refused_until}"
             text = f"pods may not be patched: install the component for idle scale-down; {again}"
             described = OptionState(False, FORBIDDEN, text)
         elif foreign:

@@ -266,7 +266,7 @@ class Scaler:
                 "statuses": statuses.run(),
                 "events": events.run(),
                 "floors": floors.run(),
-                "floors of before": self._boosted_hpas.adopt_floors(number, floors),
+                "published floors": self._boosted_hpas.adopt_floors(number, floors),
                 "ready times": ready_times.run(controller),
                 "statuses of schedules": schedules.run(controller),
             }

@@ -22,7 +22,7 @@ _SLOW = 1.0
 """A response that took more seconds tells less than an earlier one."""
 
 UNCOMPARED = "the scaler's clock is not compared with that of the API server yet"
-DIFFERS = f"the scaler's clock is more than {_MOST:g} s from that of the API server"
+DIFFERS = f"the scaler's clock is more than {_MOST:g} s from that of the API server (set its node's clock)"
 
 
 class ServerClock:
@@ -55,7 +55,7 @@ class ServerClock:
         where = "ahead" if ahead > behind else "behind"
         text = (
             f"it is more than {_MOST:g} s {where}: values are those of that time, windows of schedules begin "
-            "then, and a scaler lowers no count"
+            "then, and a scaler lowers no count: set the clock of the node"
         )
         message = "the clock differs from that of the API server"
         self._problems.report(CLOCK, message, text, seconds=round(max(behind, ahead)))

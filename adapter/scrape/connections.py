@@ -260,7 +260,7 @@ class PodConnections:
         if not connection.is_answered or connection.should_close or place in self._kept:
             connection.abort()
         elif len(self._kept) >= self._files * KEPT_SHARE:
-            text = f"half of the {2 * self._files} files that the process may open are in use for pods"
+            text = f"half of the {2 * self._files} files it may open are in use for pods: raise ulimit -Hn"
             self._problems.report("scrape-files", "connections to pods are not kept between scrapes", text)
             connection.abort()
         else:

@@ -99,7 +99,7 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
         names = {str(trigger.get("name")) for _, trigger in cron_triggers(tree)}
         why = "KEDA scales by it alone, and it does not read the cron trigger, which has no effect: remove it"
         if names & {*_NAME.findall(str(formula))}:
-            why = "it computes with the value of the cron trigger, which a floor is not"
+            why = "it computes with the value of the cron trigger, and a FastPathSchedule has no value"
         expected = f"expected no formula: {why}"
         drafts.refuse(faults, "spec.advanced.scalingModifiers.formula", formula, expected)
     entries = [entry for index, trigger in cron_triggers(tree) for entry in _entry(index, trigger, faults)]

@@ -1,4 +1,4 @@
-"""What the usage that pods expose themselves changes in the hops of CPU and memory.
+"""What the CPU that pods expose themselves changes in the hops of its metrics.
 
 Pure: facts in, hops out. Where it counts, a raise waits for a scrape and not for the metrics API. Where it
 does not, or no rule scrapes it, the hop says why, and what it would save.

@@ -118,7 +118,7 @@ class UsageFacts(NamedTuple):
 class MetricFacts(NamedTuple):
     """One metric of the autoscaler.
 
-    `source` is None if no rule makes it, as for resource metrics. `usage` is that of CPU and memory. `resize`
+    `source` is None if no rule makes it, as for resource metrics. `usage` is the CPU of its pods. `resize`
     says which requests a utilization counts against, "" if those of the spec are in effect.
     """
 

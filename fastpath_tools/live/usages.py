@@ -1,4 +1,4 @@
-"""The usage of CPU and memory that pods expose themselves: where they do, and whether the scaler uses it.
+"""The CPU that pods expose themselves: where they do, and whether the scaler uses it.
 
 Pods are read through the API server (`pods/proxy`), so a kubeconfig is enough. A pod chooses what it answers:
 the body is bounded and only searched for the name of a series, and nothing of it is shown.

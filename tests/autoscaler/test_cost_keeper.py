@@ -199,7 +199,7 @@ async def test_no_cost_is_written_for_a_minute_after_one_was_refused(bench: Idle
     bench.server.tell("web")
     text = (
         "pods may not be patched: install the component for idle scale-down; "
-        "a cost is tried again from 2026-11-20T12:01:03Z on"
+        "a cost is tried again at 2026-11-20T12:01:03Z"
     )
     assert bench.condition() == ("False", "Forbidden", text)
     bench.want(3)

@@ -188,7 +188,7 @@ async def test_beyond_their_part_of_the_files_connections_are_not_kept(tmp_path:
         await until(lambda: sum(pod.open for pod in pods) == 3)
 
         assert [pod.connections for pod in pods] == [1, 1, 1, 3, 3, 3], "those that are kept stay"
-        text = "half of the 8 files that the process may open are in use for pods"
+        text = "half of the 8 files it may open are in use for pods: raise ulimit -Hn"
         assert here.faults.active() == {("scrape-files", ""): text}
 
 

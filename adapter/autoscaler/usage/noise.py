@@ -1,7 +1,7 @@
 """How much the usage of a workload varies by chance: what a difference must exceed to count as a change.
 
 A rate over seconds varies although the load does not: requests come at random, and counters have steps. So
-the means of one window after another are kept, and neighbours are compared. What most of their differences
+the means of one window after another are kept, and neighbors are compared. What most of their differences
 stay within is the noise: a step of the load is one difference of many and does not count. Real servers are
 less even than a normal distribution. A median would miss their bursts, so a high quantile is taken.
 """

@@ -404,9 +404,7 @@ class Reflector(Generic[T]):
         if now - self._denied >= periods.refusals or error.status == 405:
             self._mode = "list"
             self._recover()
-            message = (
-                "the watch is refused for good; this kind is listed, and the watch tried again, at intervals"
-            )
+            message = "the watch is refused: allow it in the Role; until then the kind is listed at intervals"
             self._context.problems.report("watch", message, self._text(error), subject=self.name)
 
     def _is_silent(self, seconds: float) -> bool:
