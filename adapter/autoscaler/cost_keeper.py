@@ -1,10 +1,10 @@
 """Writes the deletion costs of the pods that a scale-down is to remove, and takes back those it did not need.
 
 Costs are written when a scale-down is foreseen (`follow`): a sync period ahead of that of a boosted
-HorizontalPodAutoscaler, and `AHEAD_SECONDS` ahead of our own, since many autoscalers may shrink at one time
-and share the rate of writes. While it is due the pods are ranked again, and marks move with the load. What
-is missing is written right before our own Scale (`mark`). Neither ever stands in its way: costs that cannot
-be written in `MARK_SECONDS` are not waited for, and their pods keep their place in Kubernetes' order.
+HorizontalPodAutoscaler, and `AHEAD_SECONDS` ahead of our own, since many autoscalers may shrink at once and
+share the rate of writes. While it is due the pods are ranked again, and marks move with the load. What is
+missing is written right before our own Scale (`mark`), which waits for `MARK_SECONDS` at most: pods without
+their cost keep their place in Kubernetes' order.
 
 What is written is remembered (`Marks`). A pod that is still there when nothing has wanted it away for
 `removal.KEEP_SECONDS` gets its cost taken back. A scaler that begins does not know what its predecessor
@@ -72,7 +72,7 @@ class PodMarks:
     replicas: int = 0
     """The count of the target at the last decision."""
     lowered: int = 0
-    """When that count fell last, in nanoseconds: samples of before show load that has since moved."""
+    """When that count fell last, in nanoseconds: earlier samples show load that has since moved."""
     paused: float = 0.0
     """Until when no cost is written."""
     refused_until: str = ""

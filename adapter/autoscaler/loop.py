@@ -54,7 +54,7 @@ _MOST_STALE = 1000
 """Former entries in the heap beside twice those that count; then all are dropped."""
 
 _MOST_NEW = 64
-"""So many keys that are due begin to wait for a turn in a row: at a start all are due."""
+"""The most keys that begin to wait for a turn in one step: at a start all are due."""
 
 
 class DecisionClock:

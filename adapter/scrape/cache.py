@@ -49,7 +49,7 @@ from adapter.telemetry.problems import SourceProblems
 _log = logging.getLogger(__name__)
 
 STARTING_SECONDS = 5.0
-"""A pod that became Ready as lately may not listen yet: without a readiness probe it is Ready at once."""
+"""A pod that is Ready for less time may not listen yet: without a readiness probe it is Ready at once."""
 
 READ_WORK = 5_000
 """Series and matchers that one `read` looks at for new queries; the rest is answered with the next scrape."""

@@ -31,7 +31,7 @@ KEPT_SECONDS = 900.0
 
 
 MOST_NAMED = 10
-"""So many autoscalers that follow the same pods are named."""
+"""The most autoscalers that are named where several follow the same pods."""
 
 MOST_MATCHED = 5_000
 """How many selectors are matched in a row, about 5 ms, before other work may run."""
