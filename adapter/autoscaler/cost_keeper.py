@@ -72,7 +72,7 @@ class PodMarks:
     replicas: int = 0
     """The count of the target at the last decision."""
     lowered: int = 0
-    """When that count fell last, in nanoseconds: earlier samples show load that has since moved."""
+    """When that count fell last, in nanoseconds: samples of before show load that has since moved."""
     paused: float = 0.0
     """Until when no cost is written."""
     refused_until: str = ""

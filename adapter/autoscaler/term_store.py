@@ -67,7 +67,7 @@ class TermStore(ABC, Generic[Owner]):
 
     @abstractmethod
     async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
-        """Give the owner what the previous owner has stored."""
+        """Give the owner what the previous leader has stored."""
         ...
 
     @abstractmethod
