@@ -26,6 +26,7 @@ from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.model import timestamps
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
@@ -182,7 +183,8 @@ class CostKeeper:
             if boosting.only_advised(memory, boost, now):
                 return choice.replicas
             return removal.foresee(choice, memory, current, now + boost.period + SECOND)
-        if restraint_of(choice, state.prepared.limits) is not Restraint.HELD:
+        is_held = restraint_of(choice, state.prepared.limits) is Restraint.HELD
+        if not is_held or state.object.spec.mode == ADVISE:  # then nothing is written when the window ends
             return choice.replicas
         return removal.foresee(choice, memory, current, now + int(AHEAD_SECONDS * SECOND))
 

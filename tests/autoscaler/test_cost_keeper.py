@@ -357,6 +357,13 @@ async def test_pods_are_marked_before_the_window_of_the_own_scale_down_ends(benc
     assert bench.costs.applied[2:] == [("a", None), ("c", -4)]
 
 
+async def test_an_autoscaler_that_only_advises_marks_no_pods(bench: IdleBench) -> None:
+    await bench.begin(5, behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}, mode="Advise")
+    bench.want(3)
+    await bench.work(70)
+    assert bench.costs.applied == []
+
+
 # -- boosted HorizontalPodAutoscalers ------------------------------------------------------------------------
 
 
