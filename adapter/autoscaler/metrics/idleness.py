@@ -22,7 +22,10 @@ class Idleness:
         self._sampled: int | None = None
 
     def note(self, reading: Reading, sampled: int | None) -> None:
-        """Note a reading. Those with the same `sampled` count once, and those with None always."""
+        """Note a reading whose oldest sample is of the time `sampled`, None if that is not known.
+
+        One with the same time and the same values counts once: while one pod has no new sample, others do.
+        """
         self.values = NO_VALUES
         if not isinstance(reading, PodsReading):
             self._samples.clear()
@@ -30,7 +33,7 @@ class Idleness:
         values = _read_values(reading)
         if not values:
             return  # out of date; the same samples may count at the next decision
-        if not self._samples or sampled is None or sampled != self._sampled:
+        if sampled is None or sampled != self._sampled or not self._samples or values != self._samples[-1]:
             self._sampled = sampled
             self._samples.append(values)
         self.values = {name: self._smooth(name) for name in self._samples[-1]}

@@ -18,6 +18,14 @@ def test_a_sample_counts_once() -> None:
     assert idleness.values == {"a": 60}
 
 
+def test_new_samples_count_while_one_pod_has_none() -> None:
+    """Such as one that is not scraped, whose sample in Prometheus stays for minutes."""
+    idleness = Idleness()
+    for value in (90, 60, 30, 0):
+        idleness.note(PodsReading({"a": value, "late": 10}), 1)
+    assert idleness.values == {"a": 30, "late": 10}
+
+
 def test_samples_of_an_unknown_time_are_all_smoothed() -> None:
     idleness = Idleness()
     for value in (9, 0):
