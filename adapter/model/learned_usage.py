@@ -17,8 +17,11 @@ MOST_RATIOS, MOST_PODS, MOST_LEARNED = 32, 5, 4
 OLDEST_SECONDS = 600.0
 """How old the last comparison may be when another source takes over what is known."""
 
+GREATEST_RATIO = 1e6
+"""A counter of another unit than the usage shows a ratio beyond it, or one that rounds to 0."""
+
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
-_Ratio = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+_Ratio = Annotated[float, msgspec.Meta(gt=0, le=GREATEST_RATIO)]
 
 
 class AgreeingPod(Struct, frozen=True, array_like=True):

@@ -30,7 +30,7 @@ from adapter.autoscaler.usage.calibration import CalibrationVerdict
 from adapter.autoscaler.usage.comparing import ComparedPods
 from adapter.autoscaler.usage.noise import Noise
 from adapter.model.autoscaling.hpa import PodMetrics
-from adapter.model.learned_usage import MOST_LEARNED, LearnedUsage
+from adapter.model.learned_usage import GREATEST_RATIO, MOST_LEARNED, LearnedUsage
 from adapter.model.timestamps import SECOND, span_of, write_instant
 from adapter.rules.registry import UsageEntry
 from adapter.scrape.cache import ScrapedValues
@@ -179,13 +179,13 @@ class OwnUsageSource:
     ) -> None:
         """Note what the next source may go on with; what is no longer known is forgotten."""
         learned.pop(self._key, None)
-        if not self.pods.calibration.ratios:
+        ratios = tuple(round(ratio, 4) for ratio in self.pods.calibration.ratios)
+        if not ratios or min(ratios) <= 0 or max(ratios) > GREATEST_RATIO:
             return
         if len(learned) == MOST_LEARNED:
             del learned[next(iter(learned))]
         wall, share = context.now / SECOND, None if self._noise is None else self._noise.share
         pods = self.pods.agreeing(context.monotonic, wall)
-        ratios = tuple(round(ratio, 4) for ratio in self.pods.calibration.ratios)
         learned[self._key] = LearnedUsage(_identify(entry), wall, ratios, share, pods)
 
     def _judge(

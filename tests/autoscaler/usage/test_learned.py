@@ -175,6 +175,18 @@ async def test_what_a_comparison_does_not_show_any_more_is_forgotten() -> None:
         assert "cpu/" not in after.here.learned or min(after.here.learned["cpu/"].ratios) > 2
 
 
+@pytest.mark.parametrize("unit", [1e9, 1e-9])
+async def test_a_counter_of_another_unit_costs_no_ready_times(unit: float) -> None:
+    """Such as nanoseconds: its ratio never counts, and must not make the ledger unreadable."""
+    async with servers() as before:
+        before.shown = lambda _, cores: cores * unit
+        await before.run(LEARNING)
+        assert before.source.pods.calibration.ratios
+        ledger = ReadyLedger("uid", [PodStart(3, 2_000_123, 2_500_123, 3_000_123, True, True)])
+        ledger.usages.update(before.here.learned)
+    assert decode_ledger(encode_ledger(ledger)).starts() == ledger.starts()
+
+
 @pytest.mark.parametrize("ratios", ["[]", "[0]", "[-1]", "[1e999]", "[null]"])
 def test_a_stored_ratio_that_is_none_is_refused(ratios: str) -> None:
     usage = f'{{"rule":"0","at":1,"ratios":{ratios}}}'
