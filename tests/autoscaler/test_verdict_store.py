@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
 from adapter.autoscaler import term_store
 from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.forecasts.book import JobQueue
 from adapter.autoscaler.forecasts.forecast import PAUSE
 from adapter.autoscaler.forecasts.verdict_store import KIND, RETRY, VerdictStore
 from adapter.autoscaler.interfaces import Key
@@ -357,6 +358,33 @@ async def test_a_term_that_ends_in_order_stores_its_verdicts(store: Store) -> No
     task.cancel()
     await asyncio.wait([task])
     assert store.texts("fastpath-forecasts-slice-07").keys() == {"uid-1"}
+
+
+async def test_a_term_that_ends_leaves_its_turns_to_the_books_of_other_slices(store: Store) -> None:
+    term, queue = Term(store, number=7), JobQueue()
+    term.book._queue, begun = queue, asyncio.Event()
+
+    async def worker(_: object) -> NoReturn:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def drain(*_: object) -> NoReturn:
+        begun.clear()
+        await worker(None)
+
+    term.worker.run, term.verdicts.drain = worker, drain  # type: ignore[assignment, method-assign]
+    await term.open()
+    queue.add(Key("other", "web"), "another book", judges=True)
+    task = asyncio.create_task(term.book.run(term.controller, term.verdicts))
+    await begun.wait()
+    queue.add(Key("default", "web"), term.book, judges=False)
+    task.cancel()
+    await until(lambda: not task.done() and not term.book.controller)
+    assert queue.take("another book") == Key("other", "web")
+    task.cancel()
+    await asyncio.wait([task])
+    assert queue.take(term.book) is None, "a second end of the term leaves nothing either"
 
 
 def forecasts(store: Store) -> Iterator[tuple[str, Any]]:

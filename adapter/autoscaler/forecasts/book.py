@@ -190,12 +190,13 @@ class ForecastBook:
                     group.create_task(self._save_when_due(store), name="forecasts: verdicts")
         finally:
             self.controller = self.store = None
-            if store is not None:
-                await store.drain(self._entries.values(), _DRAIN_TIMEOUT)
-            for key in list(self._entries):
-                self._drop(key)
+            entries = list(self._entries.values())
+            for entry in entries:  # at once: a job that nothing does would hold up those of other slices
+                self._drop(entry.state.key)
             self._pauses = Pauses()
             self._index = None
+            if store is not None:
+                await store.drain(entries, _DRAIN_TIMEOUT)
 
     async def _look_when_due(self, controller: Controller) -> None:
         while True:
