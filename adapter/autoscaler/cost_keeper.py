@@ -12,6 +12,7 @@ wrote: it takes negative costs for ours, until taking them back shows that they 
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -72,8 +73,8 @@ class PodMarks:
     """When marks were last exchanged."""
     replicas: int = 0
     """The count of the target at the last decision."""
-    lowered: int = 0
-    """When that count fell last, in nanoseconds: samples of before show load that has since moved."""
+    lowered: float = -math.inf
+    """When that count fell last: samples of before show load that has since moved."""
     paused: float = 0.0
     """Until when no cost is written."""
     refused_until: str = ""
@@ -161,11 +162,13 @@ class CostKeeper:
         foreign = _learn(marks, seen.pods, monotonic)
         state.idle_scale_down = self._describe(state, marks, seen.pods, monotonic, foreign)
         if seen.replicas < marks.replicas:
-            marks.lowered = now
+            marks.lowered = monotonic
         marks.replicas = seen.replicas
         expected = self._foresee(state, choice, seen.replicas, now)
+        latest = monotonic - marks.lowered  # an age, because the clock may be set
         is_outdated = any(
-            metric.sampled is not None and metric.sampled < marks.lowered for metric in snapshot.inputs
+            metric.sampled is not None and (now - metric.sampled) / SECOND > latest
+            for metric in snapshot.inputs
         )
         if expected < seen.replicas and not choice.rescale and not is_outdated:
             is_due = monotonic - marks.exchanged >= EXCHANGE_SECONDS

@@ -442,6 +442,21 @@ async def test_samples_of_before_the_hpas_scale_down_mark_no_more_pods(bench: Id
     assert bench.costs.applied[2:] == [("c", -3)]
 
 
+async def test_samples_count_after_the_clock_was_set_back(bench: IdleBench) -> None:
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    bench.server.set("web", 3, "kube-controller-manager")
+    bench.set_pods(*"cde")
+    await bench.work(2)
+    bench.clock.skew -= 3600
+    bench.want(1)
+    for _ in range(60):
+        for source in bench.sources.opened:
+            source.sampled = int(bench.clock.wall() * 1e9)
+        await bench.work()
+    assert bench.costs.applied[2:] == [("c", -3)]
+
+
 async def test_an_hpa_that_does_not_scale_down_loses_the_costs(bench: IdleBench) -> None:
     await begin_boosted(bench, Boost(BOOST))
     await bench.work(50)
