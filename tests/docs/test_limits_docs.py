@@ -229,10 +229,11 @@ NUMBERS = {
         status.AT_ONCE,
         deletion_costs.AT_ONCE,
     ),
-    "10 reads a second; each once in 5 s at most, once in 5 minutes": (
+    "10 reads a second; each once in 5 s at most, once in 5 minutes while it is refused, and in 30 s": (
         scale_targets.POLLS_PER_SECOND,
         scale_targets.POLL_SECONDS,
         scale_targets.REFUSED_SECONDS / 60,
+        scale_targets.RETRY_SECONDS,
     ),
 }  # fmt: skip
 

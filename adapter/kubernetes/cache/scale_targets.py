@@ -40,7 +40,9 @@ POLLS_PER_SECOND = 10.0
 """How many scales are read in a second, of all targets whose kind is not cached."""
 
 RETRY_SECONDS = 30.0
-"""Interval after which an unknown kind is looked up again, or a definition that could not be read."""
+"""Interval after which an unknown kind is looked up again, or a definition that could not be read, and the
+longest one at which the scale of a target is read that does not exist.
+"""
 
 DEFINITION_SECONDS = 600.0
 """Interval after which a definition that is forbidden, or names no plain paths, is read again."""
@@ -445,7 +447,8 @@ class ScaleTargets:
                 kind.polled[place] = fresh
                 if not _is_same(before, fresh):
                     kind.notify(place)
-            pause = min(2 * pause, REFUSED_SECONDS) if is_refused else POLL_SECONDS
+            longest = RETRY_SECONDS if _is_absent(fresh) else REFUSED_SECONDS
+            pause = min(2 * pause, longest) if is_refused else POLL_SECONDS
             await self._context.sleep(pause * (0.9 + 0.2 * self._context.random()))
 
     async def _fetch(self, path: str, place: tuple[str, str]) -> ObservedScale | errors.KubernetesError:
@@ -465,6 +468,11 @@ def _is_same(
     if isinstance(one, ObservedScale) and isinstance(other, ObservedScale):
         return scale_codec.same_scale(one, other)
     return str(one) == str(other)
+
+
+def _is_absent(polled: ObservedScale | errors.KubernetesError) -> bool:
+    """Whether there is no such target, which may be made at any time, and not no such path."""
+    return isinstance(polled, errors.KubernetesError) and polled.status == 404 and not polled.plain
 
 
 def _is_refused(error: errors.KubernetesError) -> bool:

@@ -322,6 +322,16 @@ async def test_a_scale_that_is_refused_is_read_less_often(cluster: Cluster, watc
     await until(lambda: [pause for pause in watched.pauses.taken if pause in pauses][: len(pauses)] == pauses)
 
 
+async def test_a_target_that_is_made_later_is_found_in_half_a_minute(
+    cluster: Cluster, watched: Watched
+) -> None:
+    put_widgets(cluster)
+    cluster.forbid("get", "customresourcedefinitions")
+    assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
+    await until(lambda: watched.pauses.taken.count(scale_targets.RETRY_SECONDS) > 2)
+    assert max(set(watched.pauses.taken) - {scale_targets.DEFINITION_SECONDS}) == scale_targets.RETRY_SECONDS
+
+
 async def test_kinds_that_nothing_refers_to_are_forgotten(cluster: Cluster, watched: Watched) -> None:
     references = [CrossVersionObjectReference(f"Kind{number}", "x", "example.com/v1") for number in range(3)]
     for reference in references:
