@@ -239,6 +239,8 @@ class _WeighedCache(ObjectCache[Sized]):
     def remove(self, namespace: str, name: str) -> None:
         before = self.find(namespace, name)
         self._sizes[namespace] -= 0 if before is None else before.size
+        if not self._sizes[namespace]:
+            del self._sizes[namespace]
         super().remove(namespace, name)
 
     @functools.cached_property

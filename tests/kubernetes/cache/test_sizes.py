@@ -165,6 +165,9 @@ def test_the_autoscalers_of_a_namespace_have_a_share(kind: str, monkeypatch: pyt
         cache.remove("shop", one.name)
     cache.put(keep(written(kind, "web-49")))
     assert cache.find("shop", "web-49").size > 0, "it counts again when there is room"
+    for one in tuple(cache):
+        cache.remove("shop", one.name)
+    assert not cache._sizes, "a namespace that is gone takes no memory"
 
 
 PODS: dict[str, JSON] = {
