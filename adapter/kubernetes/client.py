@@ -151,10 +151,11 @@ class KubernetesClient:
 
     @contextlib.asynccontextmanager
     async def _send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        sent = 0.0 if self.server_clock is None else self.server_clock.monotonic()
+        clock = self.server_clock if _is_of_api_server(request.path) else None
+        sent = 0.0 if clock is None else clock.monotonic()
         async with self._sender.send(request) as response:
-            if self.server_clock is not None:
-                self.server_clock.note(sent, response.headers.get("Date", ""))
+            if clock is not None:
+                clock.note(sent, response.headers.get("Date", ""))
             yield response
 
     async def write(
@@ -280,6 +281,14 @@ class KubernetesClient:
             contextlib.aclosing(_read_events(response, what, decoder)) as events,
         ):
             yield events
+
+
+def _is_of_api_server(path: str) -> bool:
+    """Tell whether the API server itself answers, and not a server behind it, whose Date it passes on.
+
+    Of the named groups, Leases are enough: metrics APIs, which are read most, are such servers.
+    """
+    return not path.startswith("/apis/") or path.startswith("/apis/coordination.k8s.io/")
 
 
 async def _read_events(

@@ -4,6 +4,7 @@ Metrics are read at a time, windows of schedules begin at one, and a floor carri
 the load of an hour ago counts as that of now. So while the clock is in doubt no decision lowers a count.
 
 Each response carries the time of the API server in whole seconds, and was made after its request was sent.
+Those of servers behind it, such as of the metrics APIs, carry the time of these, and are not compared.
 That bounds the server's time less the monotonic clock. The time of day is compared with these bounds when a
 decision asks, so a clock that was set is in doubt at once, and not from the next response on.
 """
