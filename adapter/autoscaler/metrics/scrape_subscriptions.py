@@ -83,7 +83,8 @@ class EndpointSubscriptions:
             self._start((namespace, name), service)
         own = {_pods_of(source) for source in sources if not self._pods.covers(source.namespace)}
         for pods_key in self._own_pods.keys() - own:
-            del self._own_pods[pods_key]
+            for reflector in self._own_pods.pop(pods_key).reflectors:
+                reflector.abandon()
             self._stop(pods_key)
         for namespace, selector in own - self._own_pods.keys():
             purpose = f"scrape of {selector}" if selector != EVERYTHING else "scrape"

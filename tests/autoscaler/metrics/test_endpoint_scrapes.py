@@ -228,6 +228,19 @@ async def test_what_is_in_the_namespace_of_another_scaler_has_a_watch_of_its_own
         await until(lambda: here.value() == 4)
 
 
+async def test_a_watch_of_its_own_that_ends_leaves_no_fault() -> None:
+    scope = SliceScope()
+    scope.set({slices.slice_of("shop")})
+    async with Cluster() as cluster, following(cluster, scope) as here:
+        await until(lambda: here.subscriptions._pods.synced)
+        cluster.forbid("list", "pods")
+        here.subscriptions.put(autoscaler("waiting"))
+        await until(lambda: any(fault == "informer" for fault, _ in here.problems.active()))
+        here.subscriptions.remove(Key("shop", "web"))
+        await until(lambda: not here.subscriptions._own_pods)
+        assert all(fault != "informer" for fault, _ in here.problems.active())
+
+
 async def test_missing_rights_are_the_reason() -> None:
     async with Cluster() as cluster, following(cluster) as here:
         cluster.forbid("list", "endpointslices")
