@@ -83,12 +83,13 @@ class Here(NamedTuple):
 
 def pod(name: str, address: str, port: int, **labels: str) -> Any:
     container = {"name": "main", "ports": [{"name": "metrics", "containerPort": port}]}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     return {
         "kind": "Pod",
         "apiVersion": "v1",
         "metadata": {"name": name, "namespace": "inference", "labels": labels},
         "spec": {"containers": [container]},
-        "status": {"phase": "Running", "podIP": address},
+        "status": {"phase": "Running", "podIP": address, "conditions": [ready]},
     }
 
 
