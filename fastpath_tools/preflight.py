@@ -8,15 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices, visible
-from adapter.model.apiservices import Finding, Owner
+from adapter.model.apiservices import Finding, Owner, ServiceReference
 from fastpath_tools.live import cluster_options, pod_patches, reading
+from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
+from fastpath_tools.live.facts import KEEP_ONE, overlap, unlisted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,13 @@ COMMAND = Command(
 Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read
 them. It also shows whether the scaler may patch pods, which only a ValidatingAdmissionPolicy limits
 to their deletion cost. The account is that of the Deployments in --namespace that run
-`fastpath scale` or `fastpath serve --scaler`. It changes nothing.
+`fastpath scale` or `fastpath serve --scaler`. It names the namespaces of scalers whose Leases show
+that they do not share their work. It changes nothing.
 
 Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
 another server or the API server does not reach Fastpath, when nothing limits a scaler that may
-patch pods, or when the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
+patch pods, when scalers of two installations have Leases, or when the cluster cannot be asked, 2 when
+the command line or the kubeconfig is wrong.
 """,
 )
 
@@ -90,7 +95,8 @@ async def _run(options: PreflightOptions) -> int:
                 _complain(warning)
         await _report_rights(client, groups)
         unlimited = await _report_patches(client, options.namespace)
-    return 1 if bad or unlimited else 0
+        doubled = await _report_scalers(client, options.reference)
+    return 1 if bad or unlimited or doubled else 0
 
 
 def _group(finding: Finding) -> str:
@@ -164,6 +170,16 @@ async def _report_patches(client: KubernetesClient, namespace: str) -> bool:
         else:
             command_line.show(f"{account} may change the deletion cost of pods alone\n")
     return unlimited
+
+
+async def _report_scalers(client: KubernetesClient, reference: ServiceReference) -> bool:
+    """Print where scalers that do not share slices have Leases; return whether there are any."""
+    leaders = await LiveCluster(client, SystemClock(), reference, "fastpath-scaler").leaders()
+    if seen := overlap(leaders):
+        _complain(f"{seen}: {KEEP_ONE}")
+    elif why := unlisted(leaders):
+        _complain(f"whether two installations scale the same targets is not known: {why}")
+    return bool(seen)
 
 
 def _complain(sentence: str) -> None:

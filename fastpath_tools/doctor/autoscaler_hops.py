@@ -27,6 +27,7 @@ from fastpath_tools.doctor.hops import (
     seconds,
 )
 from fastpath_tools.live.facts import (
+    KEEP_ONE,
     AnswerFacts,
     Leader,
     Leaders,
@@ -35,6 +36,7 @@ from fastpath_tools.live.facts import (
     Serving,
     Starts,
     Unread,
+    overlap,
 )
 
 BOOSTING, FLOOR, BEHAVIOR = "boost", "floor", "behavior"
@@ -128,6 +130,12 @@ def boost_hop(facts: Facts) -> Hop | None:
         text = f"no scaler runs for it: {vacant}"
         return _hop(State.FAULT, text, "run Fastpath with --scaler (or fastpath scale)")
     return _working(facts, boost)
+
+
+def scalers_hop(leaders: Leaders | Unread) -> Hop | None:
+    """Return the fault where scalers that do not share slices have Leases, else None."""
+    seen = overlap(leaders)
+    return _hop(State.FAULT, seen, KEEP_ONE, "scalers") if seen else None
 
 
 def _hop(state: State, text: str, change: str = "", name: str = BOOSTING) -> Hop:

@@ -33,7 +33,7 @@ from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
-from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, TargetFacts, Unread
+from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, TargetFacts, Unread, unlisted
 from fastpath_tools.live.scaler_access import LeaderReader
 from fastpath_tools.live.sources import SourceReader
 
@@ -48,11 +48,11 @@ _OWNERS = {"ScaledObject": "KEDA's", "EffectiveHorizontalPodAutoscaler": "Crane'
 
 
 class Found(NamedTuple):
-    """What was examined. `unread` is why FastPathAutoscalers are not known, "" if they are."""
+    """What was examined, and what of it may be incomplete."""
 
     hpas: tuple[Examination, ...] = ()
     fpas: tuple[FastExamination, ...] = ()
-    unread: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @command_line.verb(COMMAND)
@@ -64,8 +64,8 @@ def main(options: DoctorOptions) -> int:
     logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     examined = asyncio.run(_run(options))
-    if examined.unread:
-        command_line.tell("doctor", f"{KIND}s cannot be read: {examined.unread}")
+    for note in examined.notes:
+        command_line.tell("doctor", note)
     command_line.show(_render(options, examined))
     states = {one.state for one in examined.hpas} | {one.state for one in examined.fpas}
     return 1 if State.FAULT in states else 0
@@ -138,17 +138,21 @@ class Doctor:
         chosen = [hpa for hpa in hpas if name in {"", hpa.metadata.name}]
         list_fpas = self._cluster.known_fpas if chosen else self._cluster.fpas  # of an HPA they are rivals
         read = await list_fpas(namespace)
-        unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
+        notes = [f"{KIND}s cannot be read: {read.why}"] if isinstance(read, Unread) else []
+        fpas = () if isinstance(read, Unread) else read
         fast_chosen = [fpa for fpa in fpas if name in {"", fpa.metadata.name}]
         if not chosen and not fast_chosen:
             if namespace:
                 await self._cluster.check_namespace(namespace)
             if name:
                 raise absent(namespace, name, read)
-        leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
         examined = await asyncio.gather(*(self.examine_hpa(hpa, hpas, fpas) for hpa in chosen))
+        is_scaled = fast_chosen or any(one.mode == BOOST for one in examined)
+        leaders = await self._cluster.leaders(namespace) if is_scaled else Leaders(())
+        if why := unlisted(leaders):
+            notes.append(f"whether a second installation scales the same targets is not known: {why}")
         fast = await asyncio.gather(*(self.examine_fpa(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
-        return Found(tuple(examined), tuple(fast), unread)
+        return Found(tuple(examined), tuple(fast), tuple(notes))
 
     async def examine_fpa(
         self,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from adapter.bounds.forecast.verdict import REFUSED
 from adapter.model.autoscaling.fastpath_autoscaler import (
+    AUTO,
     BOOST,
     FastPathAutoscaler,
     FastPathAutoscalerStatus,
@@ -34,7 +35,7 @@ from fastpath_tools.doctor.hops import (
     total,
 )
 from fastpath_tools.live import impossible
-from fastpath_tools.live.facts import Leaders, MetricFacts, Period, Starts, TargetFacts, Unread
+from fastpath_tools.live.facts import Leaders, MetricFacts, Period, Starts, TargetFacts, Unread, unlisted
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
@@ -91,7 +92,8 @@ SPEC = "spec"
 def examine(facts: Facts) -> Examination:
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
-    hops = (*_at_objects(facts), boost, autoscaler_hops.autoscaler_hop(facts))
+    scalers = autoscaler_hops.scalers_hop(facts.offer.leaders) if facts.mode == BOOST else None
+    hops = (scalers, *_at_objects(facts), boost, autoscaler_hops.autoscaler_hop(facts))
     before = tuple(hop for hop in hops if hop is not None)
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]
@@ -186,7 +188,7 @@ def examine_fast(
     scale_down: ScaleDownFacts | None = None,
     target_facts: TargetFacts | Unread = _NOT_READ,
 ) -> FastExamination:
-    """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
+    """Return the diagnosis of a FastPathAutoscaler: two scalers, two autoscalers, no leader, or a condition.
 
     Without these it is what its pods expose of their usage, how long they take to be Ready, and whether idle
     scale-down has an effect, as far as that is known. `rivals` are the other autoscalers of its target as
@@ -195,14 +197,13 @@ def examine_fast(
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     # what keeps the scaler from deciding comes first: its conditions may then be old
+    if spec.mode == AUTO and (hop := autoscaler_hops.scalers_hop(leaders)) is not None:
+        return _of_hop(fpa, hop)
     if rivals:
         text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
         return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
-    if isinstance(leaders, Unread):
-        vacant, unread = "", leaders.why
-    else:
-        vacant, unread = autoscaler_hops.vacancy(meta.namespace, leaders), leaders.unread
-    if vacant and not unread:
+    vacant = "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, leaders)
+    if vacant and not unlisted(leaders):
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
     status = fpa.status or FastPathAutoscalerStatus()

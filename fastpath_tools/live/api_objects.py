@@ -258,8 +258,12 @@ class NamedDocument(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class LeaseMetadata(ObjectMeta, frozen=True):
+    labels: dict[str, str] | None = None
+
+
 class LeaseDocument(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: LeaseMetadata = LeaseMetadata()
     spec: LeaseDocumentSpec = LeaseDocumentSpec()
 
 

@@ -12,6 +12,7 @@ from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.quantity import Quantity
 from adapter.model.ready_times import ReadyTimes
+from adapter.model.visible import listed
 from adapter.scrape.endpoints import FoundEndpoints
 
 
@@ -269,24 +270,43 @@ class Leader(NamedTuple):
         return is_slice and (self.is_trusted or self.namespace == namespace)
 
 
-_NAMED = 5
-"""How many namespaces a finding names."""
+KEEP_ONE = (
+    "keep one installation: scale the Deployment of the other one to zero, or uninstall it; a user of a "
+    "namespace can make such Leases too, so see first which of the pods run"
+)
+"""What to do about scalers that do not share slices."""
 
 
 class Leaders(NamedTuple):
     """The Leases of Fastpath's scaler in the namespaces `looked`, all if empty.
 
-    `unread` is why those of the other namespaces cannot be listed, "" if all were.
+    `unread` is why those of the other namespaces cannot be listed, "" if all were. `scalers` are the Pods
+    whose own Leases are renewed, after the places in which they share slices: first that of Fastpath.
     """
 
     found: tuple[Leader, ...]
     looked: tuple[str, ...] = ()
     unread: str = ""
+    scalers: tuple[tuple[str, str], ...] = ()
 
     @property
     def where(self) -> str:
         if not self.looked:
             return "in any namespace"
-        names, more = ", ".join(self.looked[:_NAMED]), len(self.looked) - _NAMED
-        also = f" and {more} more" if more > 0 else ""
-        return f"in namespace{'' if len(self.looked) == 1 else 's'} {names}{also}"
+        return f"in namespace{'' if len(self.looked) == 1 else 's'} {listed(self.looked)}"
+
+
+def unlisted(leaders: Leaders | Unread) -> str:
+    """Return why Leases of some namespaces are not known, "" if all are."""
+    return leaders.why if isinstance(leaders, Unread) else leaders.unread
+
+
+def overlap(leaders: Leaders | Unread) -> str:
+    """Return where scalers that do not share slices have Leases, as far as these tell; "" if none do."""
+    pods: dict[str, list[str]] = {}
+    for place, pod in () if isinstance(leaders, Unread) else leaders.scalers:
+        pods.setdefault(place, []).append(pod)
+    if len(pods) < 2:
+        return ""
+    places = listed(f"{place} (pods {listed(names)})" for place, names in pods.items())
+    return f"Leases of scalers in namespaces {places}: they share no slices, and all write the same targets"

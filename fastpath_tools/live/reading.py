@@ -6,7 +6,6 @@ namespace than the server, and the endpoints that an external rule is scraped fr
 
 import asyncio
 import functools
-import itertools
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -17,11 +16,13 @@ from cachetools import TLRUCache
 
 from adapter.config.rules_config import ScrapeConfig
 from adapter.errors import KubernetesError
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import endpoint_slices, pod_codec
 from adapter.kubernetes.cache.endpoint_slices import WatchedSlice
 from adapter.kubernetes.cache.pod_codec import WatchedPod, WirePod
 from adapter.kubernetes.cache.pods import PODS
 from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.clock import Clock
@@ -100,8 +101,8 @@ def why(error: Exception) -> str:
     return (error.said if isinstance(error, KubernetesError) else "") or str(error)
 
 
-_AHEAD = 60.0
-"""By how many seconds a clock may be ahead of ours."""
+_APART = 60.0
+"""By how many seconds another clock may differ from ours."""
 
 _NAMESPACES = 100
 """In how many namespaces Leases are looked for if they may not be listed in all at once."""
@@ -125,7 +126,7 @@ class LeaseReader:
         """
         whole = await self._list("")
         if not isinstance(whole, Unread):
-            return Leaders(whole)
+            return whole
         places = dict.fromkeys((self._namespace, namespace, *await self._names()))
         names = [*filter(None, places)]
         read = await asyncio.gather(*map(self._list, names))
@@ -136,7 +137,9 @@ class LeaseReader:
         }
         if not listed:
             return whole
-        return Leaders(tuple(itertools.chain.from_iterable(listed.values())), tuple(listed), whole.why)
+        found = tuple(leader for leaders in listed.values() for leader in leaders.found)
+        scalers = tuple(scaler for leaders in listed.values() for scaler in leaders.scalers)
+        return Leaders(found, tuple(listed), whole.why, scalers)
 
     @shared
     async def _names(self) -> tuple[str, ...]:
@@ -150,7 +153,7 @@ class LeaseReader:
         return tuple(namespace.metadata.name for namespace in namespaces.items)
 
     @shared
-    async def _list(self, namespace: str) -> tuple[Leader, ...] | Unread:
+    async def _list(self, namespace: str) -> Leaders | Unread:
         """Return the Leases of Fastpath's scaler in a namespace, in all with "". Those of nodes are many."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         selector = quote("metadata.namespace!=kube-node-lease")
@@ -164,20 +167,33 @@ class LeaseReader:
             for lease in leases
             if lease.metadata.name.startswith(f"{self._name}-member-")
         }
-        return tuple(
+        found = tuple(
             self._leader(
                 lease, number, members.get((lease.metadata.namespace, lease.spec.holder_identity or ""))
             )
             for lease in leases
             if (number := slices.parse_name(self._name, lease.metadata.name)) is not None
         )
+        scalers = {scaler for lease in leases if (scaler := self._live_scaler(lease)) is not None}
+        ordered = sorted(scalers, key=lambda one: (one[0] != self._namespace, one))
+        return Leaders(found, scalers=tuple(ordered))
+
+    def _live_scaler(self, lease: LeaseDocument) -> tuple[str, str] | None:
+        """Return where a scaler shares slices, and its Pod, if the Lease is its own and it renews it."""
+        name, spec = (lease.metadata.labels or {}).get(LABEL, ""), lease.spec
+        age, duration = self._age(spec.renew_time), spec.lease_duration_seconds or 0
+        is_live = age is not None and -_APART <= age <= duration + _APART
+        if not (is_live and spec.holder_identity and lease.metadata.name.startswith(f"{name}-member-")):
+            return None
+        place = lease.metadata.namespace + ("" if name == self._name else f" as {name}")
+        return place, credentials.pod_of(spec.holder_identity)[:253]  # the longest name of a Pod
 
     def _leader(self, lease: LeaseDocument, number: int, held: LeaseDocument | None) -> Leader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
         namespace = lease.metadata.namespace
         spec = LeaseDocumentSpec() if held is None else held.spec
         duration, age = float(spec.lease_duration_seconds or 0), self._age(spec.renew_time)
-        if age is not None and age < -_AHEAD:  # no scaler writes that
+        if age is not None and age < -_APART:  # no scaler writes that
             spec = LeaseDocumentSpec()
         name, holder = f"{namespace}/{lease.metadata.name}", spec.holder_identity or ""
         return Leader(name, holder, age, duration, number, namespace == self._namespace)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.model.autoscaling import slices
 
 NAME = "fastpath-scaler"
@@ -14,7 +15,7 @@ def owner_leases(owned: str, spec: Mapping[str, Any], namespace: str = "fastpath
         {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: NAME}},
             "spec": dict(spec),
         }
         for name in (slices.name_of(NAME, slices.slice_of(owned)), f"{NAME}-member-1")

@@ -250,7 +250,7 @@ def test_diagnoses(
     found = diagnosis.examine(Facts(hpa, Unread(HOSTILE), (metric,), Period(15.0, HOSTILE), 0.0, 0))
 
     async def run(_: object) -> Found:
-        return Found((found,), (), HOSTILE)
+        return Found((found,), (), (HOSTILE,))
 
     monkeypatch.setattr(doctor, "_run", run)
     main.main(["doctor", "-o", output, *target])

@@ -310,6 +310,7 @@ async def test_nothing_is_changed(cluster: Cluster, run: Verb) -> None:
     assert asked == {
         ("GET", "apiservices"),
         ("GET", "deployments"),
+        ("GET", "leases"),
         ("GET", "services"),
         ("POST", "selfsubjectaccessreviews"),
         ("POST", "subjectaccessreviews"),
