@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from adapter.forecast.judge import Case
 
 
-class Given(NamedTuple):
-    """The name of an autoscaler, its case, and sentences on the load, without the final stop.
-
-    A load that `is_dated` tells when it begins.
-    """
-
-    name: str
-    case: "Case"
-    is_dated: bool
-    notes: Sequence[str] = ()
-
-
 class ShownCard(NamedTuple):
     """A card with the name of its autoscaler, sentences below it, and the document for programs."""
 
@@ -84,17 +72,20 @@ def main(options: ForecastOptions) -> int:
 
 def _make(options: ForecastOptions) -> ShownCard:
     verbs.require("numpy")
-    given = read(options)
+    case, is_dated, notes = read_case(options)
     console = Console(stderr=True)
     console.quiet = not console.is_terminal
     with console.status("replaying 7 days with each forecast"):
-        card = make_card(given.case)
-    document = {"name": given.name, "card": card, "notes": given.notes}
-    return ShownCard(given.name, card, document, given.notes, given.is_dated)
+        card = make_card(case)
+    name = case.scenario.autoscaler.metadata.name
+    return ShownCard(name, card, {"name": name, "card": card, "notes": notes}, notes, is_dated)
 
 
-def read(options: ForecastOptions) -> Given:
-    """Return what the command line asks for. InputError with what is wrong in it and in the files."""
+def read_case(options: ForecastOptions) -> "tuple[Case, bool, Sequence[str]]":
+    """Return the case that the command line names, whether its load tells when it begins, and notes on it.
+
+    InputError with what is wrong in the command line and in the files.
+    """
     from adapter.forecast.judge import Case  # noqa: PLC0415 - needs numpy, which is an extra
 
     recorded = sources.read_recorded(options)
@@ -115,8 +106,7 @@ def read(options: ForecastOptions) -> Given:
         epoch=start * SECOND,
     )
     policy = options.policy or (FAST if given.kind == KIND else BOOST)
-    case = Case(scenario, read_policy(policy), settings)
-    return Given(given.autoscaler.metadata.name, case, recorded.start is not None, notes)
+    return Case(scenario, read_policy(policy), settings), recorded.start is not None, notes
 
 
 def make_card(case: "Case") -> ForecastCard:

@@ -18,7 +18,6 @@ from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
 from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.report import SimulationReport
-from fastpath_tools.simulate.running import Played
 
 OVER_BUDGET = 3
 """The exit status when a limit of --budget is not kept."""
@@ -47,20 +46,9 @@ def main(options: SimulateOptions) -> int:
     baseline = results.find_baseline(figures, options.baseline)
     verdicts = results.judge_budget(limits, figures[0], figures[-1]) if limits else ()
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
-    rolled = {run.figures.policy: run.rolled for run in played if run.rolled is not None}
-    summary = SimulationReport(
-        name,
-        scenario.loads,
-        setting,
-        figures,
-        given.notes,
-        verdicts,
-        {policy: days.verdicts for policy, days in rolled.items()},
-        {policy: days.compared for policy, days in rolled.items() if days.compared},
-        baseline,
-    )
+    summary = SimulationReport(name, scenario.loads, setting, played, given.notes, verdicts, baseline)
     if options.output == SVG:
-        command_line.show(_draw(summary, scenario, given.variants, played))
+        command_line.show(_draw(summary, scenario, given.variants))
     else:
         render = {JSON: report.to_json, MARKDOWN: report.to_markdown}.get(options.output, report.to_text)
         command_line.show(render(summary))
@@ -70,11 +58,9 @@ def main(options: SimulateOptions) -> int:
     return OVER_BUDGET if broken else 0
 
 
-def _draw(
-    summary: SimulationReport, scenario: Scenario, variants: Sequence[PolicyVariant], played: Sequence[Played]
-) -> str:
+def _draw(summary: SimulationReport, scenario: Scenario, variants: Sequence[PolicyVariant]) -> str:
     panels = []
-    for variant, run in zip(variants, played, strict=True):
+    for variant, run in zip(variants, summary.played, strict=True):
         assert run.recording is not None
         need, shortage, pods = map(run.figures.mean, ("needPodSeconds", "shortagePodSeconds", "podSeconds"))
         caption = (

@@ -5,13 +5,11 @@ gives the same counts; another one may not, and then the first step in which the
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide import record
-from adapter.autoscaler.decide.decision import Decision
 from adapter.cli import command_line
 from adapter.errors import Fault, InputError
 from adapter.model import visible
@@ -46,17 +44,6 @@ def render(done: "Replayed") -> list[str]:
             lines.append(f"  recorded: {first.recorded or 'no such step'}")
             lines.append(f"  now:      {first.now or 'no such step'}")
     return lines
-
-
-class RecordedDecision(NamedTuple):
-    """A decision as it was made: when, from which count to which, and its steps where they are known."""
-
-    label: str
-    current: int
-    replicas: int
-    rescale: bool
-    trace: Sequence[str]
-    made_again: Decision
 
 
 class Difference(NamedTuple):
@@ -96,13 +83,12 @@ def replay(text: str, source: str) -> Replayed:
     """Make the decisions of an export again. Raises InputError for another text."""
     decisions = without = differences = 0
     first: Difference | None = None
-    for decision in _decisions(text, source):
-        if decision is None:
+    for place, entry in enumerate(_journal(text, source)):
+        if entry.get("record") is None:
             without += 1
             continue
         decisions += 1
-        difference = _compare(decision)
-        if difference is not None:
+        if (difference := _compare(entry, f"journal[{place}]", source)) is not None:
             differences += 1
             first = first or difference
     if not decisions:
@@ -110,18 +96,8 @@ def replay(text: str, source: str) -> Replayed:
     return Replayed(decisions, without, differences, first)
 
 
-def _compare(decision: RecordedDecision) -> Difference | None:
-    again = decision.made_again
-    if (decision.replicas, decision.rescale) == (again.replicas, again.rescale):
-        return None
-    steps = tuple(step.text() for step in again.trace)
-    pairs = itertools.zip_longest(decision.trace, steps, fillvalue="")
-    recorded, now = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
-    return Difference(decision.label, decision.current, decision.replicas, again.replicas, recorded, now)
-
-
-def _decisions(text: str, source: str) -> Iterator[RecordedDecision | None]:
-    """Yield the decisions in the order of the file, None for an entry without a record."""
+def _journal(text: str, source: str) -> list[dict[str, Any]]:
+    """Return the entries of an export in the order of the file."""
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -130,22 +106,24 @@ def _decisions(text: str, source: str) -> Iterator[RecordedDecision | None]:
     if not isinstance(journal, list):
         raise InputError([Fault("journal", "", _NO_JOURNAL, source)])
     for place, entry in enumerate(journal):
-        yield _entry(entry, f"journal[{place}]", source)
+        if not isinstance(entry, dict):
+            raise InputError([Fault(f"journal[{place}]", "", _NO_JOURNAL, source)])
+    return journal
 
 
-def _entry(entry: object, place: str, source: str) -> RecordedDecision | None:
-    if not isinstance(entry, dict):
-        raise InputError([Fault(place, "", _NO_JOURNAL, source)])
-    if entry.get("record") is None:
-        return None
+def _compare(entry: dict[str, Any], place: str, source: str) -> Difference | None:
+    """Make the decision of an entry again; None if it comes out the same."""
     try:
         recorded = record.convert(entry["record"])
         again = record.decide_again(recorded.inputs)
     except (ValueError, ArithmeticError, LookupError, AssertionError) as error:
         expected = f"expected the record of a decision of this version: {str(error) or type(error).__name__}"
         raise InputError([Fault(f"{place}.record", "", expected, source)]) from error
-    trace = tuple(map(str, entry.get("trace") or ()))
+    if (recorded.replicas, recorded.rescale) == (again.replicas, again.rescale):
+        return None
+    steps = [str(step) for step in entry.get("trace") or ()], [step.text() for step in again.trace]
+    pairs = itertools.zip_longest(*steps, fillvalue="")
+    before, now = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     seen = recorded.inputs.observation.replicas
-    return RecordedDecision(
-        str(entry.get("time") or place), seen, recorded.replicas, recorded.rescale, trace, again
-    )
+    label = str(entry.get("time") or place)
+    return Difference(label, seen, recorded.replicas, again.replicas, before, now)

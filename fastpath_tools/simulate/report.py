@@ -11,31 +11,33 @@ from adapter.cli import command_line
 from adapter.model import visible
 from adapter.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
-from fastpath_tools.simulate.results import (
-    ELASTICITY,
-    BudgetVerdict,
-    PolicyFigures,
-    RolledVerdict,
-    describe_verdicts,
-)
+from fastpath_tools.simulate.results import ELASTICITY, BudgetVerdict, PolicyFigures, describe_verdicts
+from fastpath_tools.simulate.running import Played, Rolled
 from fastpath_tools.tables import duration, page, share
 
 
 class SimulationReport(NamedTuple):
-    """What is printed. `name` is the autoscaler's, `loads` are by metric, `setting` is a sentence."""
+    """What is printed. `name` is the autoscaler's, `loads` are by metric, `setting` is a sentence.
+
+    `baseline` is what the elastic speed-up compares with.
+    """
 
     name: str
     loads: Mapping[str, Load]
     setting: str
-    outcomes: Sequence[PolicyFigures]
-    notes: Sequence[str] = ()
-    verdicts: Sequence[BudgetVerdict] = ()
-    forecasts: Mapping[str, Sequence[RolledVerdict]] = {}
-    """What was found of forecasts each day, by the name of the policy with them."""
-    compared: Mapping[str, str] = {}
-    """What else the pods of forecasts buy, by the name of the policy with them."""
-    baseline: PolicyFigures | None = None
-    """What the elastic speed-up compares with."""
+    played: Sequence[Played]
+    notes: Sequence[str]
+    verdicts: Sequence[BudgetVerdict]
+    baseline: PolicyFigures | None
+
+    @property
+    def outcomes(self) -> Sequence[PolicyFigures]:
+        return [run.figures for run in self.played]
+
+    @property
+    def forecasts(self) -> Sequence[tuple[str, Rolled]]:
+        """What forecasts did, with the name of the policy that had them."""
+        return [(run.figures.policy, run.rolled) for run in self.played if run.rolled is not None]
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------
@@ -48,10 +50,10 @@ def to_json(report: SimulationReport) -> str:
         document["forecasts"] = [
             {
                 "policy": policy,
-                "verdicts": [verdict._asdict() for verdict in verdicts],
-                "compared": report.compared.get(policy, ""),
+                "verdicts": [verdict._asdict() for verdict in days.verdicts],
+                "compared": days.compared,
             }
-            for policy, verdicts in report.forecasts.items()
+            for policy, days in report.forecasts
         ]
     return command_line.to_json(document)
 
@@ -98,8 +100,8 @@ def _rows(report: SimulationReport) -> list[list[str]]:
 
 def _notes(report: SimulationReport) -> list[str]:
     notes = [*report.notes, *load_notes(report.loads)]
-    notes += [f"{policy}: {describe_verdicts(verdicts)}" for policy, verdicts in report.forecasts.items()]
-    notes += [f"{policy}: {compared}" for policy, compared in report.compared.items()]
+    notes += [f"{policy}: {describe_verdicts(days.verdicts)}" for policy, days in report.forecasts]
+    notes += [f"{policy}: {days.compared}" for policy, days in report.forecasts if days.compared]
     outcomes = report.outcomes
     at_max = [(outcome.policy, outcome.mean("secondsAtMax")) for outcome in outcomes]
     if any(seconds for _, seconds in at_max):

@@ -6,7 +6,7 @@ A lower target gives the same demand more pods. Pure: a document and an autoscal
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from adapter.model.autoscaling.view import HistoryView
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from adapter.simulate import load, simulation
-from adapter.simulate.engine import Figures
 from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
 from adapter.simulate.simulation import Scenario
 
@@ -114,7 +113,16 @@ def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float
             behavior=spec.behavior,
         ),
     )
-    return _replay(alone, _load(history), max(1, round(start_up)), trial)
+    begin = read_nanoseconds(history.points[0].at)
+    demand = tuple(
+        (
+            (read_nanoseconds(point.at) - begin) / SECOND,
+            math.nan if point.demand is None else float(point.demand),
+        )
+        for point in history.points
+    )
+    seconds = max(1, (read_nanoseconds(history.until) - begin) // SECOND)
+    return _replay(alone, demand, seconds, max(1, round(start_up)), trial)
 
 
 _DEMAND = MetricSpec(
@@ -126,42 +134,25 @@ _DEMAND = MetricSpec(
 """A metric of which a pod serves 1: its load is the demand in pods."""
 
 
-class _Demand(NamedTuple):
-    """The points of a load that can be a key of a cache."""
-
-    points: tuple[tuple[float, float], ...]
-    seconds: int
-
-
-def _load(history: HistoryView) -> _Demand:
-    begin = read_nanoseconds(history.points[0].at)
-    points = tuple(
-        (
-            (read_nanoseconds(point.at) - begin) / SECOND,
-            math.nan if point.demand is None else float(point.demand),
-        )
-        for point in history.points
-    )
-    return _Demand(points, max(1, (read_nanoseconds(history.until) - begin) // SECOND))
-
-
 @functools.lru_cache(maxsize=32)
-def _replay(autoscaler: FastPathAutoscaler, demand: _Demand, start_up: int, trial: Trial) -> Result:
-    loads = {"demand": load.of_points(demand.points, demand.seconds)}
+def _replay(
+    autoscaler: FastPathAutoscaler,
+    demand: tuple[tuple[float, float], ...],
+    seconds: int,
+    start_up: int,
+    trial: Trial,
+) -> Result:
+    loads = {"demand": load.of_points(demand, seconds)}
     scenario = Scenario(autoscaler, loads, (start_up,), phases=_PHASES, carries=False)
     policy = with_fields(read_policy(trial.policy), target_share=trial.target / 100)
     behavior = with_defaults(autoscaler.spec).behavior or HorizontalPodAutoscalerBehavior()
     down = replace(behavior.scale_down or HPAScalingRules(), stabilization_window_seconds=trial.window)
     changed = replace(behavior, scale_down=down)
     spec = with_defaults(replace(autoscaler.spec, behavior=changed))
-    return _mean(simulation.simulate(scenario, policy, spec.behavior).runs)
-
-
-def _mean(runs: Sequence[Figures]) -> Result:
-    count = len(runs)
+    runs = simulation.simulate(scenario, policy, spec.behavior).runs
     return Result(
-        sum(figures.shortage for figures in runs) / count,
-        sum(figures.pod_seconds for figures in runs) / count,
+        sum(figures.shortage for figures in runs) / len(runs),
+        sum(figures.pod_seconds for figures in runs) / len(runs),
         max(figures.max_replicas for figures in runs),
     )
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from adapter.bounds.forecast.verdict import ForecastCard
 from adapter.cli import main
+from adapter.forecast.judge import Case
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
@@ -58,8 +59,8 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "load.csv").write_text(weekly_load(15))
     given = ["--autoscaler", str(folder / "web.yaml"), "--load", str(folder / "load.csv")]
     options = COMMAND.parse([*given, "--pod-start=90s", f"--start={START}", "--max-extra=50%"])[0]
-    made = command.read(options)
-    return {"name": made.name, "card": command.make_card(made.case)}
+    case, _, _ = command.read_case(options)
+    return {"name": case.scenario.autoscaler.metadata.name, "card": command.make_card(case)}
 
 
 @pytest.mark.timeout(120)
@@ -148,31 +149,32 @@ def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
 # -- what a case is made of ----------------------------------------------------------------------------------
 
 
-def _case(folder: Path, *arguments: str) -> command.Given:
+def _case(folder: Path, *arguments: str) -> Case:
     given = ["--load=load.csv", "--pod-start=90s", *arguments]
-    return command.read(COMMAND.parse(given)[0])
+    case, _, _ = command.read_case(COMMAND.parse(given)[0])
+    return case
 
 
 def test_the_kind_of_the_autoscaler_says_how_it_runs(folder: Path) -> None:
-    assert _case(folder, "--autoscaler=web.yaml").case.policy.name == "fast"
-    assert _case(folder, "--autoscaler=hpa.yaml").case.policy.name == "boost"
-    assert _case(folder, "--autoscaler=hpa.yaml", "--policy=fast").case.policy.name == "fast"
+    assert _case(folder, "--autoscaler=web.yaml").policy.name == "fast"
+    assert _case(folder, "--autoscaler=hpa.yaml").policy.name == "boost"
+    assert _case(folder, "--autoscaler=hpa.yaml", "--policy=fast").policy.name == "fast"
 
 
 def test_flags_win_over_what_the_autoscaler_asks_for(folder: Path) -> None:
     (folder / "web.yaml").write_text(f"{FPA}  forecast: {{history: 21d, maxExtra: 30%, mode: Floor}}\n")
-    settings = _case(folder, "--autoscaler=web.yaml", "--history=14d").case.settings
+    settings = _case(folder, "--autoscaler=web.yaml", "--history=14d").settings
     assert (settings.history, settings.max_extra, settings.mode) == (14 * DAY, 0.3, "Floor")
     annotated = HPA.replace(
         "namespace: shop", "namespace: shop, annotations: {fastpath.io/forecast: 'minGain=40%'}"
     )
     (folder / "hpa.yaml").write_text(annotated)
-    assert _case(folder, "--autoscaler=hpa.yaml").case.settings.min_gain == 0.4
+    assert _case(folder, "--autoscaler=hpa.yaml").settings.min_gain == 0.4
 
 
 def test_loads_are_cut_to_whole_hours_of_the_history(folder: Path) -> None:
     (folder / "load.csv").write_text(f"seconds,load\n0,1\n800,2\n{10 * DAY},3\n")
-    made = _case(folder, "--autoscaler=web.yaml", "--history=7d", "--start=2026-11-02T07:47:00Z").case
+    made = _case(folder, "--autoscaler=web.yaml", "--history=7d", "--start=2026-11-02T07:47:00Z")
     load = made.scenario.loads["requests"]
     assert load.seconds == 7 * DAY
     # the load ends at 07:47:00, and the last whole hour at 07:00
@@ -190,7 +192,7 @@ def test_a_schedule_is_part_of_the_case(folder: Path) -> None:
         "  windows: [{name: open, from: '08:00', to: '18:00', minReplicas: 7}]\n"
     )
     arguments = ["--autoscaler=web.yaml", "--schedule=mornings.yaml", f"--start={START}"]
-    (schedule,) = _case(folder, *arguments).case.scenario.schedules
+    (schedule,) = _case(folder, *arguments).scenario.schedules
     assert schedule.name == "shop/mornings"
 
 
