@@ -68,17 +68,14 @@ class TermStore(ABC, Generic[Owner]):
     @abstractmethod
     async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
         """Give the owner what the previous leader has stored."""
-        ...
 
     @abstractmethod
     def is_unclaimed(self, owner: Owner, uid: str) -> bool:
         """Tell whether the autoscaler of an inherited entry was not found yet."""
-        ...
 
     @abstractmethod
     async def encode(self, owner: Owner) -> dict[str, str]:
         """Return all entries, those first that are to be stored where not all have room."""
-        ...
 
     async def run(self, owner: Owner) -> None:
         """Have the owner inherit, then store what it has, until cancelled."""

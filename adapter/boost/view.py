@@ -70,11 +70,7 @@ class PublishedFloors:
         There may be several: of an HPA that was created again.
         """
         for known in self._by_hpa.get((namespace, name), ()):
-            yield known.uid, _aged(known, now)
-
-
-def _aged(known: KnownFloor, now: float) -> Floor:
-    return floors.as_known_for(known.floor, round((now - known.since) * SECOND))
+            yield known.uid, floors.as_known_for(known.floor, round((now - known.since) * SECOND))
 
 
 class FloorView:

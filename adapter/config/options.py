@@ -239,7 +239,6 @@ class Options(
 ):
     @property
     def serves_floors(self) -> bool:
-        """Whether the metric of the floors is served."""
         return self.serve_floors or self.scaler
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:

@@ -194,5 +194,4 @@ def find_pod_uid(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def pod_of(identity: str) -> str:
-    """Return the name of the Pod in an identity."""
     return identity.rpartition("_")[0] or identity

@@ -133,7 +133,6 @@ def _build_refusal(what: str, response: aiohttp.ClientResponse, text: bytes) -> 
 
 
 def build_error(what: str, status: codec.Status) -> errors.KubernetesError:
-    """Build the error of a Status."""
     message = status.message[:_MESSAGE_LENGTH]
     text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
     error = errors.KubernetesError(status.code, status.reason, text)

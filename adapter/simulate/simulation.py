@@ -214,7 +214,6 @@ def _prepare(
 def _decided_by(
     scenario: Scenario, policy: SimulatedPolicy, behavior: HorizontalPodAutoscalerBehavior | None
 ) -> FastPathAutoscaler:
-    """Return the autoscaler that a policy decides by."""
     autoscaler = overridden(scenario.autoscaler, policy, behavior)
     if policy.name == BOOST:
         autoscaler = boost.with_options(autoscaler, boost.read_annotations(autoscaler.metadata.annotations))

@@ -195,7 +195,6 @@ def selectors_of(query: str) -> list[str]:
 
 
 def _selectors(query: str) -> list[tuple[str, tuple[Matcher, ...]]]:
-    """Return name and matchers of each selector."""
     selectors: dict[tuple[str, tuple[Matcher, ...]], None] = {}
 
     def look(node: object) -> bool:

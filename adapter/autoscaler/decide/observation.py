@@ -60,7 +60,6 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     faster: "PodsReading | None" = None
 
     def with_other_cut(self) -> Self:
-        """Return the reading of the other cut."""
         values = {**self.values, **self.left_out}
         left_out = {name: values.pop(name) for name in self.other_cut}
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())

@@ -71,7 +71,6 @@ def record(inputs: DecisionInputs, made: Decision) -> DecisionRecord:
 
 
 def decide_again(inputs: DecisionInputs) -> Decision:
-    """Make a decision from its inputs."""
     autoscaler, memory = inputs.autoscaler, inputs.memory
     if inputs.constraints is None:
         spec = prepared_spec.prepare(fastpath_autoscaler.native(autoscaler), inputs.settings)

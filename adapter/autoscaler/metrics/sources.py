@@ -106,7 +106,6 @@ text says why it may be out of date, "" if it is not."""
 
 
 def pods_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str) -> Reading:
-    """Return the reading of a metric of pods."""
     fresh = fresh_values(answer, lasts, context.now)
     if not fresh.values:
         return _nothing(answer, "custom")
@@ -114,7 +113,6 @@ def pods_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, 
 
 
 def object_reading(answer: SourceAnswer, lasts: int | None, context: ReadContext, late: str) -> Reading:
-    """Return the reading of a metric of one object."""
     fresh = fresh_values(answer, lasts, context.now)
     if len(fresh.values) != 1:
         return _nothing(answer, "custom")

@@ -223,5 +223,4 @@ def start(
 
 
 def key_of(namespace: str, target: ScheduleTarget) -> Key:
-    """Return the key of a target in the namespace of its schedule."""
     return Key(namespace, target.name, is_native=target.kind == HPA_KIND)

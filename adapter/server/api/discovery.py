@@ -95,7 +95,6 @@ def group_entry(group: str, versions: Sequence[str]) -> dict[str, object]:
 
 
 def resource_list(group: str, version: str, listed: ListedMetrics) -> Iterator[bytes]:
-    """Yield the APIResourceList of a group-version."""
     head = b'{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":['
     yield head % (group.encode(), version.encode())
     if group == CUSTOM_GROUP:

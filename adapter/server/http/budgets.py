@@ -47,8 +47,6 @@ _UNCERTIFIED = 2  # connections without a trusted certificate take half of the b
 
 
 class HeadLimits(NamedTuple):
-    """Limits on the head of a request."""
-
     line: int
     """Bytes of the request line, and of each header."""
     headers: int
