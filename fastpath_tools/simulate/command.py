@@ -37,14 +37,14 @@ def main(options: SimulateOptions) -> int:
     if options.suggest:
         command_line.show(suggest.render(given, options.output))
         return 0
-    limits = results.read_budget(options.budget) if options.budget else ()
+    limits = results.read_budget(options.budget) if options.budget else {}
     if limits and len(given.variants) < 2:
         raise InputError([Fault(results.FLAG, options.budget, "expected at least two policies to compare")])
     scenario = given.scenario
     played = running.run_all(scenario, given.variants, picture.COLUMNS if options.output == SVG else 0)
     figures = [run.figures for run in played]
     baseline = results.find_baseline(figures, options.baseline)
-    verdicts = results.judge_budget(limits, figures[0], figures[-1]) if limits else ()
+    verdicts = list(results.judge_budget(limits, figures[0], figures[-1]))
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
     summary = SimulationReport(name, scenario.loads, setting, played, given.notes, verdicts, baseline)
     if options.output == SVG:

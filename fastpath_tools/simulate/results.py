@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,16 +120,12 @@ _LIMIT = re.compile(r"\s*([^\s<=]*)\s*<=\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _EXAMPLE = "such as shortage<=5%,pods<=110%"
 
 
-class Limit(NamedTuple):
-    """`key` of the last policy may be at most `percent` of that of the first."""
+def read_budget(text: str) -> dict[str, float]:
+    """Return the limits of a text such as ``shortage<=5%,pods<=110%``. ValueError with what was expected.
 
-    key: str
-    percent: float
-
-
-def read_budget(text: str) -> tuple[Limit, ...]:
-    """Return the limits of a text such as ``shortage<=5%,pods<=110%``. ValueError with what was expected."""
-    limits: dict[str, Limit] = {}
+    A limit is how much of the figure of the first policy the last one may have, in per cent.
+    """
+    limits: dict[str, float] = {}
     for part in text.split(","):
         match = _LIMIT.fullmatch(part)
         if match is None:
@@ -139,8 +135,8 @@ def read_budget(text: str) -> tuple[Limit, ...]:
             raise ValueError(f"expected {' or '.join(_BUDGETS)} before <=, {_EXAMPLE}")
         if key in limits:
             raise ValueError(f"expected {key} once")
-        limits[key] = Limit(key, float(percent))
-    return tuple(limits.values())
+        limits[key] = float(percent)
+    return limits
 
 
 def check_budget(text: str) -> str:
@@ -161,19 +157,16 @@ class BudgetVerdict(NamedTuple):
 
 
 def judge_budget(
-    limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures
-) -> tuple[BudgetVerdict, ...]:
-    return tuple(_judge(limit, first, last) for limit in limits)
-
-
-def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> BudgetVerdict:
-    figure, words = _BUDGETS[limit.key]
-    before, after = first.mean(figure), last.mean(figure)
-    # A figure of 0 stays within any limit only as 0.
-    is_kept = after <= before * limit.percent / 100
-    finding = f"{after:g} pod seconds, and 0 of {first.policy}"
-    if before or not after:
-        share = 100 * after / before if before else 0.0
-        finding = f"{share:.1f} % of the {words} of {first.policy}"
-    sentence = f"{words} of {last.policy}: {finding}; the budget is {limit.percent:g} %"
-    return BudgetVerdict(is_kept, sentence)
+    limits: Mapping[str, float], first: PolicyFigures, last: PolicyFigures
+) -> Iterator[BudgetVerdict]:
+    for key, percent in limits.items():
+        figure, words = _BUDGETS[key]
+        before, after = first.mean(figure), last.mean(figure)
+        # A figure of 0 stays within any limit only as 0.
+        is_kept = after <= before * percent / 100
+        finding = f"{after:g} pod seconds, and 0 of {first.policy}"
+        if before or not after:
+            share = 100 * after / before if before else 0.0
+            finding = f"{share:.1f} % of the {words} of {first.policy}"
+        sentence = f"{words} of {last.policy}: {finding}; the budget is {percent:g} %"
+        yield BudgetVerdict(is_kept, sentence)
