@@ -7,8 +7,7 @@ Each option is written once, as a field with `option`:
         days: int = option(FlagType.INT, "365", "How many days the certificate is valid.")
 
 The flag's name is the field's with dashes, its default the field's. `Command.parse` turns a command line into
-options, `Command.render_help` makes the help text, and `render_markdown` a page of the documentation. Options
-that several verbs share are base classes.
+options, and `Command.render_help` makes the help text. Options that several verbs share are base classes.
 
 All faults of a command line are reported together, and no secret appears in a message.
 """
@@ -270,36 +269,24 @@ def _without_effect(ignored: tuple[Flag, ...], line: CommandLine) -> Iterator[st
             yield f"{sentence}: {', '.join(names)}"
 
 
-def _by_group(table: Mapping[str, Flag]) -> dict[str, list[Flag]]:
+def by_group(table: Mapping[str, Flag]) -> dict[str, list[Flag]]:
     groups: dict[str, list[Flag]] = {}
     for flag in table.values():
         groups.setdefault(flag.group or "Flags", []).append(flag)
     return groups
 
 
-def _spelled(flag: Flag) -> str:
+def spelled(flag: Flag) -> str:
     word = flag.metavar or flag.type.word
     short = f"-{flag.shorthand}, " if flag.shorthand else ""
     return f"{short}--{flag.name}" + (f" {word}" if word else "")
 
 
 def _help_lines(table: Mapping[str, Flag]) -> Iterator[str]:
-    for group, flags in _by_group(table).items():
+    for group, flags in by_group(table).items():
         yield f"{group}:"
         for flag in flags:
             text = flag.help + (f" (default {flag.default})" if flag.default not in {"", "false"} else "")
-            yield f"  {_spelled(flag)}"
+            yield f"  {spelled(flag)}"
             yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
         yield ""
-
-
-def render_markdown(table: Mapping[str, Flag], *, level: int = 2) -> str:
-    """Return flags as tables in Markdown, one for each group, under headings of a level."""
-    lines = []
-    for group, flags in _by_group(table).items():
-        lines += [f"{'#' * level} {group}", "", "| flag | default | meaning |", "| --- | --- | --- |"]
-        for flag in flags:
-            default = f"`{flag.default}`" if flag.default else ""
-            lines.append(f"| `{_spelled(flag)}` | {default} | {flag.help.replace('|', chr(92) + '|')} |")
-        lines.append("")
-    return "\n".join(lines)

@@ -11,6 +11,7 @@ from adapter.config import checks, option_fields
 from adapter.config.option_fields import Command, CommandOptions, arguments, option, renamed, replaced
 from adapter.config.pflag import Flag, FlagType
 from adapter.errors import Fault, InputError
+from tests.support.docs import render_markdown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +160,8 @@ Output:
 
 
 def test_the_documentation_has_a_table_for_each_group() -> None:
-    page = option_fields.render_markdown(option_fields.flags_of(TripOptions), level=3)
-    assert "### Time\n\n| flag | default | meaning |\n| --- | --- | --- |\n| `-d, --days int` | `7` |" in page
+    page = render_markdown(option_fields.flags_of(TripOptions))
+    assert "## Time\n\n| flag | default | meaning |\n| --- | --- | --- |\n| `-d, --days int` | `7` |" in page
     assert "| `--stop strings` | `a,b` | Stops \\| ports. |" in page
 
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import checks, https_options, option_fields, options, pflag, rules_file
+from adapter.config import checks, https_options, options, pflag, rules_file
 from adapter.config.options import SCALE, SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
+from tests.support.docs import render_markdown
 
 CONFIG = "--config=rules.yaml"
 TABLE = SERVE.table
@@ -518,7 +519,7 @@ def test_previews_appear_with_all_flags_only() -> None:
 
 
 def test_help_and_documentation_name_every_flag() -> None:
-    text, page = SERVE.render_help(everything=True), option_fields.render_markdown(TABLE)
+    text, page = SERVE.render_help(everything=True), render_markdown(TABLE)
     for flag in TABLE.values():
         assert f"--{flag.name}" in text
         assert f"--{flag.name}" in page

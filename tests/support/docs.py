@@ -11,7 +11,8 @@ import msgspec
 
 from adapter.cli import verbs
 from adapter.config import options
-from adapter.config.option_fields import Command, flags_of, render_markdown
+from adapter.config.option_fields import Command, by_group, flags_of, spelled
+from adapter.config.pflag import Flag
 from adapter.model.autoscaling.view import VERSION, AutoscalerView, FleetView
 from adapter.telemetry import metrics
 
@@ -41,6 +42,18 @@ _GUIDES = {
 
 COMMANDS: tuple[Command[Any], ...] = tuple(verb.load_command() for verb in verbs.listed().values())
 """The command line of every verb."""
+
+
+def render_markdown(table: Mapping[str, Flag]) -> str:
+    """Return flags as tables in Markdown, one for each group."""
+    lines = []
+    for group, flags in by_group(table).items():
+        lines += [f"## {group}", "", "| flag | default | meaning |", "| --- | --- | --- |"]
+        for flag in flags:
+            default = f"`{flag.default}`" if flag.default else ""
+            lines.append(f"| `{spelled(flag)}` | {default} | {flag.help.replace('|', chr(92) + '|')} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def render_flags() -> str:

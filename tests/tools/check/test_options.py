@@ -1,9 +1,9 @@
 import pytest
 
 from adapter import errors
-from adapter.config import option_fields
 from adapter.config.options import SERVE
 from fastpath_tools.check.options import COMMAND, CheckOptions
+from tests.support.docs import render_markdown
 
 
 def parse(*arguments: str) -> CheckOptions:
@@ -121,4 +121,4 @@ def test_help() -> None:
 
 def test_every_flag_of_serve_is_accepted() -> None:
     assert COMMAND.table.keys() >= SERVE.table.keys()
-    assert "| `--why metric` |" in option_fields.render_markdown(COMMAND.table)
+    assert "| `--why metric` |" in render_markdown(COMMAND.table)
