@@ -62,6 +62,7 @@ class ReadyTimesStore(TermStore[Controller]):
                 )
                 for uid, ledger in list(controller.ledgers())
             )
-            if term_store.count_bytes(texts) <= term_store.LIMIT or most == LEAST_PODS:
+            size = sum(map(len, (*texts, *texts.values())))
+            if size <= term_store.LIMIT or most == LEAST_PODS:
                 return texts
             self._most = max(LEAST_PODS, most // 2)

@@ -158,7 +158,3 @@ class TermStore(ABC, Generic[Owner]):
                         await asyncio.sleep(0)
                 self._encoded[entry.uid] = known
         return {uid: text for uid, (_, text) in self._encoded.items()}
-
-
-def count_bytes(texts: Mapping[str, str]) -> int:
-    return sum(map(len, texts)) + sum(map(len, texts.values()))

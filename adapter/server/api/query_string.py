@@ -108,7 +108,9 @@ def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Que
 def _build_external_question(request: MetricRequest, parameters: Mapping[str, str]) -> ExternalQuestion:
     selector = label_selectors.parse_selector(parameters.get("labelSelector", ""))
     fields = field_selectors.parse_selector(parameters.get("fieldSelector", ""))
-    _check_together(parameters)
+    # every option that may not stand beside the others
+    if causes := _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters):
+        raise errors.InvalidError("meta.k8s.io", "ListOptions", causes)
     field_selectors.check_fields(fields)
     if is_watch(parameters):
         raise _no_watch(request.group, "*")
@@ -170,12 +172,6 @@ def _check_number(text: str) -> None:
     digits = text.lstrip("+-").lstrip("0")
     if len(digits) > 19 or not -(2**63) <= int(text) < 2**63:
         raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
-
-
-def _check_together(parameters: Mapping[str, str]) -> None:
-    """Raise `errors.InvalidError` with every option that may not stand beside the others."""
-    if causes := _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters):
-        raise errors.InvalidError("meta.k8s.io", "ListOptions", causes)
 
 
 def _list_causes(parameters: Mapping[str, str]) -> list[errors.Cause]:
