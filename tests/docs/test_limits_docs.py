@@ -97,7 +97,14 @@ NUMBERS = {
     "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
     "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
     "If all 800 have one": connection_server.MOST_CONNECTIONS,
-    "take 151 MiB at most": round(connection_server.UNCERTIFIED_BYTES / MIB),
+    "take 151 MiB at most": round(
+        (
+            connection_server.MOST_UNCERTIFIED
+            * (budgets.UNCERTIFIED_HEADS.memory + connection.CONNECTION_BYTES)
+            + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
+        )
+        / MIB
+    ),
     "36 MiB for heads, 75 MiB for connections and 40 MiB for": (
         round(connection_server.MOST_UNCERTIFIED * budgets.UNCERTIFIED_HEADS.memory / MIB),
         connection_server.MOST_UNCERTIFIED * connection.CONNECTION_BYTES // MIB,

@@ -51,13 +51,6 @@ REQUESTS_PER_TURN = 8
 """Requests without a trusted certificate that start in one turn of the event loop, in rotation over
 addresses."""
 
-UNCERTIFIED_BYTES = (
-    MOST_UNCERTIFIED * (budgets.UNCERTIFIED_HEADS.memory + connections.CONNECTION_BYTES)
-    + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
-)
-"""Memory that clients without a trusted certificate can take in all, before one of their requests is
-answered."""
-
 _YOUNG_SECONDS = 1.0  # shutdown waits for handshakes that are younger
 _LOOK = 0.02  # seconds between two looks at the open connections during shutdown
 _CUT = 0.01  # seconds for cancelling the rest; aiohttp takes 0 for no limit
