@@ -208,7 +208,7 @@ def _point(span: PastSpan) -> HistoryPoint:
         return HistoryPoint(
             at=at, demand=None, desired=None, ready=None, floor=0, min=0, max=0, limited_by=""
         )
-    shown = msgspec.structs.asdict(counts)
+    shown = counts._asdict()
     return HistoryPoint(at=at, limited_by=shown.pop("restraint").value, **shown)
 
 

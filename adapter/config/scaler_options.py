@@ -98,7 +98,7 @@ class ScalerOptions(CommandOptions):
     autoscaler_history: bool = _switch(
         "true",
         "Keep the counts of the last hour of each autoscaler, which `fastpath ui` draws. Takes memory: at "
-        "most 40 KiB for each, and as a rule less than 1 KiB.",
+        "most 2 KiB for each.",
     )
     journal_entries: int = _scaler(
         FlagType.INT,
