@@ -63,7 +63,7 @@ class BodyBuffer:
 
     def close(self) -> None:
         self._parts, self._size = [], 0
-        self.hold(0)
+        self._budget.charge(self.namespace, self, 0)
 
 
 class BodyBudget:

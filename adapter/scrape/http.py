@@ -112,7 +112,7 @@ class Scraper:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(endpoint.access.timeout) as timeout:
-                buffer.lost = lambda _: timeout.reschedule(0.0)
+                buffer.lost = lambda _: None if timeout.expired() else timeout.reschedule(0.0)
                 return await self._fetch(endpoint, buffer)
         except TimeoutError as error:
             buffer.check()

@@ -46,3 +46,13 @@ def test_a_namespace_that_exceeds_its_part_loses_and_others_do_not() -> None:
         with pytest.raises(ScrapeError, match="namespace hostile") as raised:
             read()
         assert raised.value.kind == "budget"
+
+
+def test_a_body_that_gives_way_for_another_reason_is_charged_until_it_is_closed() -> None:
+    bodies = BodyBudget(100, 60)
+    buffer = bodies.open("a")
+    buffer.add(b"x" * 50)
+    buffer.lose("its connection gave way")
+    buffer.close()
+
+    assert bodies.size == 0

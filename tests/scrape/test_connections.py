@@ -218,3 +218,15 @@ async def test_a_namespace_whose_pods_do_not_answer_takes_no_file_from_others(tm
         assert lost == ["the connections of the scraped pods of namespace slow take more than 2 files"] * 3
         for task in waiting:
             task.cancel()
+
+
+async def test_a_scrape_that_ends_already_can_give_way(tmp_path: Path) -> None:
+    async with scraping(tmp_path, [pod := WirePod(None)]) as here:
+        with closing(BodyBudget().open("shop")) as body:
+            fetching = asyncio.create_task(here.scraper.fetch(pod.endpoint, body))
+            await until(lambda: pod.open == 1)
+            body.lose("the files of connections")
+            await asyncio.sleep(0)  # it is being canceled
+            body.lose("the memory of bodies")
+            with pytest.raises(ScrapeError, match="the memory of bodies"):
+                await fetching
