@@ -369,8 +369,12 @@ class ScrapedValues:
 
     def _plan(self, target: ScrapeTarget) -> None:
         """Scrape a target at its interval, or less often if its scrapes take too much time."""
-        if not target.gone and target.endpoint.port:
+        if target.gone:
+            return
+        if target.endpoint.port:
             self._schedule.put(target.key, target.endpoint.access.interval * target.slowed)
+        else:
+            self._schedule.drop(target.key)
 
     def _stretch_of(self, target: ScrapeTarget) -> float:
         """Return the factor of the windows of a target, which is that of its interval."""

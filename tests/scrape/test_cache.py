@@ -225,6 +225,16 @@ async def test_another_pod_under_the_same_name_starts_from_nothing() -> None:
         assert here.metric("fastpath_scrape_targets") == 1
 
 
+async def test_a_pod_without_the_port_in_place_of_one_that_has_it_is_not_scraped() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ip="10.0.0.9", ports={})])
+        await here.scrape()
+
+        assert here.reader.asked == []
+        assert here.metric("fastpath_scrape_targets") == 0
+
+
 async def test_other_rules_take_effect_with_the_next_scrape() -> None:
     async with scraping() as here:
         here.reader.bodies["10.0.0.1"] = "depth 3\ndepth2 4"
