@@ -50,6 +50,11 @@ def is_scaled_object(tree: object) -> bool:
     return isinstance(tree, dict) and tree.get("kind") == SCALED_OBJECT
 
 
+def _spec_of(tree: object) -> dict[str, Any]:
+    """Return the spec without nulls, which the API server takes as absent."""
+    return {key: value for key, value in mapping_at(tree, "spec").items() if value is not None}
+
+
 def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
     """Return the cron triggers of a ScaledObject with their indices."""
     triggers = listed_at(tree, "spec", "triggers")
@@ -67,7 +72,7 @@ def reasons_left_out(tree: Any) -> list[str]:
         return [f"left out: {why}, which a floor would change: convert it without the annotation"]
     if cron_triggers(tree):
         return []
-    spec = mapping_at(tree, "spec")
+    spec = _spec_of(tree)
     types = ", ".join(_other_types(spec)) or "none"
     limits, refused = _successor(
         tree, spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
@@ -85,7 +90,7 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
     The report of the last schedule ends with what concerns the whole document.
     """
     faults: list[Fault] = []
-    spec = mapping_at(tree, "spec")
+    spec = _spec_of(tree)
     if not str(version := tree.get("apiVersion")).startswith("keda.sh/"):
         old = (
             "the API group of KEDA 1, whose fields have other names"
@@ -136,7 +141,7 @@ def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator
     replicas = drafts.integer_at(meta, "desiredReplicas", f"{path}.metadata.desiredReplicas", faults, None)
     if len(faults) == before and replicas < 1:
         drafts.refuse(faults, f"{path}.metadata.desiredReplicas", replicas, "expected 1 or more")
-    if trigger.get("metricType", "AverageValue") != "AverageValue":
+    if (trigger.get("metricType") or "AverageValue") != "AverageValue":
         expected = "expected AverageValue: with another type KEDA multiplies the count at every sync"
         drafts.refuse(faults, f"{path}.metricType", trigger["metricType"], expected)
     if start is not None and start == end:
@@ -237,7 +242,7 @@ def _successor(tree: dict[str, Any], lowest: object, highest: object) -> tuple[s
 
     A count of 0 needs a metric that has a value without pods.
     """
-    spec = mapping_at(tree, "spec")
+    spec = _spec_of(tree)
     metrics = (
         [{"type": "External", "external": _EXTERNAL}] if {*_other_types(spec)} - {"cpu", "memory"} else None
     )
@@ -276,7 +281,7 @@ def autoscaler_notes(tree: dict[str, Any]) -> Iterator[str]:
     for name, rules in _PAUSED_WAYS.items():
         if _is_set(annotations, name):
             yield f"annotation {name}: the autoscaler needs spec.behavior.{rules}.selectPolicy: Disabled"
-    spec = mapping_at(tree, "spec")
+    spec = _spec_of(tree)
     advanced = mapping_at(spec, "advanced")
     behavior = mapping_at(advanced, "horizontalPodAutoscalerConfig").get("behavior")
     if behavior is not None:

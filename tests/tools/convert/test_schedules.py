@@ -334,6 +334,16 @@ def test_advice_that_check_refuses_says_so(spec: dict[str, Any], said: str, conv
     assert f"`fastpath check` refuses that autoscaler: {said}" in found.err
 
 
+@pytest.mark.parametrize("trigger", [_trigger("0 8 * * *", "0 18 * * *"), QUEUE], ids=["cron", "no cron"])
+def test_a_null_is_an_absent_field(trigger: dict[str, Any], convert: Any) -> None:
+    tree = _scaled_object(trigger)
+    nulls = dict.fromkeys(
+        ("minReplicaCount", "maxReplicaCount", "fallback", "advanced", "cooldownPeriod", "idleReplicaCount")
+    )
+    absent = {key: value for key, value in tree["spec"].items() if key not in nulls}
+    assert convert(tree | {"spec": absent | nulls}).err == convert(tree | {"spec": absent}).err
+
+
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
