@@ -74,7 +74,8 @@ def read_context(options: KubeconfigOptions) -> str:
     file = find_file(options)
     if options.context or file is None:
         return options.context
-    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):  # `connect` reports what is wrong
+    # `connect` reports what is wrong
+    with contextlib.suppress(OSError, ValueError, RecursionError, yaml.YAMLError):
         document = yaml.safe_load(file.read_text())
         if isinstance(document, dict):
             return str(document.get("current-context") or "")

@@ -76,6 +76,15 @@ async def test_a_context_that_does_not_exist(server: Server, tmp_path: Path) -> 
         await ask(f"--kubeconfig={file}", "--context=here")
 
 
+async def test_a_kubeconfig_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("[" * 5000)
+    options, _ = COMMAND.parse([f"--kubeconfig={file}"])
+    assert cluster_options.with_context(options) == options
+    with pytest.raises(InputError, match="expected a usable kubeconfig file"):
+        await ask(f"--kubeconfig={file}")
+
+
 async def test_a_context_needs_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
