@@ -62,6 +62,7 @@ class PodConnection(ResponseHandler):
         self._unparsed = b""
         self._offset = 0
         self._is_parsing = False
+        self._loss: tuple[BaseException | None] | None = None
         self.expiry: asyncio.TimerHandle | None = None
         """Closes it if it is kept for too long."""
 
@@ -133,6 +134,15 @@ class PodConnection(ResponseHandler):
             self._unparsed, self._offset = b"", 0
             body.hold(0)
             self._resume_reading_for_buffer()
+            if self._loss is not None and not self._reading_paused:
+                super().connection_lost(*self._loss)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End once all that has arrived is parsed: with TLS the end comes although reading is paused."""
+        if self.transport is not None and (self._is_parsing or self._reading_paused):
+            self._loss = (exc,)
+        else:
+            super().connection_lost(exc)
 
     def _check(self) -> None:
         """Raise ScrapeError if the pod sends more than it may."""

@@ -177,6 +177,24 @@ async def test_what_was_not_parsed_is_not_charged_to_a_body_that_is_closed(tmp_p
         assert bodies.size == 0
 
 
+async def test_what_has_arrived_before_the_end_is_parsed_before_it(tmp_path: Path) -> None:
+    """With TLS a connection is lost although its reading is paused."""
+    clock, loop, content = FakeClock(), asyncio.get_running_loop(), b"x 1\n" * 12_000
+    async with scraping(tmp_path, [pod := WirePod(None)]):
+        with closing(BodyBudget().open("shop")) as body:
+            transport, connection = await loop.create_connection(
+                lambda: PodConnection(loop, FairTurns(clock), clock), "127.0.0.1", pod.endpoint.port
+            )
+            asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", body, 1 << 20))
+            await asyncio.sleep(0)
+            connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + content)
+            connection.connection_lost(None)
+            _, answer = await asking
+            assert await answer.read() == content
+            assert connection.should_close
+            transport.abort()
+
+
 # -- files --------------------------------------------------------------------------------------------------
 
 
