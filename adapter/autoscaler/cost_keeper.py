@@ -27,7 +27,6 @@ from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.deletion_costs import DeletionCosts
 from adapter.model import timestamps
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE
 from adapter.model.autoscaling.scale_down import COST_ANNOTATION
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
@@ -187,7 +186,7 @@ class CostKeeper:
                 return choice.replicas
             return removal.foresee(choice, memory, current, now + boost.period + SECOND)
         is_held = restraint_of(choice, state.prepared.limits) is Restraint.HELD
-        if not is_held or state.object.spec.mode == ADVISE:  # then nothing is written when the window ends
+        if not is_held or state.object.only_advises:  # then nothing is written when the window ends
             return choice.replicas
         return removal.foresee(choice, memory, current, now + int(AHEAD_SECONDS * SECOND))
 

@@ -137,9 +137,9 @@ class LeaseReader:
         }
         if not listed:
             return whole
-        found = tuple(leader for leaders in listed.values() for leader in leaders.found)
+        owners = tuple(leader for leaders in listed.values() for leader in leaders.found)
         scalers = tuple(scaler for leaders in listed.values() for scaler in leaders.scalers)
-        return Leaders(found, tuple(listed), whole.why, scalers)
+        return Leaders(owners, tuple(listed), whole.why, scalers)
 
     @shared
     async def _names(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class LeaseReader:
             for lease in leases
             if lease.metadata.name.startswith(f"{self._name}-member-")
         }
-        found = tuple(
+        owners = tuple(
             self._leader(
                 lease, number, members.get((lease.metadata.namespace, lease.spec.holder_identity or ""))
             )
@@ -176,7 +176,7 @@ class LeaseReader:
         )
         scalers = {scaler for lease in leases if (scaler := self._live_scaler(lease)) is not None}
         ordered = sorted(scalers, key=lambda one: (one[0] != self._namespace, one))
-        return Leaders(found, scalers=tuple(ordered))
+        return Leaders(owners, scalers=tuple(ordered))
 
     def _live_scaler(self, lease: LeaseDocument) -> tuple[str, str] | None:
         """Return where a scaler shares slices, and its Pod, if the Lease is its own and it renews it."""

@@ -158,6 +158,11 @@ class FastPathAutoscaler(Struct, frozen=True):
     spec: FastPathAutoscalerSpec = FastPathAutoscalerSpec()
     status: FastPathAutoscalerStatus | None = None
 
+    @property
+    def only_advises(self) -> bool:
+        """Whether no count is written."""
+        return self.spec.mode == ADVISE
+
 
 class RefusedAutoscaler(FastPathAutoscaler, frozen=True):
     """What is kept of an object that is too large: its target, and `why` it is refused."""
