@@ -223,7 +223,8 @@ class ReadyLedger:
 
     def inherit(self, older: "ReadyLedger") -> None:
         """Put the pods of an older ledger of the same target before these, and take what it has learned."""
-        self.usages = older.usages | self.usages
+        usages = older.usages | self.usages
+        self.usages = {key: usages[key] for key in [*usages][-MOST_LEARNED:]}
         own = self.starts()
         for start in (*older.starts(), *own):
             self._add(start)

@@ -156,6 +156,15 @@ def test_what_is_stored_is_bounded() -> None:
     assert decode_ledger(encode_ledger(ledger)).usages == ledger.usages
 
 
+def test_a_ledger_that_inherits_can_be_stored() -> None:
+    known = LearnedUsage("0123abcd", 1.7e9, (1.0,))
+    older, own = ReadyLedger("uid"), ReadyLedger("uid")
+    older.usages = {f"cpu/{number}": known for number in range(MOST_LEARNED)}
+    own.usages = {"cpu/": known}
+    own.inherit(older)
+    assert list(decode_ledger(encode_ledger(own)).usages) == ["cpu/1", "cpu/2", "cpu/3", "cpu/"]
+
+
 async def test_the_usages_of_a_few_metrics_are_kept() -> None:
     async with servers() as before:
         known = LearnedUsage("0123abcd", 1.7e9, (1.0,))
