@@ -67,7 +67,7 @@ class TermStore(ABC, Generic[Owner]):
 
     @abstractmethod
     async def inherit(self, owner: Owner, texts: Mapping[str, str]) -> None:
-        """Give the owner what the previous leader has stored."""
+        """Give the owner what the one before it has stored."""
 
     @abstractmethod
     def is_unclaimed(self, owner: Owner, uid: str) -> bool:

@@ -188,7 +188,7 @@ def examine_fast(
     scale_down: ScaleDownFacts | None = None,
     target_facts: TargetFacts | Unread = _NOT_READ,
 ) -> FastExamination:
-    """Return the diagnosis of a FastPathAutoscaler: two scalers, two autoscalers, no leader, or a condition.
+    """Return the diagnosis of a FastPathAutoscaler: two scalers, two autoscalers, no owner, or a condition.
 
     Without these it is what its pods expose of their usage, how long they take to be Ready, and whether idle
     scale-down has an effect, as far as that is known. `rivals` are the other autoscalers of its target as
