@@ -1,6 +1,7 @@
 """What the pods of a forecast buy without one."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -114,12 +115,26 @@ def bursts(days: int) -> Demand:
     return np.where(minute % 60 < 10, 20.0, 10.0)
 
 
-@pytest.mark.parametrize(("extra", "best"), [(0.1, "minReplicas 12"), (0.6, "a scale-down window of 3600s")])
-def test_the_change_that_leaves_least_is_the_alternative(extra: float, best: str) -> None:
+def quiet_days(days: int) -> Demand:
+    """Return such a demand that is a quarter on each second day."""
+    return bursts(days) * np.where(np.arange(days * MINUTES) // MINUTES % 2, 0.25, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("demand", "extra", "best"),
+    [
+        (bursts, 0.06, "target 9440m"),
+        (bursts, 0.14, "minReplicas 12"),
+        (quiet_days, 0.6, "a scale-down window of 3600s"),
+    ],
+)
+def test_the_change_that_leaves_least_is_the_alternative(
+    demand: Callable[[int], Demand], extra: float, best: str
+) -> None:
     """Bursts are an hour apart: a longer window brings nothing, until it holds the pods for the next one."""
-    days = days_of(bursts(2))
+    days = days_of(demand(2))
     none = days.run(NONE)
-    limits = judge.build_limits(case_of(bursts(2), SETTINGS))
+    limits = judge.build_limits(case_of(demand(2), SETTINGS))
     alternatives = Alternatives(days, none, limits, 300 * SECOND)
     candidate = CandidateFigures("day", ReplayFigures(0.0, (1 + extra) * none.whole.pods), none.recent)
     made = alternatives.beat(candidate).alternative
