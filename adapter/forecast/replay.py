@@ -6,7 +6,6 @@ apart: an autoscaler leaves it as it is, and on which side of the tolerance a co
 """
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -41,7 +40,7 @@ class SplitFigures:
         self._days = days
         self._limits = limits
         self._check = check
-        self._sums = [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+        self._sums = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
         self.seconds_at: Counter[int] = Counter()
         """How many seconds each count ran."""
 
@@ -68,16 +67,12 @@ class SplitFigures:
 
     def _add(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         self.seconds_at[replicas] += seconds
-        need = min(need, self._limits.most)
-        missing = need - ready
+        missing = min(need, self._limits.most) - ready
         is_tolerated = need <= ready * self._limits.high
         before = min(seconds, max(0, self._recent - second))
         for sums, part in zip(self._sums, (before, seconds - before), strict=True):
             sums[1] += part * replicas
-            if math.isnan(need):  # in a gap
-                continue
-            sums[3] += part * need
-            if missing > 0:
+            if missing > 0:  # not in a gap, where the need is NaN
                 sums[2 if is_tolerated else 0] += part * missing
 
     def decided(self, place: int, decider: Decider) -> None:

@@ -33,21 +33,15 @@ BEATS = 0.5
 """Which share of the shortage of its alternative a candidate may leave. Loads that repeat leave less."""
 
 
-LEAST_SHORTAGE = 0.001
-"""Which share of the need has to be missing without a forecast: what a candidate leaves of less is chance."""
-
-
 class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
     """What a replay came to, in pod seconds.
 
-    `tolerated` is the shortage within the tolerance of the autoscaler, which `shortage` leaves out. `need` is
-    what the load needed, None if it was not counted.
+    `tolerated` is the shortage within the tolerance of the autoscaler, which `shortage` leaves out.
     """
 
     shortage: float
     pods: float
     tolerated: float = 0.0
-    need: float | None = None
 
     def gain_over(self, none: "ReplayFigures") -> float:
         """Return which share of the shortage is gone; 0 without a shortage."""
@@ -133,11 +127,6 @@ def decide(
 def refusals(
     candidate: CandidateFigures, none: CandidateFigures, settings: ForecastSettings
 ) -> Iterator[str]:
-    without = none.whole
-    if without.need and without.shortage < LEAST_SHORTAGE * without.need:
-        missing = f"{100 * without.shortage / without.need:.2g} % of the need is missing"
-        yield f"without it {missing}: of less than {100 * LEAST_SHORTAGE:g} % no gain is certain"
-        return
     for when, figures, without in (
         ("", candidate.whole, none.whole),
         (_RECENTLY, candidate.recent, none.recent),

@@ -80,22 +80,6 @@ def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused
 
 
 @pytest.mark.parametrize(
-    ("need", "refused"),
-    [
-        (1_000_000.0, ""),
-        (
-            2_000_000.0,
-            "without it 0.05 % of the need is missing: of less than 0.1 % no gain is certain",
-        ),
-    ],
-)
-def test_a_shortage_that_is_next_to_nothing_is_no_ground_for_a_floor(need: float, refused: str) -> None:
-    without = msgspec.structs.replace(WITHOUT, whole=msgspec.structs.replace(WITHOUT.whole, need=need))
-    made = verdicts.decide(99, 60, without, [candidate("day", 1.0, 0.05)], SETTINGS)
-    assert made.candidates[0].refused == refused
-
-
-@pytest.mark.parametrize(
     ("left", "recent", "refused"),
     [
         (1000.0, 400.0, ""),
