@@ -25,8 +25,16 @@ CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
 
 
+DISCOVERY = {
+    "/apis/custom.metrics.k8s.io": {
+        "versions": [{"version": "v1beta2"}, {"version": "v1beta1"}],
+        "preferredVersion": {"version": "v1beta2"},
+    }
+}
+
+
 class Metrics:
-    """Responses of the metrics APIs by path, else 404; records the paths with their queries."""
+    """Responses of the metrics APIs by path, else 404; records the paths with queries, without discovery."""
 
     def __init__(self) -> None:
         self.answers: dict[str, dict[str, Any]] = {}
@@ -34,6 +42,8 @@ class Metrics:
         self.meanwhile: Callable[[], object] = lambda: None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path in DISCOVERY:
+            return web.json_response(DISCOVERY[request.path])
         self.asked.append(request.path_qs)
         self.meanwhile()
         found = self.answers.get(request.path)
