@@ -186,7 +186,7 @@ class APIServer:
         document: Document = msgspec.json.decode(content)
         if "/leases" in path and method != "DELETE":
             self._version += 1
-            document["metadata"] |= {"namespace": "default", "resourceVersion": str(self._version)}
+            document["metadata"]["resourceVersion"] = str(self._version)
             self._leases[document["metadata"]["name"]] = document
             self._changes.append(document)
             for kind, queue in self._watches:
