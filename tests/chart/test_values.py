@@ -433,6 +433,18 @@ TEXTS: Values = {
 }
 
 
+def free(values: Values, schema: chart_values.Schema) -> Values:
+    """Return the values without the texts that the schema restricts, which takes no other text."""
+    kept: Values = {}
+    for key, value in values.items():
+        below = schema["properties"][key]
+        if isinstance(value, dict) and "properties" in below:
+            kept[key] = free(value, below)
+        elif below.keys().isdisjoint({"enum", "format", "pattern"}):
+            kept[key] = value
+    return kept
+
+
 @pytest.mark.parametrize("text", ["2024", "1e3", "0x1f", "true", "null", "~", "a\"b'c: {{ x }}\n- d: [#"])
 @pytest.mark.parametrize("mode", ["", "prometheus-adapter"])
 @pytest.mark.parametrize("certificate", ["certManager", "existing"])
@@ -440,7 +452,8 @@ def test_text_stays_text(mode: str, text: str, certificate: str) -> None:
     """A name of digits becomes no number, and no text ends the field in which it stands."""
 
     def rendered(value: str) -> str:
-        values = json.dumps({**TEXTS, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(value)[1:-1])
+        texts = free(TEXTS, chart_values.read_schema())
+        values = json.dumps({**texts, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(value)[1:-1])
         change: Values = {} if certificate == "certManager" else {"certManager": {"enabled": False}}
         change |= {"tls": {"existingSecret": value}}
         name = value if value.isdigit() else "release"
