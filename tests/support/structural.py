@@ -26,6 +26,7 @@ KEYWORDS = frozenset(
         "items",
         "maxItems",
         "maxLength",
+        "maxProperties",
         "maximum",
         "minItems",
         "minLength",
@@ -46,7 +47,7 @@ KEYWORDS = frozenset(
 Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems.
 """
 
-BLOCKING = frozenset({"required", "maxLength", "maxItems", "type"})
+BLOCKING = frozenset({"required", "maxLength", "maxItems", "maxProperties", "type"})
 """Where one of these is broken the API server does not look at rules."""
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
