@@ -278,20 +278,25 @@ async def test_a_user_who_may_list_and_not_watch(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cached list instead of a watch: logged once, and renewed while requests arrive."""
-    quick = (asyncio.sleep, reflector.ReflectorPeriods(relist=0.3), None)
-    monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", quick)
+    """A cached list instead of a watch, renewed while requests arrive; a fault after a minute, logged once."""
+    clock = ShiftedClock()
+    periods = reflector.ReflectorPeriods(relist=0.3)
+    monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", (asyncio.sleep, periods, None))
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace))
     await _write(prometheus, "load", "pod", {"a": 1, "b": 2}, namespace)
     limited = await cluster.limited(pods=("get", "list"))
-    async with cluster.adapter(prometheus.url, lister=limited) as adapter:
+    refused = "the watch is refused: allow it in the Role; until then the kind is listed at intervals"
+    async with cluster.adapter(prometheus.url, lister=limited, clock=clock) as adapter:
         assert (await adapter.get(_loads(namespace))).values == {"a": "1"}
         await cluster.create(_object("Pod", "b", namespace))
         await _until(adapter, _loads(namespace), {"a": "1", "b": "2"})
+        assert _said(caplog, refused) == []
+        clock.monotonic_shift += periods.refusals
+        await adapter.wait_for("/readyz?verbose", lambda answer: "[-]objects failed" in answer.body)
         await cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
         await _until(adapter, _loads(namespace), {"b": "2"})
-        (said,) = _said(caplog, "watch refused; this kind is listed instead")
+        (said,) = _said(caplog, refused)
         assert "cannot watch pods: 403 Forbidden" in said
         assert "[-]objects failed" in (await adapter.get("/readyz?verbose")).body
 
