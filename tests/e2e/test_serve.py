@@ -278,7 +278,7 @@ async def test_a_user_who_may_list_and_not_watch(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cached list instead of a watch, renewed while requests arrive; a fault after a minute, logged once."""
+    """A cached list in place of a watch, renewed as requests arrive; a fault after a minute, logged once."""
     clock = ShiftedClock()
     periods = reflector.ReflectorPeriods(relist=0.3)
     monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", (asyncio.sleep, periods, None))

@@ -229,3 +229,25 @@ def test_v1_alone_is_not_enough_for_the_controller() -> None:
 )
 def test_which_one_leads_here(registration: Registration, names: list[str], *, expected: bool) -> None:
     assert apiservices.leads_here(registration, "fastpath", names) is expected
+
+
+@pytest.mark.parametrize(
+    ("registration", "why"),
+    [
+        (Registration(None, Trust.BUNDLE), ""),
+        (Registration(ServiceReference("fastpath", "fastpath"), Trust.BUNDLE, "True"), ""),
+        (
+            Registration(
+                ServiceReference("fastpath", "fastpath"),
+                Trust.BUNDLE,
+                "False",
+                message="Get https://10.0: x509: certificate has expired: current time 2026 is after 25",
+            ),
+            "x509: certificate has expired",
+        ),
+        (Registration(ServiceReference("fastpath", "fastpath"), Trust.BUNDLE), "no condition Available yet"),
+    ],
+    ids=["local", "available", "expired", "new"],
+)
+def test_why_the_api_server_does_not_reach_one(registration: Registration, why: str) -> None:
+    assert apiservices.why_unavailable(registration) == why
