@@ -9,6 +9,7 @@ from adapter.errors import InputError
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscaler,
+    FastPathAutoscalerSpec,
     Metadata,
     PastChange,
     from_hpa,
@@ -386,3 +387,8 @@ def test_one_that_is_refused_says_why() -> None:
     kept = refused(scaling.read_spec(FastPathAutoscaler, [scaling.cpu_metric()]), "is too large")
     assert kept.spec.metrics is None
     assert [str(one) for one in validate(kept)] == ["spec: Too long: is too large"]
+
+
+@pytest.mark.parametrize(("mode", "only"), [("Auto", False), ("Advise", True)])
+def test_one_in_mode_advise_writes_no_count(mode: str, only: bool) -> None:  # noqa: FBT001 - a table
+    assert FastPathAutoscaler(spec=FastPathAutoscalerSpec(mode=mode)).only_advises is only
