@@ -16,7 +16,10 @@ _GROUP_VERSIONS = (
     ("custom.metrics.k8s.io", "v1beta1"),
     ("external.metrics.k8s.io", "v1beta1"),
 )
-_SERVICE = {"namespace": "fastpath", "name": "fastpath"}
+NAMESPACE = "fastpath"
+"""The namespace of Fastpath, of which the verb believes the Leases of a scaler."""
+
+_SERVICE = {"namespace": NAMESPACE, "name": "fastpath"}
 
 
 def register(cluster: Cluster, port: int) -> None:

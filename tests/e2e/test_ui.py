@@ -124,6 +124,7 @@ async def test_the_demo_is_complete_in_each_view(browser: Browser, demo: str) ->
         assert headings(tree, 1) == [f"shop/{name}"]
         assert tuple(headings(tree, 2)) == SECTIONS
         assert any("requests_in_flight" in header for header in names(tree, "rowheader"))
+        assert "no scaler runs for it" not in texts(tree)
         assert "10" in names(tree, "cell"), "the target"
         width = (await tab.call("Page.getLayoutMetrics"))["cssContentSize"]["width"]
         assert width == 390, "nothing is wider than the screen of a telephone"
@@ -142,7 +143,7 @@ READ = "document.querySelector('output[for=%s]').textContent"
 async def test_what_stands_beside_an_input_follows_it(browser: Browser, demo: str) -> None:
     tab = await browser.tab()
     await tab.open(f"{demo}autoscalers/shop/web-native")
-    await wait_tree(tab, lambda tree: "Replay" in names(tree, "button"))
+    await wait_tree(tab, lambda tree: "Replay" in names(tree, "button"), 100.0)  # it has figures of a minute
     for name, change, text in (
         ("try-target", "value = 65", "65 %"),
         ("try-window", "value = 90", "90 s"),
