@@ -164,13 +164,19 @@ class SourceReader:
         return max(facts, key=lambda each: (each.interval or 0.0, each.age or 0.0))
 
     async def _excluding(self, query: str) -> str:
-        """Return the matcher without which a selector of the query has series, "" if there is no such one."""
+        """Return the matcher without which a selector of the query has series, "" if there is no such one.
+
+        Samples may come between two queries, so all series are asked for again, at the time of the others.
+        """
+        now = self._clock.wall()
         for name, written in _selectors(query)[:_SELECTORS]:
             for matcher in written:
                 others = matchers.join(other for other in written if other != matcher)
                 if not name and not others:
                     continue
-                if await self._one(f"count({name}{{{others}}})", self._clock.wall()) is not None:
+                if await self._one(f"count({name}{{{others}}})", now) is None:
+                    continue
+                if await self._one(f"count({name}{{{matchers.join(written)}}})", now) is None:
                     return f"{name} has series, but not with {matcher}"
         return ""
 

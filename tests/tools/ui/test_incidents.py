@@ -66,6 +66,14 @@ async def test_a_wrong_label_in_a_rule(shop: Incident) -> None:
     )
 
 
+async def test_a_series_that_comes_between_two_queries_has_no_wrong_label(shop: Incident) -> None:
+    shop.metrics.count = 0
+    came = {"count(queue_depth{queue=": 3.0}
+    shop.prometheus.values = {**came, 'queue="mails"': None, "count(queue_depth": 3.0}
+    shop.create(QUEUE, ScalingActive=NO_EXTERNAL)
+    assert "but not with" not in await first_sentence(shop, prometheus=True)
+
+
 async def test_a_wrong_label_without_a_prometheus(shop: Incident) -> None:
     shop.metrics.count = 0
     shop.create(QUEUE, ScalingActive=NO_EXTERNAL)
