@@ -257,16 +257,16 @@ def autoscaler_hop(facts: Facts) -> Hop:
         text = f"{target} also has {named}, which does not scale while this HPA exists"
         others = f"kubectl -n {meta.namespace} delete fpa {' '.join(facts.fast_rivals)}"
         change = f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, or {others}"
-        return _own_hop(State.FAULT, text, change)
+        return own_hop(State.FAULT, text, change)
     if facts.rivals:
         text = f"{target} is also scaled by {', '.join(facts.rivals)}"
-        return _own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
+        return own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
     if not facts.conditions:
-        return _own_hop(State.WARNING, UNCONDITIONED)
+        return own_hop(State.WARNING, UNCONDITIONED)
     owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
     problem = condition_hop(facts)
     if problem is None:
-        return _own_hop(State.OK, f"the HPA controller reports no problem{owner}")
+        return own_hop(State.OK, f"the HPA controller reports no problem{owner}")
     return problem if problem.state is State.FAULT else problem._replace(text=f"{problem.text}{owner}")
 
 
@@ -283,23 +283,23 @@ def condition_hop(facts: Facts) -> Hop | None:
     )
     if active.reason == "ScalingDisabled":
         text = "the target is scaled to zero, which disables the autoscaler"
-        return _own_hop(State.FAULT, text, "give the target at least one replica")
+        return own_hop(State.FAULT, text, "give the target at least one replica")
     for condition in (able, active):
         if condition.status == "False":
             state = State.WARNING if condition.reason in BY_WISH else State.FAULT
             change = "set the resource request on the containers" if _REQUEST in condition.message else ""
-            return _own_hop(state, describe_condition(condition), change)
+            return own_hop(state, describe_condition(condition), change)
     if limited.status == "True" and limited.reason == "TooManyReplicas":
         text = f"it recommends more than maxReplicas, {spec.max_replicas}"
         is_stuck = not isinstance(facts.target, Unread) and facts.target.unready is not None
         change = "" if is_stuck else f"raise spec.maxReplicas, now {spec.max_replicas}"
-        return _own_hop(State.WARNING, text, change)
+        return own_hop(State.WARNING, text, change)
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
-        return _own_hop(State.WARNING, f"its scaling policies limit it now: {limited.message}")
+        return own_hop(State.WARNING, f"its scaling policies limit it now: {limited.message}")
     return None
 
 
-def _own_hop(state: State, text: str, change: str = "") -> Hop:
+def own_hop(state: State, text: str, change: str = "") -> Hop:
     return _hop(state, text, change, "autoscaler")
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
@@ -18,7 +20,15 @@ from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import scale_down as scale_down_model
 from adapter.model.autoscaling.boost import BoostAnnotations
-from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND, KIND, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    BOOST,
+    HPA_KIND,
+    KIND,
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    native,
+    plain_status,
+)
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, with_defaults
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
@@ -26,14 +36,14 @@ from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.doctor import autoscaler_hops, diagnosis, metric_facts, report
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import BoostFacts, BoostOffer, Facts, ScaleDownFacts, State
 from fastpath_tools.doctor.metric_facts import MetricReader
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
-from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, TargetFacts, Unread, unlisted
+from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, Period, TargetFacts, Unread, unlisted
 from fastpath_tools.live.scaler_access import LeaderReader
 from fastpath_tools.live.sources import SourceReader
 
@@ -51,7 +61,7 @@ class Found(NamedTuple):
     """What was examined, and what of it may be incomplete."""
 
     hpas: tuple[Examination, ...] = ()
-    fpas: tuple[FastExamination, ...] = ()
+    fpas: tuple[Examination, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -73,7 +83,7 @@ def main(options: DoctorOptions) -> int:
 
 def _render(options: DoctorOptions, examined: Found) -> str:
     namespace, name = options.target
-    every: list[Examination | FastExamination] = [*examined.hpas, *examined.fpas]
+    every: list[Examination] = [*examined.hpas, *examined.fpas]
     if options.output == "json":
         documents = [report.document(examination) for examination in every]
         return command_line.to_json(documents[0] if name and len(documents) == 1 else documents)
@@ -111,12 +121,7 @@ class Doctor:
     """
 
     def __init__(
-        self,
-        cluster: LiveCluster,
-        sources: SourceReader,
-        metrics: MetricReader,
-        clock: Clock,
-        period: float,
+        self, cluster: LiveCluster, sources: SourceReader, metrics: MetricReader, clock: Clock, period: float
     ) -> None:
         self._cluster = cluster
         self._sources = sources
@@ -160,15 +165,15 @@ class Doctor:
         hpas: Sequence[HPA],
         fpas: Sequence[FastPathAutoscaler],
         leaders: Leaders | Unread,
-    ) -> FastExamination:
+    ) -> Examination:
         """Examine a FastPathAutoscaler; the others are those of its namespace, or more."""
         async with self._free:
             meta, spec = fpa.metadata, fpa.spec
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
-            starts = None if isinstance(target, Unread) else target.starts
             rivals = [f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas)]
             rivals += [f"{KIND} {name}" for name in _same_target(fpa, fpas)]
-            conditions = (fpa.status.conditions if fpa.status is not None else None) or ()
+            status = plain_status(fpa.status or FastPathAutoscalerStatus())
+            conditions = status.conditions or ()
             is_active = ("ScalingActive", "False") not in {(one.type, one.status) for one in conditions}
             metrics = await asyncio.gather(
                 *(
@@ -180,8 +185,18 @@ class Doctor:
             scale_down = None
             if spec.removal_order is not None:
                 scale_down = await self._scale_down(fpa, scale_down_model.PATH, spec.mode, target)
-            examined = diagnosis.examine_fast(fpa, rivals, leaders, starts, metrics, scale_down, target)
-            return examined._replace(target=target)
+            facts = Facts(
+                replace(native(fpa), status=status),
+                target,
+                tuple(metrics),
+                Period(spec.sync_period / SECOND, "Fastpath"),
+                0.0,
+                round(self._clock.wall() * SECOND),
+                rivals=tuple(rivals),
+                scale_down=scale_down,
+                offer=BoostOffer(leaders, ()),
+            )
+            return diagnosis.examine_fast(fpa, facts)
 
     async def examine_hpa(
         self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]

@@ -6,57 +6,35 @@ the scaler records its decisions, and `fastpath explain` shows them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from adapter.bounds.forecast.verdict import REFUSED
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    AUTO,
-    BOOST,
-    FastPathAutoscaler,
-    FastPathAutoscalerStatus,
-    native,
-    plain_status,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, FastPathAutoscaler
 from adapter.model.autoscaling.status import FORECAST_READY
-from adapter.model.timestamps import SECOND
 from fastpath_tools.doctor import autoscaler_hops, metric_hops, scale_down_hops, target_hops, usage_hops
-from fastpath_tools.doctor.hops import (
-    Facts,
-    Hop,
-    Improvement,
-    MetricChain,
-    ScaleDownFacts,
-    State,
-    Total,
-    seconds,
-    total,
-)
+from fastpath_tools.doctor.hops import Facts, Hop, Improvement, MetricChain, State, Total, seconds, total
 from fastpath_tools.live import impossible
-from fastpath_tools.live.facts import Leaders, MetricFacts, Period, Starts, TargetFacts, Unread, unlisted
+from fastpath_tools.live.facts import Unread, unlisted
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""
 
 
-_NOT_READ = Unread("it is not read")
-
-
 class Examination(NamedTuple):
-    """A HorizontalPodAutoscaler examined: hops before and after the metrics', and a chain for each metric."""
+    """An autoscaler examined: hops before and after the metrics', and a chain for each metric.
+
+    A FastPathAutoscaler, `fpa`, has no chains. `before` is then what is wrong with it, or else all that is
+    known of it.
+    """
 
     facts: Facts
     before: tuple[Hop, ...]
-    chains: tuple[MetricChain, ...]
-    after: tuple[Hop, ...]
+    chains: tuple[MetricChain, ...] = ()
+    after: tuple[Hop, ...] = ()
     diagnosis: str = ""
     change: str = ""
-
-    @property
-    def target(self) -> TargetFacts | Unread:
-        return self.facts.target
+    fpa: FastPathAutoscaler | None = None
 
     @property
     def key(self) -> str:
@@ -64,8 +42,12 @@ class Examination(NamedTuple):
 
     @property
     def mode(self) -> str:
-        """The mode that the annotation asks for, "" for none."""
-        return self.facts.mode
+        """The mode that the autoscaler asks for, an HPA by its annotation; "" for none."""
+        return self.facts.mode if self.fpa is None else self.fpa.spec.mode
+
+    @property
+    def explain(self) -> str:
+        return f"fastpath explain {self.key}"
 
     @property
     def state(self) -> State:
@@ -129,9 +111,9 @@ def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None]:
 
 
 def boost_gain(examined: Examination) -> float:
-    """Return the seconds that boosting takes off the slowest chain, 0 for an autoscaler that asks for it."""
+    """Return the seconds that boosting takes off the slowest chain, 0 for one that Fastpath decides."""
     facts = examined.facts
-    if facts.mode == BOOST:
+    if examined.fpa is not None or facts.mode == BOOST:
         return 0.0
     chains = tuple(metric_hops.chain(facts, metric, boosted=True) for metric in facts.metrics)
     return max(examined.slowest.took.usual - examined._replace(chains=chains).slowest.took.usual, 0.0)
@@ -157,78 +139,47 @@ def _best_change(changes: Sequence[Improvement]) -> str:
     return best.text if math.isinf(best.saves) else f"{best.text} (saves {seconds(best.saves)})"
 
 
-class FastExamination(NamedTuple):
-    fpa: FastPathAutoscaler
-    state: State
-    diagnosis: str
-    change: str = ""
-    hop: Hop | None = None
-    """Where the diagnosis was made, if at one."""
-    target: TargetFacts | Unread = _NOT_READ
-
-    @property
-    def key(self) -> str:
-        return f"{self.fpa.metadata.namespace}/{self.fpa.metadata.name}"
-
-    @property
-    def mode(self) -> str:
-        return self.fpa.spec.mode
-
-    @property
-    def explain(self) -> str:
-        return f"fastpath explain {self.key}"
-
-
-def examine_fast(
-    fpa: FastPathAutoscaler,
-    rivals: Sequence[str],
-    leaders: Leaders | Unread,
-    starts: Starts | None = None,
-    metrics: Sequence[MetricFacts] = (),
-    scale_down: ScaleDownFacts | None = None,
-    target_facts: TargetFacts | Unread = _NOT_READ,
-) -> FastExamination:
+def examine_fast(fpa: FastPathAutoscaler, facts: Facts) -> Examination:
     """Return the diagnosis of a FastPathAutoscaler: two scalers, two autoscalers, no owner, or a condition.
 
     Without these it is what its pods expose of their usage, how long they take to be Ready, and whether idle
-    scale-down has an effect, as far as that is known. `rivals` are the other autoscalers of its target as
-    ``Kind name``.
+    scale-down has an effect, as far as that is known. The facts are those of `native`; their `rivals` are the
+    other autoscalers of its target as ``Kind name``.
     """
-    meta, spec = fpa.metadata, fpa.spec
-    target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    problem = _problem(fpa, facts)
+    hops = tuple(_known(facts)) if problem is None else (problem,)
+    changes = [hop.change for hop in hops if hop.change is not None]
+    diagnosis = "; ".join(hop.text for hop in hops)
+    return Examination(facts, hops, diagnosis=diagnosis, change=_best_change(changes), fpa=fpa)
+
+
+def _problem(fpa: FastPathAutoscaler, facts: Facts) -> Hop | None:
+    """Return what is wrong with a FastPathAutoscaler, None for nothing."""
+    reference, leaders = fpa.spec.scale_target_ref, facts.offer.leaders
     # what keeps the scaler from deciding comes first: its conditions may then be old
-    if spec.mode == AUTO and (hop := autoscaler_hops.scalers_hop(leaders)) is not None:
-        return _of_hop(fpa, hop)
-    if rivals:
-        text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
-        return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
-    vacant = "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, leaders)
+    if fpa.spec.mode == AUTO and (hop := autoscaler_hops.scalers_hop(leaders)) is not None:
+        return hop
+    if facts.rivals:
+        target = f"{reference.kind} {reference.name}"
+        text = f"{target} is also scaled by {', '.join(facts.rivals)}, so Fastpath does not scale it"
+        return autoscaler_hops.own_hop(State.FAULT, text, f"keep only one autoscaler for {target}")
+    vacant = "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(fpa.metadata.namespace, leaders)
     if vacant and not unlisted(leaders):
         advice = "run Fastpath with --scaler (or fastpath scale)"
-        return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
-    status = fpa.status or FastPathAutoscalerStatus()
-    facts = Facts(
-        replace(native(fpa), status=plain_status(status)),
-        target_facts,
-        tuple(metrics),
-        Period(spec.sync_period / SECOND, "Fastpath"),
-        0.0,
-        0,
-    )
-    cause, hop = _at_objects(facts)
+        return autoscaler_hops.own_hop(State.FAULT, f"no scaler runs for it: {vacant}", advice)
+    cause, shown = _at_objects(facts)
     if cause is not None:
-        return _of_hop(fpa, cause)
-    if hop is not None and (hop.state is State.FAULT or hop.name == target_hops.PODS):
-        return _of_hop(fpa, hop)
-    if not status.conditions:
+        return cause
+    if shown is not None and (shown.state is State.FAULT or shown.name == target_hops.PODS):
+        return shown
+    if not facts.conditions:
         text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
-        return FastExamination(fpa, State.WARNING, text)
+        return autoscaler_hops.own_hop(State.WARNING, text)
     problem = autoscaler_hops.condition_hop(facts)
     if problem is not None and problem.state is State.FAULT:
-        return _of_hop(fpa, _lost_metric(facts) or problem)
+        return _lost_metric(facts) or problem
     # what the target shows explains a limit that has no advice of its own
-    shown = hop or problem
-    return _healthy(fpa, starts, metrics, scale_down) if shown is None else _of_hop(fpa, shown)
+    return shown or problem
 
 
 def _lost_metric(facts: Facts) -> Hop | None:
@@ -238,40 +189,24 @@ def _lost_metric(facts: Facts) -> Hop | None:
     return next((hop for hop in hops if hop.state is State.FAULT and hop.change is not None), None)
 
 
-def _of_hop(fpa: FastPathAutoscaler, hop: Hop) -> FastExamination:
-    return FastExamination(fpa, hop.state, hop.text, "" if hop.change is None else hop.change.text, hop)
-
-
-def _healthy(
-    fpa: FastPathAutoscaler,
-    starts: Starts | None,
-    metrics: Sequence[MetricFacts],
-    scale_down: ScaleDownFacts | None,
-) -> FastExamination:
-    """Return the diagnosis of a FastPathAutoscaler whose conditions report no problem."""
-    states, texts = [State.OK], ["its conditions report no problem"]
-    changes: list[Improvement | None] = []
-    for metric in metrics:
+def _known(facts: Facts) -> Iterator[Hop]:
+    """Yield what is known of a FastPathAutoscaler whose conditions report no problem."""
+    yield autoscaler_hops.own_hop(State.OK, "its conditions report no problem")
+    for metric in facts.metrics:
         if metric.usage is not None:
             state, text = usage_hops.describe(metric.usage)
-            states.append(state)
-            texts.append(f"{metric.label}: {text}")
             took = total(metric_hops.without_rule(metric)).took.usual + metric_hops.ASKED_EVERY / 2
-            changes.append(usage_hops.improvement(metric.usage, took, metric_hops.TICK, ""))
+            change = usage_hops.improvement(metric.usage, took, metric_hops.TICK, "")
+            yield Hop("scrape", state, f"{metric.label}: {text}", change=change, timed=False)
         if metric.resize:
-            states.append(State.WARNING)
-            texts.append(f"{metric.label}: {metric.resize}")
+            yield Hop("requests", State.WARNING, f"{metric.label}: {metric.resize}", timed=False)
+    starts = None if isinstance(facts.target, Unread) else facts.target.starts
     if starts is not None:
-        texts.append(f"pods take {autoscaler_hops.describe(starts)}")
-        changes.append(autoscaler_hops.advise(starts.times, starts.probe))
-    if scale_down is not None:
-        hop = scale_down_hops.scale_down_hop(scale_down)
-        states.append(hop.state)
-        texts.append(hop.text)
-        changes.append(hop.change)
-    conditions = (fpa.status or FastPathAutoscalerStatus()).conditions or ()
-    # It names the change that is better than a forecast.
-    refused = (FORECAST_READY, REFUSED)
-    texts += [one.message for one in conditions if (one.type, one.reason) == refused]
-    advice = _best_change([change for change in changes if change is not None])
-    return FastExamination(fpa, max(states, key=list(State).index), "; ".join(texts), advice)
+        change = autoscaler_hops.advise(starts.times, starts.probe)
+        yield Hop("pod start", State.OK, f"pods take {autoscaler_hops.describe(starts)}", change=change)
+    if facts.scale_down is not None:
+        yield scale_down_hops.scale_down_hop(facts.scale_down)
+    for condition in facts.conditions:
+        if (condition.type, condition.reason) == (FORECAST_READY, REFUSED):
+            # It names the change that is better than a forecast.
+            yield autoscaler_hops.own_hop(State.OK, condition.message)

@@ -7,14 +7,14 @@ from typing import Any
 from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
 from fastpath_tools import tables
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State, Took, seconds
 from fastpath_tools.live.facts import Unread
 
 
-def render(examined: Examination | FastExamination) -> str:
+def render(examined: Examination) -> str:
     change = examined.change
-    if isinstance(examined, FastExamination):
+    if examined.fpa is not None:
         lines = _fast_lines(examined)
     else:
         lines = _lines(examined)
@@ -22,8 +22,8 @@ def render(examined: Examination | FastExamination) -> str:
             change = (
                 "no change would save a second" if examined.slowest.whole else "none in what could be read"
             )
-    if not isinstance(examined.target, Unread):
-        lines += [f"note: {note}" for note in examined.target.notes]
+    if not isinstance(examined.facts.target, Unread):
+        lines += [f"note: {note}" for note in examined.facts.target.notes]
     lines += ["", f"diagnosis: {examined.diagnosis}", *([f"change:    {change}"] if change else [])]
     return visible.join(lines)
 
@@ -52,8 +52,8 @@ def _lines(examined: Examination) -> list[str]:
     return [headline, "", *tables.columns(rows, right=(1, 2))]
 
 
-def _fast_lines(examined: FastExamination) -> list[str]:
-    spec, status = examined.fpa.spec, examined.fpa.status
+def _fast_lines(examined: Examination) -> list[str]:
+    spec, status = examined.facts.hpa.spec, examined.facts.hpa.status
     replicas = 0 if status is None else status.current_replicas
     least = 1 if spec.min_replicas is None else spec.min_replicas
     counts = f"{replicas} replicas, {least} to {spec.max_replicas}; mode {examined.mode}"
@@ -63,7 +63,7 @@ def _fast_lines(examined: FastExamination) -> list[str]:
     ]
 
 
-def render_table(examined: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
+def render_table(examined: Sequence[Examination], others: Sequence[Examination] = ()) -> str:
     """Return a line for each HorizontalPodAutoscaler, the slowest first, then for each FastPathAutoscaler."""
     rows: list[tuple[str, ...]] = [("autoscaler", "mode", "usually", "at most", "", "diagnosis")]
     for hpa in sorted(examined, key=lambda hpa: (-hpa.slowest.took.usual, hpa.key)):
@@ -92,11 +92,11 @@ def _times(took: Took, *, whole: bool = True) -> tuple[str, str]:
     return f"{more}{seconds(took.usual)}", f"{more}{seconds(took.most)}"
 
 
-def document(examined: Examination | FastExamination) -> dict[str, Any]:
+def document(examined: Examination) -> dict[str, Any]:
     """Return what was found about one autoscaler as JSON has it; seconds that are not known are null."""
     namespace, _, name = examined.key.partition("/")
     shown: dict[str, Any] = {
-        "kind": KIND if isinstance(examined, FastExamination) else HPA_KIND,
+        "kind": HPA_KIND if examined.fpa is None else KIND,
         "namespace": namespace,
         "name": name,
         "mode": examined.mode,
@@ -104,7 +104,7 @@ def document(examined: Examination | FastExamination) -> dict[str, Any]:
         "diagnosis": examined.diagnosis,
         "change": examined.change,
     }
-    if isinstance(examined, FastExamination):
+    if examined.fpa is not None:
         return shown
     metrics = []
     for chain in examined.chains:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
 from adapter.model.autoscaling.view import BoundsAhead, MetricView
-from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State, seconds, total
 from fastpath_tools.ui import axis, sentence, what_if
 from fastpath_tools.ui.access import ClusterAccess
@@ -161,7 +160,7 @@ class TryForm(NamedTuple):
 def _try(reading: AutoscalerReading, query: Mapping[str, str]) -> TryForm:
     autoscaler, view = reading.autoscaler, reading.view
     is_hpa = view.kind == HPA_KIND
-    is_boosted = isinstance(reading.examination, Examination) and reading.examination.mode == BOOST
+    is_boosted = reading.examination.facts.mode == BOOST
     today = what_if.settings(autoscaler, is_hpa=is_hpa, is_boosted=is_boosted)
     trial = what_if.read_trial(query, today)
     results: Sequence[what_if.Result] = ()

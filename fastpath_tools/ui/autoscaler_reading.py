@@ -13,16 +13,15 @@ from adapter.errors import PrometheusError
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.view import AutoscalerView, HistoryView, MetricView
-from adapter.model.timestamps import SECOND
 from adapter.model.visible import counted
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
 from fastpath_tools.doctor import diagnosis, metric_facts
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, Hop, MetricChain, State, Took, evenly, seconds
 from fastpath_tools.live import reading
-from fastpath_tools.live.facts import MetricFacts, Period, Unread
+from fastpath_tools.live.facts import MetricFacts, Unread
 from fastpath_tools.ui import hpa_history, hpa_view, sentence
 from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
@@ -31,34 +30,34 @@ _BEGINS = "the history begins with this page"
 
 
 class AutoscalerReading(NamedTuple):
-    """The document, the examination, the autoscaler, and sentences on what could not be read."""
+    """The document, the examination, and sentences on what could not be read."""
 
     view: AutoscalerView
-    examination: Examination | FastExamination
-    autoscaler: FastPathAutoscaler
+    examination: Examination
     notes: tuple[str, ...] = ()
+
+    @property
+    def autoscaler(self) -> FastPathAutoscaler:
+        return self.examination.fpa or fastpath_autoscaler.from_hpa(self.examination.facts.hpa)
 
     @property
     def start_up(self) -> float:
         """Return how many seconds pods usually take to be Ready, as far as that is known."""
-        target = self.examination.target
+        target = self.examination.facts.target
         if not isinstance(target, Unread) and target.starts is not None:
             return target.starts.times.total.p50
         total = (self.view.ready_times.get("seconds") or {}).get("total") or {}
         return float(total.get("p50", 10.0))
 
 
-def hops_by_metric(
-    view: AutoscalerView, examination: Examination | FastExamination
-) -> Iterator[tuple[str, tuple[Hop, ...]]]:
+def hops_by_metric(view: AutoscalerView, examination: Examination) -> Iterator[tuple[str, tuple[Hop, ...]]]:
     """Yield each metric with the hops from the load to Ready pods.
 
     Of a FastPathAutoscaler they follow from its document.
     """
-    if isinstance(examination, FastExamination):
-        period = examination.fpa.spec.sync_period / SECOND
+    if examination.fpa is not None:
         for metric in view.metrics:
-            yield sentence.short(metric), tuple(_fast_hops(view, metric, period))
+            yield sentence.short(metric), tuple(_fast_hops(view, metric, examination.facts.period.seconds))
         return
     for chain in examination.chains or (MetricChain("no metric", ()),):
         yield chain.metric, (*examination.before, *chain.hops, *examination.after)
@@ -78,10 +77,10 @@ def _fast_hops(view: AutoscalerView, metric: MetricView, period: float) -> Itera
 
 
 async def read_document(
-    access: ClusterAccess, examination: Examination | FastExamination, notes: list[str]
+    access: ClusterAccess, examination: Examination, notes: list[str]
 ) -> AutoscalerView | None:
     """Return the document of the scaler that decides, None without one; `notes` grow."""
-    if isinstance(examination, FastExamination) or examination.mode:
+    if examination.mode:
         namespace, _, name = examination.key.partition("/")
         shown = await access.scalers.read(await access.cluster.leaders(namespace), namespace, name)
         try:
@@ -90,17 +89,20 @@ async def read_document(
             notes.append(f"the scaler cannot be read: {shown.why}")
         except msgspec.ValidationError as error:  # an older one serves a document of another form
             notes.append(f"the scaler cannot be read: its document is of another version: {error}")
-    notes += _unread(examination)
+    notes += _unread(examination.facts)
     return None
 
 
-def build(
-    access: ClusterAccess, examination: Examination | FastExamination, history: HistoryView | None = None
-) -> AutoscalerView:
+def build(examination: Examination, history: HistoryView | None = None) -> AutoscalerView:
     """Return the document as the objects alone make it."""
-    if isinstance(examination, FastExamination):
-        return _plain(examination, round(access.clock.wall() * SECOND))
-    return hpa_view.build(examination, history)
+    if examination.fpa is None:
+        return hpa_view.build(examination, history)
+    # doctor does not follow the metrics of a FastPathAutoscaler that works
+    facts, unread = examination.facts, Unread("it is not read")
+    specs = facts.hpa.spec.metrics or ()
+    metrics = tuple(MetricFacts(metric_facts.label(spec), spec, unread, unread) for spec in specs)
+    view = hpa_view.build(diagnosis.examine(facts._replace(metrics=metrics)))
+    return replace(view, kind=fastpath_autoscaler.KIND, mode=examination.mode)
 
 
 class AutoscalerReader:
@@ -120,14 +122,14 @@ class AutoscalerReader:
         view = await read_document(self._access, examination, notes)
         if view is None:
             past = await self._past(examination, notes)
-            view = build(self._access, examination, past)
-            if past is None and isinstance(examination, Examination):
+            view = build(examination, past)
+            if past is None and examination.fpa is None:
                 view = replace(view, history=self._seen.add(view))
-        return AutoscalerReading(view, examination, _autoscaler(examination), tuple(notes))
+        return AutoscalerReading(view, examination, tuple(notes))
 
-    async def _past(self, examination: Examination | FastExamination, notes: list[str]) -> HistoryView | None:
+    async def _past(self, examination: Examination, notes: list[str]) -> HistoryView | None:
         """Return the history of Prometheus of an HPA, None without one; `notes` grow."""
-        if isinstance(examination, FastExamination):
+        if examination.fpa is not None:
             return None
         prometheus = self._access.prometheus
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
@@ -153,30 +155,10 @@ class AutoscalerReader:
         return await hpa_history.read(ranges, place, self._access.clock.wall())
 
 
-def _unread(examination: Examination | FastExamination) -> list[str]:
+def _unread(facts: Facts) -> list[str]:
     """Return what of the target could not be read."""
-    target, spec = examination.target, _autoscaler(examination).spec
-    name = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    target, reference = facts.target, facts.hpa.spec.scale_target_ref
+    name = f"{reference.kind} {reference.name}"
     if isinstance(target, Unread):
         return [] if target.change else [f"{name} cannot be read: {target.why}"]
     return [f"the pods of {name} cannot be read: {target.unread}"] if target.unread else [*target.notes]
-
-
-def _autoscaler(examination: Examination | FastExamination) -> FastPathAutoscaler:
-    if isinstance(examination, FastExamination):
-        return examination.fpa
-    return fastpath_autoscaler.from_hpa(examination.facts.hpa)
-
-
-def _plain(examination: FastExamination, now: int) -> AutoscalerView:
-    """Return the document of a FastPathAutoscaler from its object alone."""
-    fpa = examination.fpa
-    status = fpa.status or fastpath_autoscaler.FastPathAutoscalerStatus()
-    hpa = replace(fastpath_autoscaler.native(fpa), status=status)
-    unread = Unread("it is not read")
-    metrics = tuple(
-        MetricFacts(metric_facts.label(spec), spec, unread, unread) for spec in hpa.spec.metrics or ()
-    )
-    facts = Facts(hpa, examination.target, metrics, Period(1.0, "Fastpath"), unread, now)
-    view = hpa_view.build(diagnosis.examine(facts))
-    return replace(view, kind=fastpath_autoscaler.KIND, mode=examination.mode)

@@ -16,7 +16,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPa
 from adapter.model.autoscaling.view import FleetEntry
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import autoscaler_hops, diagnosis
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import State, total
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import Leaders, Unread
@@ -171,23 +171,22 @@ class FleetReader:
         examined, doctor = None, self._access.doctor
         with contextlib.suppress(FastpathError):  # then only the object and the scaler say what is
             if isinstance(autoscaler, FastPathAutoscaler):
-                fast = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
-                examined = await self._read_page(fast)
+                examination = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
             else:
-                examined = await self._read_page(await doctor.examine_hpa(autoscaler, hpas, fpas))
+                examination = await doctor.examine_hpa(autoscaler, hpas, fpas)
+            examined = await self._read_page(examination)
         self._examined[row.key] = self._access.clock.monotonic(), row, examined
 
-    async def _read_page(self, examination: Examination | FastExamination) -> Examined:
+    async def _read_page(self, examination: Examination) -> Examined:
         """Return what the page of an autoscaler says, without its history."""
         view = await autoscaler_reading.read_document(self._access, examination, [])
-        view = view or autoscaler_reading.build(self._access, examination)
+        view = view or autoscaler_reading.build(examination)
         why = sentence.describe(view, examination)
-        is_stuck = not isinstance(examination.target, Unread) and examination.target.unready is not None
+        target = examination.facts.target
+        is_stuck = not isinstance(target, Unread) and target.unready is not None
         conditions = view.status.get("conditions") or ()
         is_by_wish = any(one["reason"] in fleet.NO_PROBLEM for one in conditions if one["status"] == "False")
-        gain, boosted = 0.0, False
-        if isinstance(examination, Examination):
-            gain, boosted = diagnosis.boost_gain(examination), autoscaler_hops.is_boosted(examination.facts)
+        gain, boosted = diagnosis.boost_gain(examination), autoscaler_hops.is_boosted(examination.facts)
         totals = [total(hops) for _, hops in autoscaler_reading.hops_by_metric(view, examination)]
         slowest = max(totals, key=lambda one: one.took.usual, default=total(()))
         scaled = view.status.get("lastScaleTime")

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from adapter.autoscaler.decide import conflicts
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import number
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND, native
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, BOOST, HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import with_defaults
 from adapter.model.autoscaling.view import AutoscalerView, MetricView
 from adapter.model.quantity import parse_quantity
 from adapter.model.timestamps import read_nanoseconds
 from adapter.model.visible import counted
 from fastpath_tools.doctor import autoscaler_hops, diagnosis, target_hops
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State, plain, seconds
 
 ROUNDED = 2
@@ -26,8 +26,6 @@ ROUNDED = 2
 
 UNKNOWN = "<unknown>"
 """What a metric has as current without a value."""
-
-Examined = Examination | FastExamination | None
 
 
 class Sentence(NamedTuple):
@@ -57,12 +55,12 @@ class _CountCause(NamedTuple):
     advice: str = ""
 
 
-def explain(view: AutoscalerView, examination: Examined) -> str:
+def explain(view: AutoscalerView, examination: Examination | None) -> str:
     """Return the sentence as text."""
     return describe(view, examination).text()
 
 
-def describe(view: AutoscalerView, examination: Examined) -> Sentence:
+def describe(view: AutoscalerView, examination: Examination | None) -> Sentence:
     """Return the sentence in its parts."""
     hop = _hop(examination, diagnosis.SPEC, target_hops.PODS)
     at_objects = None if hop is None else _CountCause(hop.state, hop.text, _advice(hop))
@@ -134,7 +132,7 @@ def _asks(view: AutoscalerView, *, why: bool = False) -> str:
 # -- what stops it -------------------------------------------------------------------------------------------
 
 
-def _fault(view: AutoscalerView, examination: Examined) -> _CountCause | None:
+def _fault(view: AutoscalerView, examination: Examination | None) -> _CountCause | None:
     writers, target = view.writers, view.target
     if target.error:
         return _CountCause(State.FAULT, f"{target.kind} {target.name} cannot be read: {target.error}")
@@ -168,13 +166,11 @@ def _recent(view: AutoscalerView) -> list[str]:
     return [at for at in view.writers.reversals if read_nanoseconds(at) > since]
 
 
-def _stops(examination: Examination | FastExamination) -> bool:
+def _stops(examination: Examination) -> bool:
     """Tell whether doctor reports a fault of the count, and not only of what boost would add to it.
 
     A behavior that never scales up counts only where the count waits for it.
     """
-    if isinstance(examination, FastExamination):
-        return examination.state is State.FAULT
     faults = [hop for hop in examination.hops() if hop.state is State.FAULT]
     return any(hop.name not in {autoscaler_hops.BOOSTING, autoscaler_hops.BEHAVIOR} for hop in faults)
 
@@ -183,18 +179,16 @@ def _only_writer(view: AutoscalerView) -> str:
     return f"remove replicas from what else is applied to {view.target.kind} {view.target.name}"
 
 
-def target_hop(examination: Examined) -> tuple[str, str] | None:
+def target_hop(examination: Examination | None) -> tuple[str, str] | None:
     """Return what doctor reports of the target, and its advice."""
     hop = _hop(examination, target_hops.TARGET)
     return None if hop is None else (hop.text, _advice(hop))
 
 
-def _hop(examination: Examined, *names: str) -> Hop | None:
+def _hop(examination: Examination | None, *names: str) -> Hop | None:
     """Return the first hop of a name, of those before the metrics'."""
-    if isinstance(examination, Examination):
-        return next((hop for hop in examination.before if hop.name in names), None)
-    hop = None if examination is None else examination.hop
-    return hop if hop is not None and hop.name in names else None
+    hops = () if examination is None else examination.before
+    return next((hop for hop in hops if hop.name in names), None)
 
 
 def _advice(hop: Hop) -> str:
@@ -294,25 +288,24 @@ _LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
 }
 
 
-def _limit(view: AutoscalerView, examination: Examined) -> _CountCause:
+def _limit(view: AutoscalerView, examination: Examination | None) -> _CountCause:
     restraint = limiting(view)
     if restraint in {Restraint.LIMITED, Restraint.HELD} and (forbidden := _forbidden(view, examination)):
         return forbidden
     if restraint is not None:
         return _LIMITS[restraint](view)
-    if isinstance(examination, Examination):
+    if examination is not None and examination.fpa is None:
         return _CountCause(State.WARNING, autoscaler_hops.UNCONDITIONED)
-    if isinstance(examination, FastExamination) and examination.state is State.WARNING:
+    if examination is not None and examination.state is State.WARNING:
         return _CountCause(State.WARNING, examination.diagnosis, examination.change)
     return _CountCause(State.UNKNOWN, "no decision was made yet")
 
 
-def _forbidden(view: AutoscalerView, examination: Examined) -> _CountCause | None:
+def _forbidden(view: AutoscalerView, examination: Examination | None) -> _CountCause | None:
     """Return that an HPA never scales in the direction that its metrics ask for, None if it may."""
     if examination is None:
         return None
-    hpa = examination.facts.hpa if isinstance(examination, Examination) else native(examination.fpa)
-    behavior, way = with_defaults(hpa.spec).behavior, _way(view)
+    behavior, way = with_defaults(examination.facts.hpa.spec).behavior, _way(view)
     rules = None if behavior is None or not way else getattr(behavior, f"scale_{way}")
     if rules is None or rules.select_policy != "Disabled":
         return None

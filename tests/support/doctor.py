@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from adapter.cli import main
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    native,
+    plain_status,
+)
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_tools.doctor.hops import BoostOffer, Facts
+from fastpath_tools.live.facts import Leaders, Period, Unread
 
 REQUESTS: dict[str, Any] = {
     "type": "Pods",
@@ -52,6 +61,13 @@ def hpa(name: str, *metrics: dict[str, Any], mode: str = "", **metadata: Any) ->
             ]
         },
     }
+
+
+def fast_facts(fpa: FastPathAutoscaler, leaders: Leaders, **changes: Any) -> Facts:
+    """Return the facts of a FastPathAutoscaler whose target is not read."""
+    hpa = replace(native(fpa), status=plain_status(fpa.status or FastPathAutoscalerStatus()))
+    known = Facts(hpa, Unread("it is not read"), (), Period(1.0, "Fastpath"), 0.0, 0)
+    return known._replace(offer=BoostOffer(leaders, ()), **changes)
 
 
 def web(replicas: int) -> dict[str, Any]:

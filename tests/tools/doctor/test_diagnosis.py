@@ -41,7 +41,7 @@ from fastpath_tools.live.facts import (
     UsageFacts,
     UsageVerdict,
 )
-from tests.support.doctor import CPU, HANDSHAKE
+from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 
 NOW = 1_000_000 * SECOND
 BOOSTED = "kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f -"
@@ -320,7 +320,7 @@ def test_pods_that_may_not_be_read_are_not_known() -> None:
 
 def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
     cpu = usage_of_pods(port=PORT)
-    found = examine_fast(READY, (), LEADERS, metrics=[cpu._replace(resize="requests")])
+    found = examine_fast(READY, fast_facts(READY, LEADERS, metrics=(cpu._replace(resize="requests"),)))
     assert found.diagnosis == (
         "its conditions report no problem; cpu: the pods expose process_cpu_seconds_total at port metrics; "
         "cpu: requests"
@@ -328,8 +328,8 @@ def test_a_fast_autoscaler_tells_of_the_usage_that_its_pods_expose() -> None:
     assert found.change.startswith("have Fastpath scrape the pods: resourceRules.cpu.scrape: {port: metrics}")
     assert found.state is State.WARNING
     counted = usage_of_pods(**RULE, verdict=UsageVerdict(True))
-    well = examine_fast(READY, (), LEADERS, metrics=[counted])
-    assert well[1:4] == (
+    well = examine_fast(READY, fast_facts(READY, LEADERS, metrics=(counted,)))
+    assert (well.state, well.diagnosis, well.change) == (
         State.OK,
         "its conditions report no problem; cpu: the pods' own usage counts (resourceRules.cpu.scrape)",
         "",

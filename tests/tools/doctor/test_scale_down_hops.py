@@ -15,6 +15,7 @@ from fastpath_tools.doctor.diagnosis import examine_fast
 from fastpath_tools.doctor.hops import Hop, Improvement, ScaleDownFacts, State
 from fastpath_tools.doctor.scale_down_hops import scale_down_hop
 from fastpath_tools.live.facts import Leader, Leaders, PatchRight, TargetFacts, Unread
+from tests.support.doctor import fast_facts
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 TARGET = TargetFacts(4, "app=web", labels=frozenset({"app", "pod-template-hash"}))
@@ -122,9 +123,9 @@ def test_a_fast_autoscaler_tells_of_it() -> None:
         status=FastPathAutoscalerStatus(conditions=(Condition("AbleToScale", "True"),)),
     )
     leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
-    well = examine_fast(fpa, (), leaders, scale_down=facts())
+    well = examine_fast(fpa, fast_facts(fpa, leaders, scale_down=facts()))
     text = "its conditions report no problem; a scale-down removes the idlest pods first"
-    assert well[1:4] == (State.OK, text, "")
-    ill = examine_fast(fpa, (), leaders, scale_down=facts(right=NO_RIGHT))
+    assert (well.state, well.diagnosis, well.change) == (State.OK, text, "")
+    ill = examine_fast(fpa, fast_facts(fpa, leaders, scale_down=facts(right=NO_RIGHT)))
     text = f"its conditions report no problem; idle scale-down has no effect: {MAY_NOT}"
-    assert ill[1:4] == (State.WARNING, text, INSTALL)
+    assert (ill.state, ill.diagnosis, ill.change) == (State.WARNING, text, INSTALL)

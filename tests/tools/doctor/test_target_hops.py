@@ -27,6 +27,7 @@ from fastpath_tools.live.facts import (
     Unread,
     UnreadyPods,
 )
+from tests.support.doctor import fast_facts
 
 WEB = CrossVersionObjectReference("Deployment", "web")
 SCALED = 1_000_000 * SECOND
@@ -111,7 +112,7 @@ def test_a_fast_autoscaler_has_the_same_causes(
     fpa = FastPathAutoscaler(metadata=Metadata("web", "shop"), status=status)
     fpa = msgspec.structs.replace(fpa, spec=msgspec.structs.replace(fpa.spec, scale_target_ref=WEB))
     leaders = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0, slices.slice_of("shop")),))
-    examined = diagnosis.examine_fast(fpa, (), leaders, target_facts=TARGET._replace(**changes))
+    examined = diagnosis.examine_fast(fpa, fast_facts(fpa, leaders, target=TARGET._replace(**changes)))
     assert (examined.state, examined.diagnosis.startswith(begin)) == (state, True), examined.diagnosis
 
 

@@ -20,7 +20,8 @@ from fastpath_tools.live.api_objects import (
     measure_pulls,
     measure_starts,
 )
-from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, Unread
+from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, TargetFacts, Unread
+from tests.support.doctor import fast_facts
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
@@ -251,7 +252,7 @@ def _fast(starts: Starts | None, *conditions: dict[str, str]) -> tuple[State, st
         "status": {"conditions": [{"type": "AbleToScale", "status": "True"}, *conditions]},
     }
     fpa = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-    found = examine_fast(fpa, (), LEADERS, starts)
+    found = examine_fast(fpa, fast_facts(fpa, LEADERS, target=TargetFacts(4, "app=web", starts=starts)))
     return found.state, found.diagnosis, found.change
 
 

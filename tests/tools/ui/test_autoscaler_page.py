@@ -32,14 +32,15 @@ from adapter.model.autoscaling.view import (
 )
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH
-from fastpath_tools.doctor.diagnosis import FastExamination
-from fastpath_tools.doctor.hops import State
+from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.doctor.hops import Hop, State
+from fastpath_tools.live.facts import Leaders
 from fastpath_tools.ui import autoscaler_page, sentence
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from tests.support import crd, incidents
 from tests.support.autoscaler_views import REQUESTS, at, history, point, view
-from tests.support.doctor import CPU, HANDSHAKE
+from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.hostile_text import HOSTILE, acting
 from tests.support.incidents import Incident, incident, measured
@@ -51,7 +52,11 @@ ORDER = ["sentence", "axis", "chain", "ladder", "metrics", "writers", "ahead", "
 FPA = FastPathAutoscaler(
     metadata=Metadata("web", "shop"), spec=FastPathAutoscalerSpec(min_replicas=2, max_replicas=10)
 )
-HEALTHY = FastExamination(FPA, State.OK, "its conditions report no problem")
+HEALTHY = Examination(
+    fast_facts(FPA, Leaders(())),
+    (Hop("autoscaler", State.OK, "its conditions report no problem", timed=False),),
+    fpa=FPA,
+)
 
 
 class Outline(HTMLParser):
@@ -80,7 +85,7 @@ class Outline(HTMLParser):
 
 def render(document: AutoscalerView, **query: str) -> dict[str, Outline]:
     """Return the sections of a FastPathAutoscaler by name."""
-    content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY, FPA), query)
+    content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY), query)
     assert [section.name for section in content.sections] == ORDER
     return {section.name: Outline(section.html) for section in content.sections}
 
@@ -102,7 +107,7 @@ def test_sections_of_an_autoscaler_that_follows_its_metrics() -> None:
 
 def test_the_sentence_has_the_state_advice_and_notes() -> None:
     limited = view(Restraint.HIGHEST, next=NextChange(replicas=4, at=at(60), released=""))
-    reading = AutoscalerReading(limited, HEALTHY, FPA, ("the scaler cannot be read: no port",))
+    reading = AutoscalerReading(limited, HEALTHY, ("the scaler cannot be read: no port",))
     section = autoscaler_page.render(TEMPLATES, reading, {}).sections[0]
     assert '<p class="why why-warning"><strong>5 replicas:</strong> maxReplicas is reached' in section.html
     words = Outline(section.html).words
@@ -189,7 +194,7 @@ def test_what_others_chose_is_text_without_effect(hostile: str) -> None:
             writers=WritersView(paused_until=at(60), paused_by=text, reversals=()),
             last=replace(decided, trace=(text,), error=text),
         )
-        content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY, FPA, (text,)), {})
+        content = autoscaler_page.render(TEMPLATES, AutoscalerReading(document, HEALTHY, (text,)), {})
         page = str(TEMPLATES.layout(content, "/token/events"))
         return Outline(page).elements, page
 
@@ -201,7 +206,7 @@ def test_what_others_chose_is_text_without_effect(hostile: str) -> None:
 def test_nothing_on_the_page_needs_a_style_or_a_script_of_its_own() -> None:
     """The content security policy forbids both, and would break what depends on them."""
     content = autoscaler_page.render(
-        TEMPLATES, AutoscalerReading(view(history=PAST), HEALTHY, FPA), {"target": "90"}
+        TEMPLATES, AutoscalerReading(view(history=PAST), HEALTHY), {"target": "90"}
     )
     for section in content.sections:
         assert not re.search(r"<(style|script|link|img|iframe)\b| (style|on\w+|src|href)=", section.html)

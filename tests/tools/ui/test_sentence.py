@@ -16,11 +16,12 @@ from adapter.model.autoscaling.view import (
     WritersView,
 )
 from fastpath_tools.doctor import diagnosis
-from fastpath_tools.doctor.diagnosis import FastExamination
+from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
-from fastpath_tools.live.facts import AnswerFacts
+from fastpath_tools.live.facts import AnswerFacts, Leaders
 from fastpath_tools.ui import sentence
 from tests.support.autoscaler_views import REQUESTS, at, view
+from tests.support.doctor import fast_facts
 from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
 
 STAYS = "The count stays if the load stays."
@@ -163,10 +164,11 @@ def test_an_error_of_the_last_decision_is_a_cause() -> None:
     assert sentence.explain(view(last=silent), None) == "5 replicas: the target cannot be scaled."
 
 
-def examined(state: State) -> FastExamination:
-    return FastExamination(
-        FastPathAutoscaler(metadata=Metadata("web", "shop")), state, "it is so", "change it"
-    )
+def examined(state: State) -> Examination:
+    fpa = FastPathAutoscaler(metadata=Metadata("web", "shop"))
+    hop = Hop("autoscaler", state, "it is so", timed=False)
+    facts = fast_facts(fpa, Leaders(()))
+    return Examination(facts, (hop,), diagnosis="it is so", change="change it", fpa=fpa)
 
 
 def test_a_fault_that_doctor_finds_is_the_cause() -> None:
@@ -212,7 +214,8 @@ def test_a_command_has_no_capital() -> None:
 
 def test_what_is_wrong_at_the_target_of_a_fast_autoscaler_comes_before_its_limits() -> None:
     hop = Hop("target", State.WARNING, "2 pods wait for a node", change=Improvement("add nodes"))
-    warned = FastExamination(FastPathAutoscaler(), State.WARNING, hop.text, "add nodes", hop)
+    fpa = FastPathAutoscaler()
+    warned = Examination(fast_facts(fpa, Leaders(())), (hop,), diagnosis=hop.text, fpa=fpa)
     why = sentence.describe(view(Restraint.HIGHEST), warned)
     assert (why.cause, why.advice) == ("2 pods wait for a node", "add nodes")
 
