@@ -121,28 +121,30 @@ class FleetRow(NamedTuple):
         return self.kind, self.namespace, self.name
 
     @property
+    def _sentences(self) -> dict[Problem, str]:
+        """Return what is wrong, the worst first, with the words for it."""
+        fault = self.fault if len(self.fault) <= _LONGEST else f"{self.fault[:_LONGEST]}…"
+        overdue = counted(self.overdue, "metric has", "metrics have")
+        flaps = self.reversals >= _FLAPS
+        is_slow = self.reaction is not None and self.reaction.seconds >= _SLOW
+        sentences = {
+            Problem.FAULT: fault,
+            Problem.STALE: f"{overdue} no value that counts" if self.overdue else "",
+            Problem.MAXIMUM: f"wants more than its maximum, {self.max}" if self.is_capped else "",
+            Problem.FLAPPING: f"changed direction {self.reversals} times in the last hour" if flaps else "",
+            Problem.SLOW: f"takes {self.reaction_text} to react" if is_slow else "",
+        }
+        return {problem: sentence for problem, sentence in sentences.items() if sentence}
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Return what is wrong, the worst first."""
-        present = {
-            Problem.FAULT: bool(self.fault),
-            Problem.STALE: self.overdue > 0,
-            Problem.MAXIMUM: self.is_capped,
-            Problem.FLAPPING: self.reversals >= _FLAPS,
-            Problem.SLOW: self.reaction is not None and self.reaction.seconds >= _SLOW,
-        }
-        return tuple(problem for problem in Problem if present[problem])
+        return tuple(self._sentences)
 
     @property
     def finding(self) -> str:
         """Return the problems as one sentence, "" without any."""
-        words = {
-            Problem.FAULT: self.fault if len(self.fault) <= _LONGEST else f"{self.fault[:_LONGEST]}…",
-            Problem.STALE: f"{counted(self.overdue, 'metric has', 'metrics have')} no value that counts",
-            Problem.MAXIMUM: f"wants more than its maximum, {self.max}",
-            Problem.FLAPPING: f"changed direction {self.reversals} times in the last hour",
-            Problem.SLOW: f"takes {self.reaction_text} to react",
-        }
-        return "; ".join(words[problem] for problem in self.problems)
+        return "; ".join(self._sentences.values())
 
     @property
     def replicas_text(self) -> str:
@@ -175,9 +177,10 @@ class FleetRow(NamedTuple):
 
 def rank(row: FleetRow) -> tuple[int, int, int, str, str, str]:
     """Return the place of a row among others; see the top of this module."""
-    worst = min((_RANKS[problem] for problem in row.problems), default=len(Problem))
+    problems = row.problems
+    worst = min((_RANKS[problem] for problem in problems), default=len(Problem))
     slowness = 0 if row.reaction is None else math.frexp(row.reaction.seconds)[1]
-    return worst, -len(row.problems), -slowness, row.namespace, row.name, row.kind
+    return worst, -len(problems), -slowness, row.namespace, row.name, row.kind
 
 
 # -- from what was read --------------------------------------------------------------------------------------

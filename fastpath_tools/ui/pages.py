@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from adapter.model import visible
 from fastpath_tools import charts
+from fastpath_tools.doctor.hops import seconds
 from fastpath_tools.ui import axis
 
 
@@ -73,6 +74,7 @@ class Templates:
         style = Markup(axis.STYLE)  # noqa: S704 - constant
         self._environment.filters["unbroken"] = _unbroken
         self._environment.globals |= {"root": root, "cluster": cluster, "colors": colors, "axis_style": style}
+        self._environment.globals["seconds"] = seconds
 
     def render(self, name: str, **facts: Any) -> Markup:
         """Return a template with some facts filled in."""

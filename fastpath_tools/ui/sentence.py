@@ -5,7 +5,6 @@ limits it, and both before a count that follows its metrics. Pure: documents in,
 """
 
 import math
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from adapter.autoscaler.decide import conflicts
@@ -198,34 +197,47 @@ def _advice(hop: Hop) -> str:
 # -- what limits it ------------------------------------------------------------------------------------------
 
 
-def _at_maximum(view: AutoscalerView) -> _CountCause:
-    asks, most = _asks(view), view.limits.max
-    text, metric = f"maxReplicas is reached{f'; {asks}' if asks else ''}", strongest(view)
-    if metric is not None and short(metric).endswith("_total"):
-        advice = f"use a rate of {short(metric)}, which is a counter by its name and only grows"
+_HOLDS = {
+    Restraint.HIGHEST: "maxReplicas is reached",
+    Restraint.LOWEST: "minReplicas, {limits.min}, holds the count",
+    Restraint.SCHEDULED: "{windows} allows {limits.min} to {limits.max}",
+    Restraint.FORECAST: "a forecast of {limits.forecast} holds the count",
+    Restraint.FLOOR: "a floor of {limits.floor} holds the count",
+    Restraint.HELD: "the stabilization window holds the count",
+    Restraint.LIMITED: "a scaling policy limits the step",
+    Restraint.DRAINING: "the scale-down waits for idle pods",
+    Restraint.WITHHELD: "mode {mode} writes nothing",
+    Restraint.FOLLOWS: "the count follows the metrics",
+}
+"""What gives the count; what the metrics ask for follows."""
+
+
+def _held(view: AutoscalerView, restraint: Restraint) -> _CountCause:
+    """Return the cause of a decision; a bound that is below what the metrics ask for is a warning."""
+    metric, target = strongest(view), f"{view.target.kind} {view.target.name}"
+    if restraint is Restraint.TOLERATED:
+        return _tolerated(view)
+    if restraint is Restraint.DISABLED:
+        text = f"{target} is scaled to zero, which disables the autoscaler"
+        return _CountCause(State.WARNING, text, f"give {target} at least one replica")
+    if restraint is Restraint.ABSENT:
+        return _CountCause(State.FAULT, "a metric has no value, so the count is kept")
+    if restraint is Restraint.FAILED:
+        steps = () if view.last is None else view.last.trace
+        return _CountCause(State.FAULT, steps[-1] if steps else "the target cannot be scaled")
+    windows = ", ".join(view.limits.windows) or "a schedule"
+    text = _HOLDS[restraint].format(limits=view.limits, windows=windows, mode=view.mode)
+    if restraint is Restraint.WITHHELD and view.mode in {AUTO, BOOST}:
+        text = "the count is not written"
+    asks = _asks(view, why=restraint is Restraint.LOWEST)
+    text += f"; {asks}" if asks else ""
+    if restraint is Restraint.HIGHEST:
+        advice = f"raise maxReplicas, now {view.limits.max}"
+        if metric is not None and short(metric).endswith("_total"):
+            advice = f"use a rate of {short(metric)}, which is a counter by its name and only grows"
         return _CountCause(State.WARNING, text, advice)
-    return _CountCause(State.WARNING, text, f"raise maxReplicas, now {most}")
-
-
-def _bound(words: str, *, why: bool = False) -> Callable[[AutoscalerView], _CountCause]:
-    """Return a cause of a bound: what it is, and what the metrics ask for, and `why`.
-
-    A bound that holds the count below what they ask for is a warning.
-    """
-
-    def cause(view: AutoscalerView) -> _CountCause:
-        asks, limits = _asks(view, why=why), view.limits
-        text = words.format(
-            least=limits.min,
-            most=limits.max,
-            floor=limits.floor,
-            forecast=limits.forecast,
-            windows=", ".join(limits.windows) or "a schedule",
-        )
-        state = State.WARNING if _way(view) == "up" else State.OK
-        return _CountCause(state, f"{text}{f'; {asks}' if asks else ''}")
-
-    return cause
+    is_bound = restraint not in {Restraint.WITHHELD, Restraint.FOLLOWS}
+    return _CountCause(State.WARNING if is_bound and _way(view) == "up" else State.OK, text)
 
 
 def _tolerated(view: AutoscalerView) -> _CountCause:
@@ -242,58 +254,12 @@ def _tolerated(view: AutoscalerView) -> _CountCause:
     return _CountCause(State.OK, f"within tolerance: {value}, ratio {number(round(share, 2))}")
 
 
-def _withheld(view: AutoscalerView) -> _CountCause:
-    asks = _asks(view)
-    text = (
-        f"mode {view.mode} writes nothing" if view.mode not in {AUTO, BOOST} else "the count is not written"
-    )
-    return _CountCause(State.OK, f"{text}{f'; {asks}' if asks else ''}")
-
-
-def _disabled(view: AutoscalerView) -> _CountCause:
-    target = f"{view.target.kind} {view.target.name}"
-    text = f"{target} is scaled to zero, which disables the autoscaler"
-    return _CountCause(State.WARNING, text, f"give {target} at least one replica")
-
-
-def _absent(_: AutoscalerView) -> _CountCause:
-    return _CountCause(State.FAULT, "a metric has no value, so the count is kept")
-
-
-def _last_step(view: AutoscalerView) -> _CountCause:
-    steps = () if view.last is None else view.last.trace
-    return _CountCause(State.FAULT, steps[-1] if steps else "the target cannot be scaled")
-
-
-def _follows(view: AutoscalerView) -> _CountCause:
-    asks = _asks(view)
-    return _CountCause(State.OK, f"the count follows the metrics{f'; {asks}' if asks else ''}")
-
-
-_LIMITS: Mapping[Restraint, Callable[[AutoscalerView], _CountCause]] = {
-    Restraint.HIGHEST: _at_maximum,
-    Restraint.LOWEST: _bound("minReplicas, {least}, holds the count", why=True),
-    Restraint.SCHEDULED: _bound("{windows} allows {least} to {most}"),
-    Restraint.FORECAST: _bound("a forecast of {forecast} holds the count"),
-    Restraint.FLOOR: _bound("a floor of {floor} holds the count"),
-    Restraint.HELD: _bound("the stabilization window holds the count"),
-    Restraint.LIMITED: _bound("a scaling policy limits the step"),
-    Restraint.DRAINING: _bound("the scale-down waits for idle pods"),
-    Restraint.TOLERATED: _tolerated,
-    Restraint.WITHHELD: _withheld,
-    Restraint.DISABLED: _disabled,
-    Restraint.ABSENT: _absent,
-    Restraint.FAILED: _last_step,
-    Restraint.FOLLOWS: _follows,
-}
-
-
 def _limit(view: AutoscalerView, examination: Examination | None) -> _CountCause:
     restraint = limiting(view)
     if restraint in {Restraint.LIMITED, Restraint.HELD} and (forbidden := _forbidden(view, examination)):
         return forbidden
     if restraint is not None:
-        return _LIMITS[restraint](view)
+        return _held(view, restraint)
     if examination is not None and examination.fpa is None:
         return _CountCause(State.WARNING, autoscaler_hops.UNCONDITIONED)
     if examination is not None and examination.state is State.WARNING:
