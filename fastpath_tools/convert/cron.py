@@ -186,18 +186,23 @@ class KedaCronTrigger:
         around = 9 * DAY if self.is_weekly else 400 * DAY
         first, last = start - around, end + around
         ends = fires(self.end, first, last, zone)
-        events = sorted({*fires(self.start, first, last, zone), *ends})
-        active: list[ActiveSpan] = []
-        for at in ends:
-            place = bisect.bisect_left(events, at)
-            begin = events[place - 1] if place else first
-            if begin >= end or at <= start:
-                continue
-            if active and active[-1].end == begin:
-                active[-1] = ActiveSpan(active[-1].begin, at)
-            else:
-                active.append(ActiveSpan(begin, at))
-        return [ActiveSpan(max(begin, start), min(at, end)) for begin, at in active]
+        events = sorted({first, *fires(self.start, first, last, zone), *ends})
+        spans = [ActiveSpan(events[bisect.bisect_left(events, at) - 1], at) for at in ends]
+        return union(spans, start, end)
+
+
+def union(spans: Sequence[ActiveSpan], start: int, end: int) -> list[ActiveSpan]:
+    """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
+    joined: list[ActiveSpan] = []
+    for span in sorted(spans):
+        begin, until = max(span.begin, start), min(span.end, end)
+        if until <= begin:
+            continue
+        if joined and begin <= joined[-1].end:
+            joined[-1] = ActiveSpan(joined[-1].begin, max(joined[-1].end, until))
+        else:
+            joined.append(ActiveSpan(begin, until))
+    return joined
 
 
 def windows_of(trigger: KedaCronTrigger) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""What differs between the times at which another scaler is active and those of the windows written for it.
+"""What differs between the times at which KEDA is active and those of the windows written for it.
 
 A week is compared by a clock that is never set, and the year after now by the clock of the zone: what
 differs there and in no week is due to changes of the clock. Times that differ from year to year are compared
 over that year alone.
 """
 
+import bisect
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -12,10 +13,7 @@ from zoneinfo import ZoneInfo
 from adapter.bounds.schedule import windows
 from adapter.bounds.schedule.windows import ActiveSpan, Schedule
 from adapter.model import local_time
-from fastpath_tools.convert.cron import DAY, UTC, WEEK, WEEK_START
-
-ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[ActiveSpan]]
-"""From a start, an end (seconds since 1970) and a zone to the times in between that are active."""
+from fastpath_tools.convert.cron import DAY, UTC, WEEK, WEEK_START, KedaCronTrigger, union
 
 YEAR = 366 * DAY
 _MOST_NAMED = 4
@@ -23,38 +21,18 @@ _HOUR = 3600
 
 
 class Compared(NamedTuple):
-    """A scaler by its `name`, when it is active, when the schedule is, and whether all weeks are the same."""
+    """A trigger of KEDA, and the windows `names` of the schedule that is written for it."""
 
-    name: str
-    original: ActiveSpans
-    schedule: ActiveSpans
-    is_weekly: bool
+    trigger: KedaCronTrigger
+    schedule: Schedule
+    names: Sequence[str]
 
-
-def spans_of_windows(schedule: Schedule, names: Sequence[str]) -> ActiveSpans:
-    """Return the times at which one of the windows `names` of a schedule is active."""
-
-    def active(start: int, end: int, zone: ZoneInfo) -> Sequence[ActiveSpan]:
-        placed = Schedule(schedule.name, zone, schedule.windows, schedule.excepted)
-        chosen = (window for window in placed.windows if window.name in names)
+    def both(self, start: int, end: int, zone: ZoneInfo) -> tuple[list[ActiveSpan], list[ActiveSpan]]:
+        """Return when KEDA is active by the clock of a zone, and when one of the windows is."""
+        placed = Schedule(self.schedule.name, zone, self.schedule.windows, self.schedule.excepted)
+        chosen = (window for window in placed.windows if window.name in self.names)
         spans = [span for window in chosen for span in windows.spans_of(window, placed, start, end)]
-        return union(spans, start, end)
-
-    return active
-
-
-def union(spans: Sequence[ActiveSpan], start: int, end: int) -> list[ActiveSpan]:
-    """Return spans cut to the time from `start` to `end`, in order; those that touch are one."""
-    joined: list[ActiveSpan] = []
-    for span in sorted(spans):
-        begin, until = max(span.begin, start), min(span.end, end)
-        if until <= begin:
-            continue
-        if joined and begin <= joined[-1].end:
-            joined[-1] = ActiveSpan(joined[-1].begin, max(joined[-1].end, until))
-        else:
-            joined.append(ActiveSpan(begin, until))
-    return joined
+        return self.trigger.spans(start, end, zone), union(spans, start, end)
 
 
 def without(spans: Sequence[ActiveSpan], others: Sequence[ActiveSpan]) -> list[ActiveSpan]:
@@ -62,9 +40,9 @@ def without(spans: Sequence[ActiveSpan], others: Sequence[ActiveSpan]) -> list[A
     rest = []
     for span in spans:
         begin = span.begin
-        for other in others:
-            if other.end <= begin or other.begin >= span.end:
-                continue
+        first = bisect.bisect_right(others, begin, key=lambda other: other.end)
+        last = bisect.bisect_left(others, span.end, key=lambda other: other.begin)
+        for other in others[first:last]:
             if begin < other.begin:
                 rest.append(ActiveSpan(begin, other.begin))
             begin = other.end
@@ -73,45 +51,35 @@ def without(spans: Sequence[ActiveSpan], others: Sequence[ActiveSpan]) -> list[A
     return rest
 
 
-def sentences(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
+def sentences(compared: Compared, now: int) -> Iterator[str]:
     """Yield what a comparison finds, each a sentence without the final stop; times are local."""
+    zone, is_weekly = compared.schedule.zone, compared.trigger.is_weekly
     begin, end, clock, period = WEEK_START, WEEK_START + WEEK, UTC, "a week"
-    if not compared.is_weekly:
+    if not is_weekly:
         begin = now // 60 * 60
         end, clock, period = begin + YEAR, zone, "in the next 366 days"
-    original, schedule = _both(compared, begin, end, clock)
+    original, schedule = compared.both(begin, end, clock)
     if original == schedule:
-        yield f"active {_hours(original)} {period}, as {compared.name} is"
+        yield f"active {_hours(original)} {period}, as KEDA is"
     else:
-        yield f"{compared.name} is active {_hours(original)} {period}, the schedule {_hours(schedule)}"
-    for who, other, more in _either_way(compared, original, schedule):
-        if compared.is_weekly:
+        yield f"KEDA is active {_hours(original)} {period}, the schedule {_hours(schedule)}"
+    for who, other, more in _either_way(original, schedule):
+        if is_weekly:
             named = f"{_listed(_joined(more), _week_span)} as well ({_hours(more)} a week)"
         else:
             named = f"{_listed(more, lambda span: _week_span(span, zone, '%a %Y-%m-%d %H:%M'))} as well"
         yield f"{who} active {named}; {other} not"
-    if compared.is_weekly:
+    if is_weekly:
         yield from _at_changes(compared, zone, now)
 
 
-def _both(
-    compared: Compared, start: int, end: int, zone: ZoneInfo
-) -> tuple[Sequence[ActiveSpan], Sequence[ActiveSpan]]:
-    return (
-        union(compared.original(start, end, zone), start, end),
-        union(compared.schedule(start, end, zone), start, end),
-    )
-
-
 def _either_way(
-    compared: Compared, original: Sequence[ActiveSpan], schedule: Sequence[ActiveSpan]
+    original: Sequence[ActiveSpan], schedule: Sequence[ActiveSpan]
 ) -> Iterator[tuple[str, str, list[ActiveSpan]]]:
-    for who, other, more in (
-        (f"{compared.name} is", "the schedule is", without(original, schedule)),
-        ("the schedule is", f"{compared.name} is", without(schedule, original)),
-    ):
-        if more:
-            yield who, other, more
+    if more := without(original, schedule):
+        yield "KEDA is", "the schedule is", more
+    if more := without(schedule, original):
+        yield "the schedule is", "KEDA is", more
 
 
 # -- changes of the clock ------------------------------------------------------------------------------------
@@ -120,9 +88,9 @@ def _either_way(
 def _at_changes(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:
     """Yield how the year after now differs where no week does: the clock is set then."""
     start = now // 60 * 60
-    week = _either_way(compared, *_both(compared, WEEK_START, WEEK_START + WEEK, UTC))
+    week = _either_way(*compared.both(WEEK_START, WEEK_START + WEEK, UTC))
     usual = {(who, _week_span(span)) for who, _, more in week for span in _joined(more)}
-    for who, other, more in _either_way(compared, *_both(compared, start, start + YEAR, zone)):
+    for who, other, more in _either_way(*compared.both(start, start + YEAR, zone)):
         unusual = [
             span
             for span in more

@@ -1,4 +1,4 @@
-"""FastPathSchedules from windows of other scalers, and the report on each window."""
+"""FastPathSchedules from windows of KEDA, and the report on each window."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,49 +14,39 @@ from adapter.model import local_time
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
 from fastpath_tools.convert.conversion import SERVER_SET, Converted
-from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
+from fastpath_tools.convert.cron import KedaCronTrigger
+from fastpath_tools.convert.differences import Compared, sentences
 from fastpath_tools.manifests import NOWHERE, mapping_at
 
 
 class WindowDraft(NamedTuple):
-    """Windows that stand for one entry of another scaler.
+    """Windows that stand for one trigger of KEDA.
 
-    `windows` have names, and no bounds beside `replicas`. `original` says when the scaler takes the entry as
-    active. `label` names the entry in the report.
+    `windows` have names, and no bounds beside `replicas`. `label` names the trigger in the report.
     """
 
     label: str
     zone: ZoneInfo
     windows: Sequence[dict[str, Any]]
     replicas: int
-    original: ActiveSpans
-    is_weekly: bool
+    trigger: KedaCronTrigger
 
 
-class ScheduleDraft(NamedTuple):
-    """What the schedules of a document have in common; `scaler` is the name of the other scaler."""
-
-    scaler: str
-    name: str
-    namespace: str | None
-    targets: Sequence[dict[str, str]]
-    windows: Sequence[WindowDraft]
-
-
-def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
+def write(
+    name: str, namespace: str | None, target: dict[str, str], drafts: Sequence[WindowDraft], now: int
+) -> Iterator[Converted]:
     """Yield a schedule for each zone, with its report. InputError if one is not valid."""
-    zones = list(dict.fromkeys(window.zone.key for window in draft.windows))
+    zones = list(dict.fromkeys(draft.zone.key for draft in drafts))
     for key in zones:
-        entries = [window for window in draft.windows if window.zone.key == key]
+        entries = [draft for draft in drafts if draft.zone.key == key]
         slug = "".join(sign if sign.isalnum() else "-" for sign in key.lower()).strip("-")
-        name = draft.name if key == zones[0] else f"{draft.name}-{slug}"
-        placed = {} if draft.namespace is None else {"namespace": draft.namespace}
+        metadata = {"name": name if key == zones[0] else f"{name}-{slug}"}
         document = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {"name": name, **placed},
+            "metadata": metadata if namespace is None else metadata | {"namespace": namespace},
             "spec": {
-                "targets": [dict(target) for target in draft.targets],
+                "targets": [dict(target)],
                 "timeZone": key,
                 "windows": [
                     {**window, "minReplicas": entry.replicas} for entry in entries for window in entry.windows
@@ -64,13 +54,13 @@ def write(draft: ScheduleDraft, now: int) -> Iterator[Converted]:
             },
         }
         schedule = documents.read_document(document, NOWHERE).schedule
-        yield Converted(document, tuple(_report(draft.scaler, entries, schedule, now)))
+        yield Converted(document, tuple(_report(entries, schedule, now)))
 
 
-def _report(scaler: str, entries: Sequence[WindowDraft], schedule: Schedule, now: int) -> Iterator[str]:
+def _report(entries: Sequence[WindowDraft], schedule: Schedule, now: int) -> Iterator[str]:
     for entry in entries:
-        ours = spans_of_windows(schedule, [window["name"] for window in entry.windows])
-        for sentence in sentences(Compared(scaler, entry.original, ours, entry.is_weekly), entry.zone, now):
+        names = [window["name"] for window in entry.windows]
+        for sentence in sentences(Compared(entry.trigger, schedule, names), now):
             yield f"{entry.label}: {sentence}"
 
 

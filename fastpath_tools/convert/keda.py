@@ -13,7 +13,7 @@ from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
 from fastpath_tools.convert import cron, drafts
 from fastpath_tools.convert.conversion import Converted
-from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
+from fastpath_tools.convert.drafts import WindowDraft
 from fastpath_tools.manifests import NOWHERE, listed_at, mapping_at
 
 SCALED_OBJECT = "ScaledObject"
@@ -114,9 +114,8 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
         raise InputError(faults)
     reference = mapping_at(spec, "scaleTargetRef")
     existing = autoscaler_of(reference, namespace)
-    targets = [{"kind": KIND, "name": existing or name}]
-    draft = ScheduleDraft("KEDA", name, namespace, targets, entries)
-    schedules = list(drafts.write(draft, now))
+    target = {"kind": KIND, "name": existing or name}
+    schedules = list(drafts.write(name, namespace, target, entries, now))
     notes = list(_notes(spec, entries, highest))
     if existing:
         notes.append(
@@ -159,7 +158,7 @@ def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator
         return
     named = drafts.with_names(windows, f"cron-{index + 1}")
     label = f"trigger {index + 1} ({replicas} replicas, {zone.key})"
-    yield WindowDraft(label, zone, named, replicas, read.spans, read.is_weekly)
+    yield WindowDraft(label, zone, named, replicas, read)
 
 
 def _expression(meta: dict[str, Any], key: str, path: str, faults: list[Fault]) -> cron.CronExpression | None:
