@@ -149,7 +149,7 @@ def _of(node: Any) -> Saturation | None:
     """Return what bounds the result of a parsed query from above, None if nothing is known to."""
     match node:
         case promql.VectorSelector():
-            name = _name(node)
+            name = parsing.series_name(node)
             gauge = KNOWN.get(name) or (_ANY_SHARE if _LIKE_A_SHARE.search(name) else None)
             return None if gauge is None else Saturation(name, gauge, gauge.cap)
         case promql.MatrixSelector():
@@ -164,13 +164,6 @@ def _of(node: Any) -> Saturation | None:
             return _of_binary(node)
         case _:
             return None
-
-
-def _name(node: Any) -> str:
-    if node.name:
-        return str(node.name)
-    named = (matcher for matcher in node.matchers.matchers if matcher.name == "__name__")
-    return next((str(matcher.value) for matcher in named if matcher.op == promql.MatchOp.Equal), "")
 
 
 def _of_call(node: Any) -> Saturation | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import yaml
+from yaml.representer import SafeRepresenter
 
 from adapter import errors
 from adapter.config import rules_file
@@ -327,13 +328,8 @@ def _default_rule(query: str, without: str, matches: str, metrics_query: str) ->
 
 
 def _node(value: object) -> yaml.Node:
-    if isinstance(value, dict):
-        return yaml.MappingNode(
-            "tag:yaml.org,2002:map", [(_node(key), _node(inner)) for key, inner in value.items()]
-        )
-    if isinstance(value, list):
-        return _sequence([_node(entry) for entry in value])
-    return yaml.ScalarNode(reader.TEXT, str(value))
+    # a representer knows what it has made a node of before, and would make an alias of that
+    return SafeRepresenter(default_flow_style=False, sort_keys=False).represent_data(value)
 
 
 def _sequence(nodes: list[yaml.Node]) -> yaml.SequenceNode:
