@@ -3,15 +3,12 @@
 Pure: facts in, hops out.
 """
 
-import msgspec
-
-from adapter.autoscaler.decide import behavior, history, prepared_spec
+from adapter.autoscaler.decide import behavior, history
 from adapter.autoscaler.decide.behavior import Rules
-from adapter.autoscaler.decide.observation import Settings
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
-from adapter.model.autoscaling.hpa import Condition, MetricSpec, with_defaults
+from adapter.model.autoscaling.hpa import Condition, MetricSpec
 from adapter.model.ready_times import ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from adapter.model.visible import counted
@@ -26,6 +23,7 @@ from fastpath_tools.doctor.hops import (
     describe_condition,
     seconds,
 )
+from fastpath_tools.live import impossible
 from fastpath_tools.live.facts import (
     KEEP_ONE,
     AnswerFacts,
@@ -303,13 +301,21 @@ def own_hop(state: State, text: str, change: str = "") -> Hop:
     return _hop(state, text, change, "autoscaler")
 
 
+def unknown_hop(facts: Facts) -> Hop | None:
+    """Return which word of the spec this version does not know, None if it knows all."""
+    if not (text := impossible.find_unknown(facts.hpa)):
+        return None
+    return _hop(State.WARNING, text, "correct it, or update Fastpath if Kubernetes knows it", "field")
+
+
 # -- from a number of replicas to ready pods -----------------------------------------------------------------
 
 
 def behavior_hop(facts: Facts) -> Hop:
     """Return how long stabilization and policies delay a doubling."""
-    spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
-    rules = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
+    if unknown := impossible.find_unknown(facts.hpa, "spec.behavior.scaleUp"):
+        return Hop(BEHAVIOR, State.UNKNOWN, unknown)
+    spec, rules = facts.hpa.spec, impossible.prepare(facts.hpa).up
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     if rules is None:  # without spec.behavior the controller has this limit at each sync
         text = _describe_step(current, max(2 * current, 4), spec.max_replicas, facts.period.seconds)

@@ -75,7 +75,8 @@ def examine(facts: Facts) -> Examination:
     boost = autoscaler_hops.boost_hop(facts)
     boosted = autoscaler_hops.is_boosted(facts)
     scalers = autoscaler_hops.scalers_hop(facts.offer.leaders) if facts.mode == BOOST else None
-    hops = (scalers, *_at_objects(facts), boost, autoscaler_hops.autoscaler_hop(facts))
+    unknown = autoscaler_hops.unknown_hop(facts)
+    hops = (scalers, *_at_objects(facts), boost, autoscaler_hops.autoscaler_hop(facts), unknown)
     before = tuple(hop for hop in hops if hop is not None)
     chains = tuple(metric_hops.chain(facts, metric, boosted=boosted) for metric in facts.metrics)
     after = [autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts)]

@@ -30,6 +30,9 @@ class MetricReader:
         target: TargetFacts | Unread,
     ) -> MetricFacts:
         """Return the facts of a metric; `place` is its place among the autoscaler's own."""
+        if metric.type not in GROUPS:
+            unread = Unread(f"the type of the metric, {metric.type or 'none'}, is not known to this version")
+            return MetricFacts(label(metric), metric, unread, unread, unread)
         namespace = autoscaler.metadata.namespace
         serving = await self._cluster.serving(GROUPS[metric.type])
         source = await self._sources.source(namespace, metric, target)
@@ -105,4 +108,4 @@ def label(metric: MetricSpec) -> str:
     if metric.resource is not None:
         return metric.resource.name
     source = metric.pods or metric.object or metric.external
-    return source.metric.name if source is not None else metric.type
+    return source.metric.name if source is not None else metric.type or "metric without a type"

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.model.autoscaling import validation
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricTarget, with_defaults
 from adapter.model.quantity import Quantity
 from fastpath_tools.live.facts import ContainerFacts, TargetFacts, Unread
@@ -33,6 +35,22 @@ def find(autoscaler: HorizontalPodAutoscaler, target: TargetFacts | Unread) -> I
     return next(_causes(autoscaler, target), None)
 
 
+def find_unknown(autoscaler: HorizontalPodAutoscaler, field: str = "spec") -> str:
+    """Return what is wrong with the first type or selectPolicy below a field that this version does not know.
+
+    The API server may be newer, and then it is right. "" if all are known.
+    """
+    violations = validation.validate(replace(autoscaler, spec=with_defaults(autoscaler.spec)), stored=True)
+    unknown = (one for one in violations if one.path.endswith((".type", ".selectPolicy")))
+    return next((str(one) for one in unknown if one.path.startswith(f"{field}.")), "")
+
+
+def prepare(autoscaler: HorizontalPodAutoscaler) -> PreparedSpec:
+    """Prepare an autoscaler without its metrics, whose types may be newer than this version."""
+    spec = replace(with_defaults(autoscaler.spec), metrics=())
+    return prepared_spec.prepare(replace(autoscaler, spec=spec), Settings())
+
+
 def _causes(autoscaler: HorizontalPodAutoscaler, target: TargetFacts | Unread) -> Iterator[Impossible]:
     spec = with_defaults(autoscaler.spec)
     name = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
@@ -50,7 +68,7 @@ def _causes(autoscaler: HorizontalPodAutoscaler, target: TargetFacts | Unread) -
     if not target.selector:
         text = f"the Scale of {name} has no selector, so its pods are not known"
         yield Impossible(text, f"have the kind {spec.scale_target_ref.kind} set status.selector of its Scale")
-    high = prepared_spec.prepare(replace(autoscaler, spec=spec), Settings()).band.high
+    high = prepare(autoscaler).band.high
     for place, metric in enumerate(spec.metrics or ()):
         source = metric.resource or metric.container_resource
         if source is None:

@@ -39,7 +39,7 @@ from adapter.simulate.metric_queries import HistoryQueries
 from adapter.simulate.metrics import SimulatedMetric
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.live import cluster_options, rules_files
+from fastpath_tools.live import cluster_options, impossible, rules_files
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
 from fastpath_tools.live.facts import Unread
 from fastpath_tools.live.servers import PrometheusReader
@@ -124,6 +124,8 @@ async def _source(options: LoadOptions, live: LiveCluster | None) -> Source:
         namespace = options.namespace or autoscaler.autoscaler.metadata.namespace
         return Source(autoscaler, namespace, given, rules_files.assumed_catalogue(given)[0])
     autoscaler = await _find_autoscaler(live, options.namespace, options.name)
+    if unknown := impossible.find_unknown(fastpath_autoscaler.native(autoscaler.autoscaler)):
+        raise InputError([Fault("", "", unknown, autoscaler.place)])
     autoscaler = autoscaler._replace(autoscaler=sources.prepared(autoscaler.autoscaler))
     kinds = {spec.type for spec in autoscaler.autoscaler.spec.metrics or ()} & _RULED
     rules = given if options.config or not kinds else await _find_rules(live, kinds)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from adapter.autoscaler.debug import moment
-from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.observation import Band, Settings
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step, number
@@ -37,6 +36,7 @@ from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, State, seconds
+from fastpath_tools.live import impossible
 from fastpath_tools.live.facts import MetricFacts, SeriesFacts, SourceFacts, Unread
 from fastpath_tools.ui.sentence import UNKNOWN, in_unit_of_target, whole_pods
 
@@ -55,7 +55,7 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
     spec, now = with_defaults(facts.hpa.spec), facts.now
     status = facts.hpa.status or HorizontalPodAutoscalerStatus()
     metrics = tuple(_metric(examination, place) for place in range(len(facts.metrics)))
-    band = _band(facts)
+    band = impossible.prepare(facts.hpa).band
     demands = [
         _decided_on(facts) if band.holds(metric.ratio) else whole_pods(metric.ratio * _base(facts, read.spec))
         for metric, read in zip(metrics, facts.metrics, strict=True)
@@ -168,11 +168,6 @@ def _overdue(metric: MetricFacts, age: float) -> str:
 
 
 # -- the decision --------------------------------------------------------------------------------------------
-
-
-def _band(facts: Facts) -> Band:
-    hpa = msgspec.structs.replace(facts.hpa, spec=with_defaults(facts.hpa.spec))
-    return prepared_spec.prepare(hpa, Settings()).band
 
 
 def _decided_on(facts: Facts) -> int:

@@ -247,6 +247,17 @@ def test_a_verb_answers_or_refuses(folder: Path, name: str) -> None:
     run()
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_each_word_of_the_api_may_be_unknown(folder: Path, name: str) -> None:
+    text, *arguments = RUNS[name]
+    trees = [_typed(tree) for tree in yaml.load_all(text, yaml.BaseLoader)]
+    for path in _places(trees):
+        if path[-1] in {"type", "selectPolicy", "status", "mode", "operator", "kind"}:
+            changed = copy.deepcopy(trees)
+            _parent(changed, path)[path[-1]] = "Mars"
+            _answers(folder, "\n---\n".join(json.dumps(tree) for tree in changed), *arguments)
+
+
 FEW_METRICS = FAST.replace("External", "Pods").replace("external:", "pods:").replace("pendingCapacity", "x")
 PODS = "\n".join(line for line in FEW_METRICS.splitlines() if "  x:" not in line)
 HUGE = ("18446744073709551616", "9223372036854776", "9223372036854775", "100E", "8Ei", "1e-9")
