@@ -6,6 +6,7 @@ It changes nothing in the cluster. `model.apiservices` judges which server an AP
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
@@ -29,6 +30,7 @@ class PreflightOptions(KubeconfigOptions, GroupsOptions):
         f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; "
         f"the exit status is about {DEFAULT_GROUPS} and those registered to Fastpath.",
     )
+    output: str = command_line.output("text", "json", help_="text, or json for one JSON document.")
 
 
 COMMAND = Command(
@@ -67,6 +69,30 @@ READERS = {
 """The shipped ClusterRole with that permission."""
 
 
+class _Report(NamedTuple):
+    """What was found: sentences on what is right, and on what is not.
+
+    As text each is printed at once, so that a cluster that stops answering takes none away.
+    """
+
+    is_text: bool
+    rights: list[str]
+    problems: list[str]
+
+    def state(self, sentence: str) -> None:
+        self.rights.append(sentence)
+        if self.is_text:
+            command_line.show(f"{sentence}\n")
+
+    def complain(self, sentence: str) -> None:
+        self.problems.append(sentence)
+        command_line.tell("preflight", sentence)
+
+    def document(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        services = [finding._asdict() | {"owner": finding.owner.value} for finding in findings]
+        return {"apiServices": services, "rights": self.rights, "problems": self.problems}
+
+
 @command_line.verb(COMMAND)
 def main(options: PreflightOptions) -> int:
     """Ask; 0 when every group that counts is free or ours and the scaler's right to pods is limited, else 1.
@@ -77,6 +103,7 @@ def main(options: PreflightOptions) -> int:
 
 
 async def _run(options: PreflightOptions) -> int:
+    report = _Report(options.output == "text", [], [])
     async with cluster_options.connect(options) as client:
         fetched = {
             name: await registrations.fetch_registration(client, name)
@@ -88,14 +115,16 @@ async def _run(options: PreflightOptions) -> int:
         # the group that the manifests always register, and those that are registered to Fastpath
         ours = {DEFAULT_GROUPS} | {_group(finding) for finding in findings if finding.owner is Owner.OURS}
         groups = options.groups or tuple(group for group in apiservices.VERSIONS if group in ours)
-        bad = _report_owners(findings, groups)
+        bad = _report_owners(report, findings, groups)
         if "metrics.k8s.io" in groups:
             stable, beta = (fetched[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
             if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
-                _complain(warning)
-        await _report_rights(client, groups)
-        unlimited = await _report_patches(client, options.namespace)
-        doubled = await _report_scalers(client, options.reference)
+                report.complain(warning)
+        await _report_rights(report, client, groups)
+        unlimited = await _report_patches(report, client, options.namespace)
+        doubled = await _report_scalers(report, client, options.reference)
+    if options.output == "json":
+        command_line.show(command_line.to_json(report.document(findings)))
     return 1 if bad or unlimited or doubled else 0
 
 
@@ -103,31 +132,32 @@ def _group(finding: Finding) -> str:
     return finding.name.partition(".")[2]
 
 
-def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
-    """Print the owner of each APIService.
+def _report_owners(report: _Report, findings: Sequence[Finding], groups: Sequence[str]) -> bool:
+    """Report the owner of each APIService.
 
     Return whether another server owns one of `groups`, or whether one of ours is not available.
     """
     width = max(len(finding.name) for finding in findings)
     foreign, lost = False, dict[str, list[str]]()
     for finding in findings:
-        command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
+        if report.is_text:
+            command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
         if finding.owner is Owner.OURS and finding.advice:
             lost.setdefault(finding.advice, []).append(finding.name)
         if finding.owner is Owner.FOREIGN and _group(finding) in groups:
             foreign = True
-            _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
+            report.complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
     for advice, names in lost.items():  # of several versions the reason is often the same
-        _complain(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not available: {advice}")
+        report.complain(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not available: {advice}")
     return foreign or bool(lost)
 
 
-async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
-    """Print which permissions are missing; not a failure, because the manifests may add them."""
+async def _report_rights(report: _Report, client: KubernetesClient, groups: Iterable[str]) -> None:
+    """Report which permissions are missing; not a failure, because the manifests may add them."""
     for verb in ("create", "patch"):
         access = ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
         if not await registrations.is_allowed(client, access):
-            _complain(
+            report.complain(
                 f"you may not {verb} APIServices: the user who applies the manifests must be allowed to"
             )
     for group in groups:
@@ -135,52 +165,50 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
         allowed = await registrations.is_allowed(client, access, _HPA)
         what = f"the HPA controller may {access.verb} {access.resource} of {group}"
         if allowed is None:
-            _complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")
+            report.complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")
             return
         if allowed:
-            command_line.show(f"{what}\n")
+            report.state(what)
             continue
         role = READERS[group]
         remedy = (
             f"kubectl create clusterrolebinding {role}-hpa --clusterrole={role} "
             "--serviceaccount=kube-system:horizontal-pod-autoscaler"
         )
-        _complain(f"{what.replace(' may ', ' may not ')}: {remedy}")
+        report.complain(f"{what.replace(' may ', ' may not ')}: {remedy}")
 
 
-async def _report_patches(client: KubernetesClient, namespace: str) -> bool:
-    """Print which scalers may patch pods; return whether no policy limits one of them."""
+async def _report_patches(report: _Report, client: KubernetesClient, namespace: str) -> bool:
+    """Report which scalers may patch pods; return whether no policy limits one of them."""
     unlimited = False
     try:
         accounts = await pod_patches.find_accounts(client, namespace)
     except KubernetesError as error:
-        _complain(f"whether a scaler of {namespace} may patch pods is unknown: {reading.why(error)}")
+        report.complain(f"whether a scaler of {namespace} may patch pods is unknown: {reading.why(error)}")
         return unlimited
     for account in accounts:
         # a right in all namespaces is one in its own too
         allowed = await pod_patches.may_patch(client, account, namespace)
         if allowed is None:
-            _complain(f"whether {account} may patch pods is unknown: you may not create SubjectAccessReviews")
+            report.complain(
+                f"whether {account} may patch pods is unknown: you may not create SubjectAccessReviews"
+            )
         elif not allowed:
-            command_line.show(f"{account} may not patch pods\n")
+            report.state(f"{account} may not patch pods")
         elif fault := await pod_patches.find_fault(client, account):
             unlimited = True
             remedy = "apply the component idle-scale-down again, or take the right away"
-            _complain(f"{account} may patch pods, and so change their images: {fault}: {remedy}")
+            report.complain(f"{account} may patch pods, and so change their images: {fault}: {remedy}")
         else:
-            command_line.show(f"{account} may change the deletion cost of pods alone\n")
+            report.state(f"{account} may change the deletion cost of pods alone")
     return unlimited
 
 
-async def _report_scalers(client: KubernetesClient, reference: ServiceReference) -> bool:
-    """Print where scalers that do not share slices have Leases; return whether there are any."""
+async def _report_scalers(report: _Report, client: KubernetesClient, reference: ServiceReference) -> bool:
+    """Report where scalers that do not share slices have Leases; return whether there are any."""
     leaders = await LiveCluster(client, SystemClock(), reference, "fastpath-scaler").leaders()
     if seen := overlap(leaders):
-        _complain(f"{seen}: {KEEP_ONE}")
+        report.complain(f"{seen}: {KEEP_ONE}")
     elif why := unlisted(leaders):
-        _complain(f"whether two installations scale the same targets is not known: {why}")
+        report.complain(f"whether two installations scale the same targets is not known: {why}")
     return bool(seen)
-
-
-def _complain(sentence: str) -> None:
-    command_line.tell("preflight", sentence)

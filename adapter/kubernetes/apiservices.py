@@ -47,8 +47,8 @@ class _APIServiceSpec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _APIServiceCondition(msgspec.Struct, rename="camel", frozen=True):
-    type: str
-    status: str
+    type: str = ""
+    status: str = ""
     reason: str = ""
     message: str = ""
 
@@ -118,7 +118,7 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
     spec, service = apiservice.spec, apiservice.spec.service
     condition = next(
         (condition for condition in apiservice.status.conditions or () if condition.type == "Available"),
-        _APIServiceCondition("", ""),
+        _APIServiceCondition(),
     )
     annotations = apiservice.metadata.annotations or {}
     release = "/".join(

@@ -1,6 +1,7 @@
 """`fastpath preflight` against the sandbox cluster, over HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,32 @@ async def test_a_free_cluster(run: Verb) -> None:
     others = "v1beta1.external.metrics.k8s.io  free\nv1beta1.metrics.k8s.io           free\n"
     stable = "v1.metrics.k8s.io                free\n"
     assert await run() == Finished(0, f"{custom}{others}{stable}{READ}", "")
+
+
+async def test_one_json_document(cluster: Cluster, run: Verb) -> None:
+    free = json.loads((await run("-o", "json")).out)
+    assert [service["owner"] for service in free["apiServices"]] == ["free"] * 5
+    assert (free["rights"], free["problems"]) == ([READ.strip()], [])
+    _register(cluster, "v1beta2.custom.metrics.k8s.io", "monitoring", "prometheus-adapter")
+    finished = await run("--output=json")
+    document = json.loads(finished.out)
+    assert finished.status == 1
+    service = document["apiServices"][1]
+    assert (service["name"], service["owner"]) == ("v1beta2.custom.metrics.k8s.io", "foreign")
+    assert service["state"].startswith("prometheus-adapter (Service monitoring/prometheus-adapter:443, ")
+    assert document["problems"] == [f"{service['name']} belongs to {service['state']}: {service['advice']}"]
+    assert finished.err == f"fastpath preflight: {document['problems'][0]}\n"
+
+
+@pytest.mark.parametrize("condition", [{}, {"type": "Available"}, {"type": "Available", "status": "Mars"}])
+async def test_a_condition_with_an_unknown_status(
+    cluster: Cluster, run: Verb, condition: dict[str, str]
+) -> None:
+    _register(cluster, "v1beta1.custom.metrics.k8s.io", "fastpath", "fastpath")
+    status = {"status": {"conditions": [condition]}}
+    cluster.patch("APIService", "v1beta1.custom.metrics.k8s.io", status)
+    finished = await run()
+    assert (finished.status, "ours (" in finished.out) == (0, True), finished
 
 
 async def test_our_own(cluster: Cluster, run: Verb) -> None:
