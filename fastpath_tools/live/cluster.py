@@ -151,8 +151,9 @@ class LiveCluster:
             if exists:
                 change = "name a kind in spec.scaleTargetRef that has one, such as a Deployment"
                 return Unread(f"{name} has no scale subresource, so nothing can scale it", change)
-            change = "" if exists is None else f"correct spec.scaleTargetRef, or create {name}"
-            return Unread(f"{name} does not exist", change)
+            if exists is None:
+                return Unread(f"{name} does not exist or has no scale subresource; you may not get it")
+            return Unread(f"{name} does not exist", f"correct spec.scaleTargetRef, or create {name}")
         return await self._scaled(namespace, reference, place, scale)
 
     async def _exists(self, path: str) -> bool | None:

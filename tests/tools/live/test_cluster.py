@@ -277,6 +277,38 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
     assert scrape["usualSeconds"] is None
 
 
+@pytest.mark.parametrize(
+    ("reference", "forbidden", "diagnosis"),
+    [
+        ({"kind": "Deployment", "name": "wep"}, "", "Deployment wep does not exist"),
+        (
+            {"kind": "DaemonSet", "name": "agent"},
+            "",
+            "DaemonSet agent has no scale subresource, so nothing can scale it",
+        ),
+        ({"kind": "DaemonSet", "name": "agend"}, "", "DaemonSet agend does not exist"),
+        (
+            {"kind": "DaemonSet", "name": "agent"},
+            "daemonsets",
+            "DaemonSet agent does not exist or has no scale subresource; you may not get it",
+        ),
+    ],
+)
+async def test_a_target_without_a_scale(
+    cluster: Cluster, run: Doctor, reference: dict[str, str], forbidden: str, diagnosis: str
+) -> None:
+    metadata = {"name": "agent", "namespace": "shop"}
+    cluster.create({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata})
+    document = hpa("web", REQUESTS)
+    document["spec"]["scaleTargetRef"] = reference | {"apiVersion": "apps/v1"}
+    cluster.create(document)
+    if forbidden:
+        cluster.forbid("get", forbidden, "shop")
+    hops = await run.hops()
+    assert hops["pod start"]["finding"] == f"the pods are not known: {diagnosis}"
+    assert ("spec" in hops) == (not forbidden)
+
+
 USAGE_RULE = "resourceRules: {cpu: {scrape: {port: metrics}}}\n"
 
 
