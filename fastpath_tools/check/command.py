@@ -26,7 +26,7 @@ from adapter.rules import compile as compiler
 from adapter.rules.compile import Ruleset
 from adapter.rules.resource import NODES
 from adapter.telemetry import logs
-from fastpath_tools.check import autoscalers, empty, lint, lint_query, missing, schedules, why
+from fastpath_tools.check import autoscalers, empty, follow, lint, lint_query, missing, schedules, why
 from fastpath_tools.check.autoscalers import Autoscalers
 from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
@@ -73,7 +73,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
     texts = rules_files.read_texts(options.config, fatal)
     rules_texts = [(source, text) for source, text in texts if not autoscalers.read(text, source, given)]
     parsed = rules_files.combine(rules_texts, fatal)
-    unreachable: list[str] = []
+    unreachable, unseen = list[str](), list[str]()
     absent = warned = False
     async with AsyncExitStack() as stack:
         cluster, prometheus = None, None
@@ -99,10 +99,10 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             left_out = missing.rules_of(fault.path for fault in faults)
             explanation = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
             _print(explanation, options.output)
-            unreachable += explanation.unreachable
+            unreachable, unseen = unreachable + explanation.unreachable, explanation.unseen
             absent = not explanation.served
         else:
-            asking = _Servers(prometheus, cluster, unreachable)
+            asking = _Servers(prometheus, cluster, unreachable, unseen)
             reports = await _report_rules(options, ruleset, asking, notes)
             rules = [report.preview for report in reports if isinstance(report.preview, RulePreview)]
             faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, rules))
@@ -120,7 +120,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             summary = Summary(reports, general, faults, *counts, charts, usages)
             warned = summary.warning_count > 0
             _print(summary, options.output)
-    for line in (*map(str, faults), *dict.fromkeys(unreachable)):
+    for line in (*map(str, faults), *dict.fromkeys([*unreachable, *unseen])):
         command_line.tell("check", line)
     if faults or (options.strict and warned):
         return 2
@@ -135,11 +135,12 @@ def _print(answer: Explanation | Summary, output: str) -> None:
 
 
 class _Servers(NamedTuple):
-    """What is asked, each None if it is not; `unreachable` grows with what could not be asked."""
+    """What is asked, each None if it is not; the lists grow with what could not be asked or seen."""
 
     prometheus: "PrometheusReader | None"
     cluster: "ClusterReader | None"
     unreachable: list[str]
+    unseen: list[str]
 
 
 async def _report_rules(
@@ -225,7 +226,7 @@ async def _strangers(path: str, answer: object, rule: _Preview, servers: _Server
     try:
         names = {*await cluster.names(example.resource, None, EVERYTHING)}
     except KubernetesError as error:
-        servers.unreachable.append(f"cannot query the API server for {kind}: {error}")
+        follow.note_unread(str(kind), error, servers.unreachable, servers.unseen)
         return []
     there = names & values
     if not values or len(there) == len(names) or (there and kind != NODES):

@@ -40,6 +40,7 @@ class Explanation:
     """What was found about a metric, in sections, and the sentence at the end.
 
     `served`: an autoscaler that asks for it gets a value. `unreachable`: the servers that could not be asked.
+    `unseen`: what you may not read of them.
     """
 
     metric: str
@@ -47,6 +48,7 @@ class Explanation:
     conclusion: str = ""
     served: bool = False
     unreachable: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
     def section(self, title: str) -> list[str]:
         """Begin a section and return its lines, to add to."""
@@ -199,6 +201,14 @@ async def follow_objects(
     return await _Answer(inquiry, lines, entry, query, wanted, chosen, names, result).judge()
 
 
+def note_unread(kind: str, error: KubernetesError, unreachable: list[str], unseen: list[str]) -> None:
+    """Note why objects cannot be listed; a right that is missing is no failure of the API server."""
+    if error.status == 403:
+        unseen.append(f"{kind} of the cluster were not looked at, because you may not list them: {error}")
+    else:
+        unreachable.append(f"cannot query the API server for {kind}: {error}")
+
+
 async def _names(
     inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
 ) -> tuple[str, ...] | None:
@@ -212,7 +222,7 @@ async def _names(
         names = await inquiry.cluster.names(entry.resource, namespace, objects)
     except KubernetesError as error:
         lines.append(f"not read: {error}")
-        explanation.unreachable.append(f"cannot query the API server for {kind}: {error}")
+        note_unread(str(kind), error, explanation.unreachable, explanation.unseen)
         if wanted.name == ALL:
             reason = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
             raise NoValueError(reason) from error

@@ -104,7 +104,8 @@ input.
 
 Exit status: 0 for files without a fault, also with warnings unless --strict is given; with --why,
 when an autoscaler gets a value. 1 when Prometheus or the API server cannot be asked; with --why,
-when an autoscaler gets no value. 2 for faults in a file or on the command line.
+when an autoscaler gets no value. 2 for faults in a file or on the command line. Objects that you may
+not list are named, not looked at, and no failure.
 
 With --prometheus-url it reads the series and runs the queries; with --lister-kubeconfig the kinds
 of objects are those of the cluster, else the built-in ones. It accepts all flags of `fastpath

@@ -516,6 +516,25 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert second.startswith("fastpath check: cannot query the API server for pods: cannot list pods: ")
 
 
+async def test_a_right_that_is_missing_is_said_and_is_no_failure(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    flag = f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
+    cluster.forbid("list", "pods")
+    unseen = (
+        "fastpath check: pods of the cluster were not looked at, because you may not list them: cannot list"
+    )
+    checked = await run("--why=load", "--object=pod/shop/web-0", flag)
+    assert checked.conclusion == "load of pod/shop/web-0 is served: 1500m"
+    assert (checked.status, checked.err.count("\n"), checked.err.startswith(unseen)) == (0, 1, True), (
+        checked.err
+    )
+    checked = await run(flag)
+    assert (checked.status, checked.err.count("\n"), checked.err.startswith(unseen)) == (0, 1, True), (
+        checked.err
+    )
+
+
 async def test_objects_that_cannot_be_listed_end_the_story(
     run: Run, cluster: Cluster, tmp_path: Path
 ) -> None:
