@@ -96,20 +96,38 @@ def test_what_a_deep_query_looks_back_is_unknown() -> None:
     assert lookback.lookback_of(query) is None
 
 
-EXPRESSIONS = st.recursive(
-    st.sampled_from(["x", "1", 'x{a="(", b!="["}', "x offset -5m", "time()"]),
-    lambda inner: st.one_of(
-        inner.map(lambda one: f"({one})"),
-        inner.map(lambda one: f"-{one}"),
-        inner.map(lambda one: f"sum without (a, b) ({one})"),
-        inner.map(lambda one: f"max_over_time(({one})[5m:1m])"),
-        st.lists(inner, min_size=2, max_size=30).flatmap(
-            lambda all_: st.sampled_from(["+", "^", "and", " unless on(a) ", ">bool"]).map(
-                lambda sign: f" {sign} ".join(all_)
-            )
-        ),
+FEW = 20
+"""A limit for the property below: promql-parser copies the tree at each step of a walk through it."""
+
+LAYERS = (
+    "({})",
+    "-{}",
+    "sum without (a, b) ({})",
+    "max_over_time(({})[5m:1m])",
+    "max_over_time({}[5m:1m])",
+    "clamp(x, 1, {})",
+    "clamp({}, 1, 2)",
+    *(
+        side
+        for sign in ("+", "^", " and ", " unless on(a) ", " >bool ", " atan2 ")
+        for side in (f"{{}}{sign}x", f"x{sign}{{}}", f"{{}}{sign}({{}})")
     ),
-    max_leaves=150,
+)
+"""What encloses an expression; the last ones of a sign have it on both sides."""
+
+
+def _enclose(inner: str, layers: list[tuple[str, int]]) -> str:
+    """Return an expression in layers, each so many times; one that has it on both sides once."""
+    for layer, times in layers:
+        for _ in range(times if layer.count("{}") == 1 else 1):
+            inner = layer.replace("{}", inner)
+    return inner
+
+
+EXPRESSIONS = st.builds(
+    _enclose,
+    st.sampled_from(["x", "1", 'x{a="(", b!="["}', "x offset -5m", "time()"]),
+    st.lists(st.tuples(st.sampled_from(LAYERS), st.integers(1, FEW)), max_size=4),
 )
 
 
@@ -126,19 +144,23 @@ def _depth(root: Any) -> int:
     return max(depths)
 
 
-@given(EXPRESSIONS, st.integers(0, 120))
-@example("-sum without (a, b) (-max_over_time((x)[5m:1m]))", 95)
-def test_no_tree_is_deeper_than_the_limit(query: str, around: int) -> None:
-    query = "(" * around + query + ")" * around
+@given(EXPRESSIONS)
+@example("(" * FEW + "x" + ")" * FEW + "+x")
+@example("x+(" * (FEW - 5) + "x" + ")" * (FEW - 5))
+@example("clamp(" + "(" * (FEW - 1) + "x" + ")" * (FEW - 1) + ", 1, 2)+x+x")
+@example("(" * (FEW - 5) + "-sum without (a, b) (-max_over_time((x)[5m:1m]))" + ")" * (FEW - 5))
+def test_no_tree_is_deeper_than_the_limit(query: str) -> None:
     try:
         tree = promql.parse(query)
     except ValueError:
         return
-    if _depth(tree) > parsing.DEEPEST + 1:
-        with pytest.raises(ValueError, match="nest more than 100 deep"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "DEEPEST", FEW)
+        if _depth(tree) > FEW + 1:
+            with pytest.raises(ValueError, match=f"nest more than {FEW} deep"):
+                parsing.parse(query)
+        elif len(query) < FEW:
             parsing.parse(query)
-    elif len(query) < parsing.DEEPEST:
-        parsing.parse(query)
 
 
 @given(st.text("([{}])+-x1,\"'`#\\ \n<>=!orand:.", max_size=300))
