@@ -165,10 +165,8 @@ class CostKeeper:
         marks.replicas = seen.replicas
         expected = self._foresee(state, choice, seen.replicas, now)
         latest = monotonic - marks.lowered  # an age, because the clock may be set
-        is_outdated = any(
-            metric.sampled is not None and (now - metric.sampled) / SECOND > latest
-            for metric in snapshot.inputs
-        )
+        sampled = snapshot.ranked_at  # other metrics do not choose the pods
+        is_outdated = sampled is not None and (now - sampled) / SECOND > latest
         if expected < seen.replicas and not choice.rescale and not is_outdated:
             is_due = monotonic - marks.exchanged >= EXCHANGE_SECONDS
             self._choose(state, marks, snapshot, expected, may_exchange=is_due)

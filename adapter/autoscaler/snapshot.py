@@ -112,6 +112,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     inputs: tuple[MetricInput, ...]
     idleness: Values = NO_VALUES
     """The values by which pods are ranked, in thousandths by name; {} without the option."""
+    ranked_at: int | None = None
+    """The time of the oldest sample of these values in nanoseconds, None if that is not known."""
 
     @property
     def is_waiting(self) -> bool:
@@ -266,7 +268,9 @@ class Subscriptions:
             unsure_of_pods=self._context.followers.pods.stale() if prepared.throughputs else "",
             fast_usage=self._fast_usage() if self._own_usages else None,
         )
-        return Snapshot(observation, constraints, target, inputs, self._idleness.values)
+        return Snapshot(
+            observation, constraints, target, inputs, self._idleness.values, self._idleness.sampled
+        )
 
     def starting(self) -> StartingPods | None:
         """Return the pods of the target that have never been Ready; None before the pods are known."""

@@ -442,6 +442,23 @@ async def test_samples_of_before_the_hpas_scale_down_mark_no_more_pods(bench: Id
     assert bench.costs.applied[2:] == [("c", -3)]
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_what_counts_is_the_age_of_the_metric_that_ranks(bench: IdleBench, is_old: bool) -> None:  # noqa: FBT001
+    """A metric that has no new sample for minutes does not keep pods from being ranked by another one."""
+    await begin_boosted(bench, Boost(BOOST))
+    await bench.work(50)
+    bench.server.set("web", 3, "kube-controller-manager")
+    bench.set_pods(*"cde")
+    queue, connections = bench.sources.opened
+    bench.want(1)
+    for second in range(50):
+        now = bench.clock.wall() - 0.1
+        times = (now, now - second - 1) if is_old else (now - second - 1, now)
+        queue.sampled, connections.sampled = (int(time * 1e9) for time in times)
+        await bench.work()
+    assert bench.costs.applied[2:] == ([] if is_old else [("c", -3)])
+
+
 async def test_samples_count_after_the_clock_was_set_back(bench: IdleBench) -> None:
     await begin_boosted(bench, Boost(BOOST))
     await bench.work(50)

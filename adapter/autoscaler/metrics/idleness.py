@@ -14,12 +14,16 @@ NO_VALUES: Values = {}
 
 
 class Idleness:
-    """Smooths the readings of one metric. `values` are those of the last reading, in thousandths by pod."""
+    """Smooths the readings of one metric.
+
+    `values` are those of the last reading, in thousandths by pod, and `sampled` is the time of its oldest
+    sample in nanoseconds, None if that is not known.
+    """
 
     def __init__(self) -> None:
         self.values = NO_VALUES
         self._samples: deque[Values] = deque(maxlen=SAMPLES)
-        self._sampled: int | None = None
+        self.sampled: int | None = None
 
     def note(self, reading: Reading, sampled: int | None) -> None:
         """Note a reading whose oldest sample is of the time `sampled`, None if that is not known.
@@ -33,8 +37,8 @@ class Idleness:
         values = _read_values(reading)
         if not values:
             return  # out of date; the same samples may count at the next decision
-        if sampled is None or sampled != self._sampled or not self._samples or values != self._samples[-1]:
-            self._sampled = sampled
+        if sampled is None or sampled != self.sampled or not self._samples or values != self._samples[-1]:
+            self.sampled = sampled
             self._samples.append(values)
         self.values = {name: self._smooth(name) for name in self._samples[-1]}
 
