@@ -133,7 +133,14 @@ LONGEST_SPEC, LONGEST_STATUS = 64 * 1024, 128 * 1024
 """Bytes of JSON. A longer status does not count."""
 
 NAMESPACE_BYTES = 16 * 1024 * 1024
-"""Bytes of JSON of the autoscalers of a kind in one namespace."""
+"""Bytes of JSON of the autoscalers of a kind in one namespace, for one more to be let in."""
+
+STAYING_BYTES = 20 * 1024 * 1024
+"""Those with which the ones that are in stay.
+
+The status counts because it takes memory, and it grows while an autoscaler works. With one limit, the last
+one would be refused and, with the short status of a refused one, let in again.
+"""
 
 _TOO_LONG = f"has more than {LONGEST_SPEC:,} bytes"
 _TOO_MANY = f"the autoscalers of the namespace have more than {NAMESPACE_BYTES:,} bytes: delete some"
@@ -231,7 +238,8 @@ class _WeighedCache(ObjectCache[Sized]):
     def put(self, obj: Sized) -> None:
         before, sizes = self.find(obj.namespace, obj.name), self._sizes
         sizes[obj.namespace] -= 0 if before is None else before.size
-        if sizes[obj.namespace] + obj.size > NAMESPACE_BYTES:
+        most = STAYING_BYTES if before is not None and before.size else NAMESPACE_BYTES
+        if sizes[obj.namespace] + obj.size > most:
             obj = self._refuse(obj)
         sizes[obj.namespace] += obj.size
         super().put(obj)

@@ -170,6 +170,36 @@ def test_the_autoscalers_of_a_namespace_have_a_share(kind: str, monkeypatch: pyt
     assert not cache._sizes, "a namespace that is gone takes no memory"
 
 
+def test_one_that_is_let_in_stays_when_statuses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused one has a short status, with which it fits again: it was let in and refused in turn."""
+    monkeypatch.setattr(autoscalers, "NAMESPACE_BYTES", 20_000)
+    monkeypatch.setattr(autoscalers, "STAYING_BYTES", 25_000)
+    cache = AutoscalerCache(unconnected(), lambda *_: None)
+
+    def write(name: str, status: int) -> int:
+        conditions = [{"type": "A", "status": "True", "message": "x" * status}]
+        cache.put(
+            autoscalers._keep_autoscaler(
+                written("FastPathAutoscaler", name, status={"conditions": conditions})
+            )
+        )
+        return sum(one.size > 0 for one in cache)
+
+    names = [f"web-{number}" for number in range(100)]
+    for name in names:
+        write(name, 10)
+    let_in = [one.name for one in cache if one.size]
+    assert 10 < len(let_in) < 90
+    share = 4000 // len(let_in)
+    for turn in range(3):
+        for name in names:
+            assert write(name, 10 + share * (turn % 2 == 0) * (name in let_in)) == len(let_in)
+    for name in let_in:
+        write(name, 5000)
+    assert sum(one.size for one in cache) <= 25_000
+    assert sum(one.size > 0 for one in cache) < len(let_in), "memory has a bound all the same"
+
+
 PODS: dict[str, JSON] = {
     "labels": {"metadata": {"labels": dict.fromkeys(texts(5, ROOM // 2), "a")}},
     "labels that are kept": {"metadata": {"labels": {f"{key:x<60}": "b" * 63 for key in texts(2, 384)}}},
