@@ -130,14 +130,11 @@ class ResourceQuestion(NamedTuple):
 class CustomAnswer(NamedTuple):
     """Values in the order of the objects, fresh until `fresh_until` (monotonic seconds).
 
-    `fallbacks` names the objects with a substitute value: overdue, from another source, or the last value of
-    a source that fails. Such a value may cause a scale-up but no scale-down. `resource` is the
-    ``plural.group`` that the resource of the question meant, "" where nothing resolved it.
+    `resource` is the ``plural.group`` that the resource of the question meant, "" where nothing resolved it.
     """
 
     items: tuple[MetricValue, ...]
     fresh_until: float
-    fallbacks: frozenset[str] = frozenset()
     resource: str = ""
 
 

@@ -107,14 +107,13 @@ class TextAnswer(NamedTuple):
 class ObjectAnswer(NamedTuple):
     """The samples of the requested objects by name, in the order received; objects without one are absent.
 
-    `asked`, `failure` and `partial` are as in `TextAnswer`. `fallbacks` are the objects whose samples replace
-    those of another source. `scraped`: some are scraped, so newer samples may exist at any moment.
+    `asked`, `failure` and `partial` are as in `TextAnswer`. `scraped`: some are scraped, so newer samples may
+    exist at any moment.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
     asked: float
     failure: PrometheusError | None = None
-    fallbacks: frozenset[str] = frozenset()
     scraped: bool = False
     partial: PrometheusError | None = None
 

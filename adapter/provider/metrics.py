@@ -129,7 +129,7 @@ class RulesMetricsProvider:
         # the values of scrapes are as new as the last scrape, at every request
         fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + freshness.refresh_after
         resource = str(entry.resource.group_resource)
-        return CustomAnswer(items, fresh_until, answer.fallbacks, resource)
+        return CustomAnswer(items, fresh_until, resource)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers.

@@ -303,10 +303,3 @@ class Relister:
         seconds = math.ceil(self._empty_due - asyncio.get_running_loop().time())
         again = f"listed again in {seconds} s" if seconds > 0 else "being listed"
         return f"{rules} no series yet: {listed(paths)}; series are {again}"
-
-    def status(self) -> str:
-        """Return one line: how many metrics are known, and how many lists fail."""
-        failing = f", {len(self._failing)} series lists failing" if self._failing else ""
-        return (
-            f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
-        )

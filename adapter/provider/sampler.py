@@ -129,17 +129,16 @@ class Sampler:
                     raise
                 self._problems.failed(error, plan.entry.rule.path)
         samples = {name: (Sample({}, value.value, value.time),) for name, value in scraped.values.items()}
-        overdue = {name for name, value in scraped.values.items() if value.overdue}
-        instead = answer.samples.keys() & scraped.absent.keys()
+        overdue = sum(value.overdue for value in scraped.values.values())
+        instead = len(answer.samples.keys() & scraped.absent.keys())
         for source, count in (
-            ("scrape", len(samples) - len(overdue)),
-            ("overdue", len(overdue)),
-            ("prometheus", len(instead)),
-            ("absent", len(scraped.absent) - len(instead)),
+            ("scrape", len(samples) - overdue),
+            ("overdue", overdue),
+            ("prometheus", instead),
+            ("absent", len(scraped.absent) - instead),
         ):
             self._monitoring.scraped_values.labels(source).inc(count)
-        fallbacks = answer.fallbacks | overdue | instead
-        return ObjectAnswer({**answer.samples, **samples}, asked, None, fallbacks, scraped=True)
+        return ObjectAnswer({**answer.samples, **samples}, asked, scraped=True)
 
     async def read_endpoints(
         self, entry: ExternalEntry, parts: Sequence[Matcher]
@@ -192,7 +191,7 @@ class Sampler:
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
         self._problems.answered(entry.rule.path, answer.asked, answer.failure)
-        return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
+        return answer
 
     async def read_series(
         self,

@@ -97,11 +97,6 @@ class Registry:
     usage: UsageEntry | None = None
     """By resource."""
 
-    def resources(self) -> tuple[APIResource, ...]:
-        """Return the distinct kinds that metrics describe, in order of their names."""
-        kinds = {entry.resource.group_resource: entry.resource for entry in self.custom.values()}
-        return tuple(kinds[key] for key in sorted(kinds))
-
 
 EMPTY = Registry(0, {}, {}, ())
 

@@ -265,8 +265,6 @@ async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCapt
         here.clock.advance(29.0)
         assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
         assert await custom(here) == {"a": 60_000, "b": 40_000}
-        answer = await here.provider.custom(custom_question(PODS))
-        assert answer.fallbacks == {"a", "b"}
         here.clock.advance(1.5)
         await refused(external(here))
         await refused(custom(here))

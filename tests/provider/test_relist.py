@@ -85,7 +85,6 @@ async def test_each_selector_is_asked_once_for_the_time_of_max_age() -> None:
         assert discovery.lister.asked == [(("s", "t"), WALL - 600.0)]
         assert discovery.custom() == ["a", "b"]
         assert set(discovery.relister.registry.external) == {"a"}
-        assert discovery.relister.status() == "2 custom and 1 external metrics"
 
 
 async def test_the_next_relist_comes_an_interval_after_the_end_of_the_last() -> None:
@@ -126,7 +125,6 @@ async def test_a_failed_list_voids_only_the_refresh_of_its_own_rules() -> None:
         for _ in range(5):
             await discovery.relist()
         assert discovery.custom() == ["a", "c"]
-        assert discovery.relister.status() == "2 custom and 1 external metrics, 1 series lists failing"
 
 
 async def test_a_failed_first_attempt_is_an_attempt() -> None:
@@ -199,7 +197,6 @@ async def test_only_what_failed_is_asked_again_soon_and_ever_less_often() -> Non
         assert discovery.asked()[asked:] == [("s",)] * 3
         assert discovery.custom() == ["a", "b", "new"]
         assert discovery.metric("series") == 8, "those of the other list are counted still"
-        assert discovery.relister.status() == "3 custom and 2 external metrics"
         await asyncio.sleep(begun + INTERVAL - 1 - asyncio.get_running_loop().time())
         assert len(discovery.asked()) == asked + 3
 

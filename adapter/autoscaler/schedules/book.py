@@ -119,10 +119,6 @@ class ScheduleBook:
     def synced(self) -> bool:
         return self.cache.synced
 
-    def has(self, key: Key) -> bool:
-        """Tell whether a schedule is for an autoscaler."""
-        return key in self._targets
-
     def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
         """Return the schedules that count for an autoscaler."""
         target = self._targets.get(key)

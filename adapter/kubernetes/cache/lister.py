@@ -14,7 +14,6 @@ from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.cache.store import ReflectedCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, Unreadable
@@ -164,11 +163,6 @@ class ObjectLister:
         cache = self._start(resource)
         await cache.wait_synced()
         return cache.index
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return the state of each reflector, in the order in which they were started."""
-        caches = (cache for cache in self._caches.values() if isinstance(cache, MetadataCache))
-        return tuple(status for cache in caches for status in cache.status())
 
     def unsynced(self) -> tuple[GroupResource, ...]:
         """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.

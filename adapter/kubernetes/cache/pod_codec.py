@@ -101,11 +101,6 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
     def port_owners(self) -> Mapping[str, str]:
         return self.spec.port_owners
 
-    @property
-    def scrapable(self) -> bool:
-        """Whether it is running, not terminating, and has an address."""
-        return self.phase == "Running" and not self.deleting and bool(self.ip)
-
 
 # -- what the API server sends -------------------------------------------------------------------------------
 

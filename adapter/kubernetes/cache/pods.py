@@ -56,12 +56,6 @@ class PodSubscription:
         return self._selection.pods
 
     @property
-    def ready(self) -> int:
-        """The number of running and ready pods, terminating ones included."""
-        self._cache.check_synced()
-        return self._selection.history.count
-
-    @property
     def became_ready(self) -> Mapping[str, float]:
         """When pods became ready lately, by name, in monotonic seconds.
 

@@ -170,10 +170,8 @@ class Reflector(Generic[T]):
 
     def status(self) -> ReflectorStatus:
         age = None if self._heard is None else self._context.clock.monotonic() - self._heard
-        error = self._text(self.error) if self.error else ""
         stale = age is None or age > self._periods.stale
-        resource, count = self.source.resource.group_resource, self.store.count(self.source.namespace)
-        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, count)
+        return ReflectorStatus(age, stale, self._text(self.error) if self.error else "")
 
     def _text(self, error: errors.KubernetesError) -> str:
         return f"{error}{self._remedy}" if error.status == 403 else str(error)

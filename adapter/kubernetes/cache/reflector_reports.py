@@ -3,9 +3,8 @@
 An unreadable object is reported once, and no more than some by name: one client can create very many.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from adapter.model.metrics import GroupResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -25,17 +24,12 @@ class ReflectorStatus(NamedTuple):
     """The state of a reflector.
 
     `age` is the time in seconds since the API server last sent a list, an event or a bookmark (None: never),
-    `stale` whether that is too long. `mode` is ``list`` where watching is forbidden. `last_error` is "" while
-    list and watch succeed.
+    `stale` whether that is too long. `last_error` is "" while list and watch succeed.
     """
 
-    resource: GroupResource
-    synced: bool
-    mode: Literal["watch", "list"]
     age: float | None
     stale: bool
     last_error: str
-    objects: int
 
 
 class ReflectorReports:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from adapter import errors
 from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.store import ObjectCache, in_steps
 from adapter.kubernetes.client import path_of
@@ -329,9 +328,6 @@ class ScaleTargets:
                 kind.stop_polling(target.place)
             if not kind.targets:
                 self._end(kind)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(itertools.chain.from_iterable(kind.objects.status() for kind in self._kinds.values()))
 
     # -- kinds of the cluster --------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from adapter.kubernetes.cache.filling import T
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
-from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
@@ -64,9 +63,6 @@ class ReflectedCache:
         """Wait for the first lists; errors as `Reflector.wait_synced`."""
         for reflector in self.reflectors:
             await reflector.wait_synced()
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self.reflectors)
 
     def _is_first_sync(self) -> bool:
         """Tell, once, that the first lists are in."""

@@ -97,7 +97,7 @@ async def test_autoscalers_come_change_and_go(cluster: Cluster) -> None:
         cluster.delete("fpa", "b")
         await until(lambda: len(told) == 4)
         assert found.find("default", "b") is None
-        assert found.status()[0].objects == 1
+        assert len(found) == 1
 
 
 async def test_one_that_cannot_be_read_is_there_with_its_faults(cluster: Cluster) -> None:
@@ -191,14 +191,14 @@ async def test_what_is_kept_of_an_hpa(cluster: Cluster) -> None:
         assert "spec.metrics has no fastpath_replicas" in first.asked.fault
         assert second.asked is None
         assert rivals.hpas.find("default", "a") == first
-        assert rivals.status()[0].objects == 2
+        assert len(rivals.hpas) == 2
 
 
 async def test_while_autoscalers_may_not_be_listed_the_answer_is_unknown(cluster: Cluster) -> None:
     cluster.create(hpa("a"))
     cluster.forbid("list", "horizontalpodautoscalers")
     async with opposing(cluster) as rivals:
-        await until(lambda: any("403" in status.last_error for status in rivals.status()))
+        await until(lambda: any("403" in reflector.status().last_error for reflector in rivals.reflectors))
         assert rivals.of(ours("web")) is None
         cluster.allow("list", "horizontalpodautoscalers")
         await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,6 @@ from adapter.kubernetes.cache import label_index, lister, pod_codec
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods
-from adapter.kubernetes.cache.reflector_reports import ReflectorStatus
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
@@ -50,9 +50,10 @@ class Cache:
                 with contextlib.suppress(errors.NotSyncedError):
                     found = await self.names(None, selector, what)
 
-    def status(self) -> ReflectorStatus:
-        (status,) = self.lister.status()
-        return status
+    @property
+    def reflector(self) -> Reflector[Any]:
+        (cache,) = self.lister._caches.values()
+        return cache.reflectors[0]
 
     def count(self, name: str, **labels: str) -> float:
         return self.monitoring.registry.get_sample_value(name, labels) or 0.0
@@ -99,8 +100,8 @@ async def test_names_come_from_the_cache(cluster: Cluster) -> None:
         assert await cache.names(None, "app=web") == ["a", "a", "b"]
         assert await cache.names("nowhere") == []
         await until(lambda: verbs(cluster) == ["list", "watch"])
-        pods = GroupResource("", "pods")
-        assert cache.status()._replace(age=0) == ReflectorStatus(pods, True, "watch", 0, False, "", 4)
+        assert cache.reflector.status()[1:] == (False, "")
+        assert cache.lister.count(PODS) == 4
         assert cache.count("fastpath_informer_synced", resource="pods") == 1
         assert await cache.names(None, "", NODES) == ["n1"]
         assert await cache.names("", "", NODES) == ["n1"]
@@ -203,7 +204,7 @@ async def test_a_kind_that_appears_later(cache: Cache, cluster: Cluster) -> None
             "metadata": {"name": "w", "labels": {"a": "b"}},
         }
     )
-    await until(lambda: cache.status().synced)
+    await until(lambda: cache.reflector.synced)
     assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
@@ -218,7 +219,7 @@ async def test_another_version_of_a_kind_starts_again(cluster: Cluster) -> None:
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
         cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
         assert await cache.names("default", "", structs.replace(old, version="v1")) == ["w"]
-        assert len(cache.lister.status()) == 1
+        assert len(cache.lister._caches) == 1
         assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
 
 
@@ -253,9 +254,9 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for(clust
     cluster.forbid("watch", "pods")
     cluster.create(pod("a", app="web"))
     async with caching(cluster, PODS) as cache:
-        await until(lambda: cache.lister.status() and cache.status().mode == "list")
+        await until(lambda: cache.lister._caches and cache.reflector._mode == "list")
         assert await cache.names("default", "app=web") == ["a"]
-        assert cache.status().synced
+        assert cache.reflector.synced
         assert cache.faults.active() == {("watch", "pods"): cache.faults.active()["watch", "pods"]}
         assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
         await until(lambda: verbs(cluster) == ["list", "watch", "list"])
@@ -263,14 +264,14 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for(clust
         assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
         cluster.create(pod("b", app="web"))
         assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
-        assert cache.status().last_error == ""
+        assert cache.reflector.status().last_error == ""
 
 
 async def test_a_kind_without_watch_is_listed(cache: Cache, cluster: Cluster) -> None:
     cluster.create(pod("a"))
     kind = structs.replace(PODS, verbs=frozenset({"list"}))
     assert await cache.names("default", "", kind) == ["a"]
-    assert cache.status().mode == "list"
+    assert cache.reflector._mode == "list"
     cluster.delete("Pod", "a")
     await cache.until_names(what=kind)
     assert "watch" not in verbs(cluster)
@@ -281,10 +282,10 @@ async def test_where_watching_becomes_allowed_it_is_watched(cluster: Cluster) ->
     periods = ReflectorPeriods(relist=0.02, refusals=0, watch_again=0.05, short_watch=0.02)
     cluster.forbid("watch", "pods")
     async with caching(cluster, PODS, periods=periods) as cache:
-        await until(lambda: cache.lister.status() and cache.status().mode == "list")
+        await until(lambda: cache.lister._caches and cache.reflector._mode == "list")
         cluster.allow("watch", "pods")
         async with limited(1.5):
-            while cache.status().mode == "list" or not cluster.open_watches:
+            while cache.reflector._mode == "list" or not cluster.open_watches:
                 await cache.names()
                 await asyncio.sleep(0.01)
         await until(lambda: not cache.faults.active())
@@ -304,7 +305,7 @@ async def test_a_forbidden_list_names_verb_and_resource(cluster: Cluster) -> Non
         assert await cache.names(None, "", NODES) == []
         cluster.create(pod("a"))
         cluster.allow("list", "pods")
-        await until(lambda: all(status.synced for status in cache.lister.status()))
+        await until(lambda: all(known.synced for known in cache.lister._caches.values()))
         assert await cache.names() == ["a"]
         await until(lambda: not cache.faults.active())
 
@@ -322,7 +323,7 @@ async def test_down_at_the_start(cluster: Cluster) -> None:
             ):
                 await cache.names()
         assert cache.lister.unsynced() == (GroupResource("", "pods"),)
-        assert cache.status()[:5] == (GroupResource("", "pods"), False, "watch", None, True)
+        assert cache.reflector.status()[:2] == (None, True)
         assert cache.count("fastpath_informer_synced", resource="pods") == 0
         await cluster.up()
         await cache.until_names("a")
@@ -351,16 +352,16 @@ async def test_down_later(cluster: Cluster, *, refuse: bool) -> None:
         cluster.create(pod("a", app="web"))
         await cache.until_names("a")
         await cluster.down(refuse=refuse)
-        await until(lambda: cache.status().stale and cache.status().last_error)
+        await until(lambda: cache.reflector.status().stale and cache.reflector.status().last_error)
         assert await cache.names("default", "app=web") == ["a"], "reads go on from the cache"
-        assert cache.status().synced
+        assert cache.reflector.synced
         assert set(cache.faults.active()) == {("informer", "pods")}
         cluster.create(pod("b", app="web"))
         cluster.delete("Pod", "a")
         await cluster.up()
         await cache.until_names("b")
-        await until(lambda: not cache.status().last_error)
-        assert not cache.status().stale
+        await until(lambda: not cache.reflector.status().last_error)
+        assert not cache.reflector.status().stale
         assert cache.faults.active() == {}
         assert verbs(cluster).count("list") == 1, "the version was still good"
 
@@ -391,8 +392,7 @@ async def test_kinds_named_before_it_runs_are_started_with_it(cache: Cache) -> N
     other = ObjectLister(cache.lister._context)
     other.start([PODS])
     async with running(other.run()):
-        await until(other.status)
-        assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
+        await until(lambda: list(other._caches) == [GroupResource("", "pods")])
 
 
 async def test_a_reflector_that_breaks_is_not_passed_over(

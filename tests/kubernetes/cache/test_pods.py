@@ -133,12 +133,7 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         assert watch.count("") == 4
         found = watch.find("other", "a")
         assert found is not None
-        assert (found.namespace, found.ip, found.host_network, found.scrapable) == (
-            "other",
-            "10.1.2.3",
-            False,
-            True,
-        )
+        assert (found.namespace, found.ip, found.host_network) == ("other", "10.1.2.3", False)
         assert found.ports == {"http": 8080, "metrics": 9090}
         assert watch.find("other", "b") is None
         assert watch.find("nowhere", "b") is None
@@ -148,7 +143,7 @@ async def test_pods_of_a_cluster(cluster: Cluster) -> None:
         cluster.patch("pods", "b", {"status": {"phase": "Succeeded"}})
         await until(lambda: (watch.find("default", "b") or found).phase == "Succeeded")
         assert [request.verb for request in cluster.requests] == ["list", "watch"]
-        assert watch.status()[0].objects == 4
+        assert watch.count("") == 4
         assert watch.stale() == ""
 
 
@@ -300,14 +295,12 @@ async def test_a_subscription_receives_its_pods_alone(cluster: Cluster) -> None:
         watch.follow("default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
         with pytest.raises(errors.NotSyncedError):
             _ = web.pods
-        with pytest.raises(errors.NotSyncedError):
-            _ = web.ready
         await until(lambda: told == ["web", "db"])
-        assert (names(web.pods), web.ready) == (["a"], 1)
+        assert (names(web.pods), web._selection.history.count) == (["a"], 1)
         assert web.pods is web.pods
         cluster.create(pod("b", app="web", ready=False))
         await until(lambda: told == ["web", "db", "web"])
-        assert (names(web.pods), web.ready) == (["a", "b"], 1)
+        assert (names(web.pods), web._selection.history.count) == (["a", "b"], 1)
         cluster.patch("pods", "b", {"metadata": {"annotations": {"x": "y"}}})
         cluster.patch("pods", "b", {"metadata": {"labels": {"app": "db"}}})
         await until(lambda: len(told) == 5)
@@ -456,7 +449,7 @@ class SelectionMachine(RuleBasedStateMachine):
             assert names(following.pods) == names(self.watch.select(namespace, selector)) == found
             now = self.clock.monotonic()
             counts = self.counts[namespace, text]
-            assert following.ready == counts[-1][1]
+            assert following._selection.history.count == counts[-1][1]
             for age in (0, 1, 30, 200):
                 start = now - age
                 known = counts[0][0] <= start
@@ -643,7 +636,7 @@ async def test_after_a_new_list_the_past_is_unknown(cluster: Cluster) -> None:
         await until(lambda: [request.verb for request in cluster.requests].count("list") == 2)
         await until(lambda: len(web.pods) == 3)
         assert web.min_ready(30 * SECOND) is None
-        assert web.ready == 3
+        assert web._selection.history.count == 3
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
@@ -670,7 +663,7 @@ async def test_rights_in_one_namespace_only(cluster: Cluster) -> None:
         await until(lambda: watch.synced)
         assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two")] == [["a"], []]
     async with watching(cluster) as watch:
-        await until(lambda: watch.status()[0].last_error)
+        await until(lambda: watch.reflectors[0].status().last_error)
         with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
             watch.select("one", WEB)
 
@@ -786,7 +779,7 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     moved = watch.follow("ns-0", parse_selector("version=new"), "ns/moved", lambda: None)
     running = asyncio.create_task(watch.run(), name="pods")
     await until(lambda: len(told) == apps)
-    assert (sum(one.ready for one in followed), len(moved.pods)) == (0, 0)
+    assert (sum(one._selection.history.count for one in followed), len(moved.pods)) == (0, 0)
     told.clear()
     matched = 0
     client.begin.set()
@@ -801,7 +794,7 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(told) <= batches + apps, "an app's pods stand in two batches at most"
     assert set(told) == set(range(apps))
     assert matched <= 8 * apps * each, "what an event costs does not grow with the number of selections"
-    assert [one.ready for one in followed] == [each] * apps
+    assert [one._selection.history.count for one in followed] == [each] * apps
     assert len(moved.pods) == apps * each // 10
     assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
     events = monitoring.registry.get_sample_value("fastpath_informer_events_total", {"resource": "pods"})

@@ -246,7 +246,7 @@ async def test_a_refused_watch_is_tried_again_in_a_second(caplog: pytest.LogCapt
     script, reflector, faults = await play("7", failure(403), failure(403), [event(8)])
     assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
     assert script.pauses == [1.0, 2.0]
-    assert (reflector.status().mode, list(faults.active())) == ("watch", [])
+    assert (reflector._mode, list(faults.active())) == ("watch", [])
     assert caplog.text.count("watch refused; it is tried again") == 1
 
 
@@ -258,7 +258,7 @@ async def test_a_watch_that_stays_refused_is_replaced_by_lists() -> None:
         "l 0 w 7 w 7 w 7 w 7 w 7 l 7 w 8 l 8 w 9 l 9 w 10 l 10"
     )
     assert script.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert (reflector.status().mode, list(faults.active())) == ("list", [("watch", "pods")])
+    assert (reflector._mode, list(faults.active())) == ("list", [("watch", "pods")])
 
 
 async def test_while_a_watch_is_refused_old_objects_are_listed() -> None:

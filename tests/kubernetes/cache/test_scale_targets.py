@@ -205,14 +205,14 @@ async def test_only_kinds_that_are_targets_are_watched(cluster: Cluster, watched
         "default", CrossVersionObjectReference("StatefulSet", "x", "apps/v1"), lambda: None
     )
     await until(lambda: cluster.open_watches == 2)
-    assert len(watched.targets.status()) == 2
+    assert len(watched.targets._kinds) == 2
     first.close()
     assert second.find() == Unfound('deployments.apps "x" not found')
     second.close()
     await until(lambda: cluster.open_watches == 1)
     third.close()
     await until(lambda: cluster.open_watches == 0)
-    assert watched.targets.status() == ()
+    assert not watched.targets._kinds
 
 
 async def test_followed_before_it_runs(cluster: Cluster) -> None:
@@ -407,7 +407,7 @@ async def test_a_kind_that_is_served_in_another_version(cluster: Cluster, watche
     await watched.catalogue.refresh(force=True)
     await until(lambda: isinstance(watched.find(WIDGET), ScaleTarget))
     assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
-    assert len(watched.targets.status()) == 1
+    assert len(watched.targets._kinds) == 1
 
 
 # -- references that lead nowhere ----------------------------------------------------------------------------
@@ -533,7 +533,8 @@ async def test_a_deeply_nested_object_costs_no_other_its_target(cluster: Cluster
         await watched.until_found(WIDGET)
         await until(lambda: watched.web(WIDGET).replicas == 4)
         assert watched.web(deep).replicas == 8
-        assert not watched.targets.status()[0].last_error
+        (kind,) = watched.targets._kinds.values()
+        assert not kind.objects.reflectors[0].error
         assert not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()]
 
 
