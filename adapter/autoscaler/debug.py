@@ -29,23 +29,9 @@ from adapter.autoscaler.state import AHEAD, AutoscalerState
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model import visible
 from adapter.model.autoscaling import status as statuses
+from adapter.model.autoscaling import view as views
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain, with_defaults
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.model.autoscaling.view import (
-    VERSION,
-    AutoscalerView,
-    BoundsAhead,
-    FleetEntry,
-    FleetView,
-    HistoryPoint,
-    HistoryView,
-    LastDecisionView,
-    LimitsView,
-    MetricView,
-    NextChange,
-    TargetView,
-    WritersView,
-)
 from adapter.model.ready_times import PARTS, TOTAL
 from adapter.model.steps import Steps
 from adapter.model.timestamps import SECOND, write_instant
@@ -93,12 +79,12 @@ def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> D
     return DebugResponse(code, encode(status))
 
 
-def encode(document: AutoscalerView | FleetView | FleetEntry | dict[str, Any]) -> bytes:
+def encode(document: views.AutoscalerView | views.FleetView | views.FleetEntry | dict[str, Any]) -> bytes:
     """Return the document as JSON; of names that others chose, nothing acts on a terminal that shows it."""
     return visible.escape(msgspec.json.encode(document, enc_hook=encode_scalar).decode()).encode() + b"\n"
 
 
-def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
+def _show(controller: Controller, state: AutoscalerState) -> views.AutoscalerView:
     memory, now = state.memory, controller.loop.now()
     recommendations, conflicts = memory.history.recommendations, memory.conflicts
     status = full_status(
@@ -108,8 +94,8 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
         limited_by=_limited_by(state),
     )
     forecast = controller.context.forecasts.document_of(state.key)
-    return AutoscalerView(
-        version=VERSION,
+    return views.AutoscalerView(
+        version=views.VERSION,
         kind=state.object.kind,
         namespace=state.key.namespace,
         name=state.object.metadata.name,
@@ -128,7 +114,7 @@ def _show(controller: Controller, state: AutoscalerState) -> AutoscalerView:
             "highest": _recommendations(recommendations.high),
             "lowest": _recommendations(recommendations.low),
         },
-        writers=WritersView(
+        writers=views.WritersView(
             paused_until=moment(conflicts.paused_until) if conflicts.is_paused(now) else None,
             paused_by=conflicts.paused_by,
             reversals=[moment(at) for at in conflicts.reversals],
@@ -144,11 +130,11 @@ def _limited_by(state: AutoscalerState) -> str:
     return "" if state.last is None else state.last.restraint.value
 
 
-def _limits(state: AutoscalerState) -> LimitsView:
+def _limits(state: AutoscalerState) -> views.LimitsView:
     spec = None if state.last is None else state.last.decision.spec
     lowest, highest = state.prepared.limits if spec is None else spec.limits
     floor = state.memory.boost.floor
-    return LimitsView(
+    return views.LimitsView(
         min=lowest,
         max=highest,
         windows=state.bounds.windows,
@@ -157,7 +143,7 @@ def _limits(state: AutoscalerState) -> LimitsView:
     )
 
 
-def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
+def _metrics(state: AutoscalerState, now: int) -> list[views.MetricView]:
     """Return the metrics of the spec as the last decision saw them; the ages are those of now."""
     if state.violations:
         return []
@@ -171,7 +157,7 @@ def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
         status = measured[place] if place < len(measured) else None
         current, target, ratio = statuses.describe_value(spec, status)
         shown.append(
-            MetricView(
+            views.MetricView(
                 name=state.prepared.metrics[place].description,
                 current=current,
                 target=target,
@@ -185,39 +171,39 @@ def _metrics(state: AutoscalerState, now: int) -> list[MetricView]:
     return shown
 
 
-def _next(state: AutoscalerState, now: int) -> NextChange | None:
+def _next(state: AutoscalerState, now: int) -> views.NextChange | None:
     foreseen = state.foresee(now)
     if foreseen is None:
         return None
     released, ahead = _limited_by(state), state.bounds_ahead(now)[1:]
     if released == Restraint.SCHEDULED.value and ahead and ahead[0].at < foreseen.at:
         released += f" until {moment(ahead[0].at)}, then by stabilization"
-    return NextChange(replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=released)
+    return views.NextChange(replicas=foreseen.replicas, at=moment(max(foreseen.at, now)), released=released)
 
 
-def _history(state: AutoscalerState, now: int) -> HistoryView | None:
+def _history(state: AutoscalerState, now: int) -> views.HistoryView | None:
     if state.past is None:
         return None
     points = [_point(span) for span in state.past.spans(now)]
-    return HistoryView(resolution=SPAN / SECOND, until=moment(now), points=points)
+    return views.HistoryView(resolution=SPAN / SECOND, until=moment(now), points=points)
 
 
-def _point(span: PastSpan) -> HistoryPoint:
+def _point(span: PastSpan) -> views.HistoryPoint:
     counts, at = span.counts, moment(span.start)
     if counts is None:
-        return HistoryPoint(
+        return views.HistoryPoint(
             at=at, demand=None, desired=None, ready=None, floor=0, min=0, max=0, limited_by=""
         )
     shown = counts._asdict()
-    return HistoryPoint(at=at, limited_by=shown.pop("restraint").value, **shown)
+    return views.HistoryPoint(at=at, limited_by=shown.pop("restraint").value, **shown)
 
 
-def _ahead(state: AutoscalerState, now: int) -> list[BoundsAhead]:
+def _ahead(state: AutoscalerState, now: int) -> list[views.BoundsAhead]:
     """Return the bounds of the next hour that differ from those of the spec."""
     bounds = state.bounds_ahead(now)
     ends = [*(begin.at for begin in bounds[1:]), now + AHEAD]
     return [
-        BoundsAhead(
+        views.BoundsAhead(
             start=moment(start),
             end=moment(end),
             min=one.lowest or None,
@@ -229,12 +215,12 @@ def _ahead(state: AutoscalerState, now: int) -> list[BoundsAhead]:
     ]
 
 
-def _last(state: AutoscalerState) -> LastDecisionView | None:
+def _last(state: AutoscalerState) -> views.LastDecisionView | None:
     last = state.last
     if last is None:
         return None
     inputs = () if last.snapshot is None else last.snapshot.inputs
-    return LastDecisionView(
+    return views.LastDecisionView(
         time=moment(last.at),
         demand=last.decision.wanted,
         inputs=[_show_input(metric, last.at) for metric in inputs],
@@ -271,12 +257,12 @@ def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
     return shown
 
 
-def _target(state: AutoscalerState) -> TargetView:
+def _target(state: AutoscalerState) -> views.TargetView:
     reference, target = state.object.spec.scale_target_ref, state.subscriptions.find_target()
     if isinstance(target, Unfound):
-        return TargetView(kind=reference.kind, name=reference.name, error=target.message)
+        return views.TargetView(kind=reference.kind, name=reference.name, error=target.message)
     snapshot = None if state.last is None else state.last.snapshot
-    return TargetView(
+    return views.TargetView(
         kind=reference.kind,
         name=reference.name,
         replicas=target.replicas,
@@ -315,7 +301,7 @@ def show_fleet(controllers: Iterable[Controller], now: float) -> Steps[DebugResp
     """Return a line about each autoscaler of some controllers; `now` is in seconds since 1970."""
     listed = ((key, controller) for controller in controllers for key in controller.names())
     keys = sorted(listed, key=itemgetter(0))
-    view = FleetView(version=VERSION, time=moment(round(now * SECOND)), autoscalers=())
+    view = views.FleetView(version=views.VERSION, time=moment(round(now * SECOND)), autoscalers=())
     begin, end = encode(view).split(b"[]")
     lines = []
     for place, (key, controller) in enumerate(keys):
@@ -326,12 +312,12 @@ def show_fleet(controllers: Iterable[Controller], now: float) -> Steps[DebugResp
     return DebugResponse(200, begin + b"[" + b",".join(lines) + b"]" + end)
 
 
-def _show_line(controller: Controller, state: AutoscalerState) -> FleetEntry:
+def _show_line(controller: Controller, state: AutoscalerState) -> views.FleetEntry:
     key, last, limits, now = state.key, state.last, _limits(state), controller.loop.now()
     inputs = () if last is None or last.snapshot is None else last.snapshot.inputs
     sampled = [given.sampled for given in inputs if given.sampled is not None]
     boost = state.boost
-    return FleetEntry(
+    return views.FleetEntry(
         kind=key.kind,
         namespace=key.namespace,
         name=key.name,

@@ -28,29 +28,19 @@ from typing import NamedTuple
 
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
+from adapter.model import metrics
 from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.floor import floor_of, greatest, is_newer
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator
-from adapter.model.metrics import (
-    CustomAnswer,
-    CustomMetricInfo,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalQuestion,
-    ExternalValue,
-    GroupResource,
-    MetricValue,
-    ObjectReference,
-)
 from adapter.model.timestamps import SECOND
 
 RESERVED = frozenset({METRIC})
 """Metric names that rules may not have if floors are served."""
 
-AUTOSCALERS = GroupResource("autoscaling", "horizontalpodautoscalers")
-FLOOR_METRIC = CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)
+AUTOSCALERS = metrics.GroupResource("autoscaling", "horizontalpodautoscalers")
+FLOOR_METRIC = metrics.CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)
 
 _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
@@ -85,23 +75,23 @@ class FloorProvider:
     clock: Clock
     doubt: Callable[[], str] = lambda: ""
 
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+    async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         """Return the floor of the HPA that the selector names; StatusError."""
         name = _name_of(question.selector)
         replicas = await self._replicas(question.namespace, name)
-        value = ExternalValue(METRIC, {LABEL: name}, replicas * 1000, self.clock.wall())
-        return ExternalAnswer((value,), _NOT_CACHED)
+        value = metrics.ExternalValue(METRIC, {LABEL: name}, replicas * 1000, self.clock.wall())
+        return metrics.ExternalAnswer((value,), _NOT_CACHED)
 
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+    async def custom(self, question: metrics.CustomQuestion) -> metrics.CustomAnswer:
         """Return the floor of the HPA that the question names; StatusError for objects of another kind."""
         if question.resource not in _SPELLINGS or question.namespace is None:
             raise NotFoundError(f"the server could not find the metric {METRIC} for {question.resource}")
         if question.name is None or question.selector != EVERYTHING:
             raise BadRequestError(_ONE_NAME)
         replicas = await self._replicas(question.namespace, question.name)
-        described = ObjectReference(HPA_KIND, question.namespace, question.name, HPA_API_VERSION)
-        value = MetricValue(described, METRIC, replicas * 1000, self.clock.wall())
-        return CustomAnswer((value,), _NOT_CACHED)
+        described = metrics.ObjectReference(HPA_KIND, question.namespace, question.name, HPA_API_VERSION)
+        value = metrics.MetricValue(described, METRIC, replicas * 1000, self.clock.wall())
+        return metrics.CustomAnswer((value,), _NOT_CACHED)
 
     async def _replicas(self, namespace: str, name: str) -> int:
         """Return the floor of an HPA now. A 0 comes only from a read that began after the request."""

@@ -29,14 +29,8 @@ from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RuleSource
+from adapter.server.api import paths
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import (
-    CUSTOM_GROUP,
-    EXTERNAL_GROUP,
-    PREVIEW_VERSIONS,
-    RESOURCE_GROUP,
-    VERSIONS,
-)
 from adapter.server.health import Check, Health, ProbeListener
 from adapter.server.http.access_log import AccessLog, open_sink
 from adapter.server.http.connection_server import MetricsServer, Shutdown
@@ -103,7 +97,7 @@ async def run(
             served.provider,
             _groups(options, parsed.config),
             version,
-            PREVIEW_VERSIONS if options.serve_v1_preview else VERSIONS,
+            paths.PREVIEW_VERSIONS if options.serve_v1_preview else paths.VERSIONS,
         )
 
         def adopted(config: RulesConfig) -> None:
@@ -309,9 +303,9 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 def _groups(options: Options, config: RulesConfig) -> set[str]:
     """Return the API groups to serve: those of the options, and those that rules need."""
     needed = {
-        CUSTOM_GROUP: bool(config.rules) or options.serves_floors,
-        EXTERNAL_GROUP: bool(config.external_rules) or options.serves_floors,
-        RESOURCE_GROUP: config.serves_usages,
+        paths.CUSTOM_GROUP: bool(config.rules) or options.serves_floors,
+        paths.EXTERNAL_GROUP: bool(config.external_rules) or options.serves_floors,
+        paths.RESOURCE_GROUP: config.serves_usages,
     }
     return {*options.serve_groups, *(group for group, is_needed in needed.items() if is_needed)}
 

@@ -16,20 +16,7 @@ from typing import NamedTuple, TypeVar
 import yaml
 
 from adapter import errors
-from adapter.config import checks, scrape_keys
-from adapter.config.rules_config import (
-    OnNaN,
-    OnWarnings,
-    OverrideConfig,
-    Parsed,
-    ResourceRuleConfig,
-    ResourceRulesConfig,
-    ResourcesConfig,
-    RuleConfig,
-    RulesConfig,
-    SeriesFilter,
-    UsageScrape,
-)
+from adapter.config import checks, rules_config, scrape_keys
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
 from adapter.model import timestamps
@@ -141,14 +128,14 @@ BOUNDS: Mapping[str, scrape_keys.KeyRange] = {
 """Limits of our own durations. Kubernetes asks every 15 s, Prometheus looks back 5 min, jobs may be daily."""
 
 
-def parse_rules(text: str, source: str) -> Parsed:
+def parse_rules(text: str, source: str) -> rules_config.Parsed:
     """Read a rules file. `source` names it in faults. Never raises: errors are in `fatal`."""
     try:
         root = reader.compose(text, source)
     except errors.InputError as error:
-        return Parsed(RulesConfig(), fatal=error.faults)
+        return rules_config.Parsed(rules_config.RulesConfig(), fatal=error.faults)
     if root is None:
-        return Parsed(RulesConfig())
+        return rules_config.Parsed(rules_config.RulesConfig())
     decoder = Decoder(source, VOCABULARY)
     top = decoder.decode(root, _FILE, "")
     sections = Sections(
@@ -159,7 +146,9 @@ def parse_rules(text: str, source: str) -> Parsed:
     if decoder.faults:
         # Rules under a broken top are still read, so that one run shows every fault of the file.
         inner = build(sections, source)
-        return Parsed(RulesConfig(), inner.faults, tuple(decoder.faults), inner.readable)
+        return rules_config.Parsed(
+            rules_config.RulesConfig(), inner.faults, tuple(decoder.faults), inner.readable
+        )
     return build(sections, source)
 
 
@@ -175,7 +164,7 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
     return []
 
 
-def build(sections: Sections, source: str) -> Parsed:
+def build(sections: Sections, source: str) -> rules_config.Parsed:
     """Read the entries of a document with a valid outer shape; a fault excludes only its entry."""
     faults: list[errors.Fault] = []
     broken: set[str] = set()
@@ -190,26 +179,26 @@ def build(sections: Sections, source: str) -> Parsed:
         return value
 
     external_rule = functools.partial(_rule, external=True)
-    readable = RulesConfig(
+    readable = rules_config.RulesConfig(
         tuple(read(entry, _RULE, _rule) for entry in sections.rules),
         tuple(read(entry, _RULE, external_rule) for entry in sections.external_rules),
         read(sections.resource_rules, _RESOURCE_RULES, _resource_rules) if sections.resource_rules else None,
     )
-    usable = RulesConfig(
+    usable = rules_config.RulesConfig(
         tuple(rule for rule in readable.rules if rule.path not in broken),
         tuple(rule for rule in readable.external_rules if rule.path not in broken),
         None if sections.resource_rules and sections.resource_rules[0] in broken else readable.resource_rules,
     )
-    return Parsed(usable, tuple(faults), readable=readable)
+    return rules_config.Parsed(usable, tuple(faults), readable=readable)
 
 
-def _rule(fields: Fields, *, external: bool = False) -> RuleConfig:
+def _rule(fields: Fields, *, external: bool = False) -> rules_config.RuleConfig:
     scrape = scrape_keys.read(fields.structs.get("scrape"), external=external)
     ttl = scrape_keys.read_duration(fields, "ttl", BOUNDS, None)
     max_age = scrape_keys.read_duration(fields, "maxAge", BOUNDS, None)
     if ttl is not None and max_age is not None and ttl > max_age:
         fields.refuse("ttl", f"expected at most maxAge, which is {reader.one_line(fields.text('maxAge'))}")
-    return RuleConfig(
+    return rules_config.RuleConfig(
         path=fields.path,
         source=fields.decoder.source,
         line=fields.line,
@@ -219,8 +208,8 @@ def _rule(fields: Fields, *, external: bool = False) -> RuleConfig:
         name_matches=fields.struct("name").text("matches"),
         name_as=fields.struct("name").text("as"),
         metrics_query=fields.text("metricsQuery"),
-        on_nan=_choice(fields, "onNaN", OnNaN, None),
-        on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL),
+        on_nan=_choice(fields, "onNaN", rules_config.OnNaN, None),
+        on_warnings=_choice(fields, "onWarnings", rules_config.OnWarnings, rules_config.OnWarnings.FAIL),
         ttl=ttl,
         max_age=max_age,
         max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", BOUNDS, None),
@@ -229,28 +218,30 @@ def _rule(fields: Fields, *, external: bool = False) -> RuleConfig:
     )
 
 
-def _filter(fields: Fields) -> SeriesFilter:
-    entry = SeriesFilter(fields.text("is"), fields.text("isNot"))
+def _filter(fields: Fields) -> rules_config.SeriesFilter:
+    entry = rules_config.SeriesFilter(fields.text("is"), fields.text("isNot"))
     if not fields.broken and bool(entry.is_) == bool(entry.is_not):
         value = "both is and isNot" if entry.is_ else "neither is nor isNot"
         fields.fault(value, "expected exactly one of is and isNot, not empty")
     return entry
 
 
-def _resources(fields: Fields) -> ResourcesConfig:
+def _resources(fields: Fields) -> rules_config.ResourcesConfig:
     overrides = []
     for label, entry in fields.maps.get("overrides", {}).items():
-        override = OverrideConfig(label, entry.text("group"), entry.text("resource"))
+        override = rules_config.OverrideConfig(label, entry.text("group"), entry.text("resource"))
         if not entry.broken and not override.resource:
             place = reader.join(entry.path, "resource")
             fields.decoder.fault(
                 place, "", "missing: expected the resource that the label names, such as pod", entry.line
             )
         overrides.append(override)
-    return ResourcesConfig(fields.text("template"), tuple(overrides), fields.text("namespaced") != "false")
+    return rules_config.ResourcesConfig(
+        fields.text("template"), tuple(overrides), fields.text("namespaced") != "false"
+    )
 
 
-def _resource_rules(fields: Fields) -> ResourceRulesConfig:
+def _resource_rules(fields: Fields) -> rules_config.ResourceRulesConfig:
     window = 0.0
     if "window" in fields.scalars:
         try:
@@ -258,20 +249,20 @@ def _resource_rules(fields: Fields) -> ResourceRulesConfig:
         except ValueError:
             expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
             fields.refuse("window", expected)
-    return ResourceRulesConfig(
+    return rules_config.ResourceRulesConfig(
         fields.path,
         _resource_rule(fields.struct("cpu")),
         _resource_rule(fields.struct("memory")),
         window,
         fields.decoder.source,
         fields.line,
-        _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL),
+        _choice(fields, "onWarnings", rules_config.OnWarnings, rules_config.OnWarnings.FAIL),
         fields.lines(),
     )
 
 
-def _resource_rule(fields: Fields) -> ResourceRuleConfig:
-    return ResourceRuleConfig(
+def _resource_rule(fields: Fields) -> rules_config.ResourceRuleConfig:
+    return rules_config.ResourceRuleConfig(
         fields.text("containerQuery"),
         fields.text("nodeQuery"),
         _resources(fields.struct("resources")),
@@ -285,7 +276,7 @@ _WINDOW_INTERVALS_OF_USAGE = 4
 """The default of `window`: the error of a counter and its delay are both within what is wanted."""
 
 
-def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
+def _usage_scrape(fields: Fields | None) -> rules_config.UsageScrape | None:
     """Return how pods are scraped for their own usage.
 
     What is older than some seconds is not faster than the usage of containers, and not compared with it.
@@ -300,7 +291,7 @@ def _usage_scrape(fields: Fields | None) -> UsageScrape | None:
     container = fields.text("container")
     if container and not checks.is_label(container):
         fields.refuse("container", "expected the name of a container")
-    return UsageScrape(scrape, fields.text("query"), container)
+    return rules_config.UsageScrape(scrape, fields.text("query"), container)
 
 
 def _choice(fields: Fields, key: str, choices: type[_Choice], default: _Default) -> _Choice | _Default:
@@ -313,7 +304,9 @@ def _choice(fields: Fields, key: str, choices: type[_Choice], default: _Default)
         return default
 
 
-def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fault, ...]]:
+def merge(
+    configs: Sequence[rules_config.RulesConfig],
+) -> tuple[rules_config.RulesConfig, tuple[errors.Fault, ...]]:
     """Join the rules of several files in their order; those of a later file take precedence.
 
     `resourceRules` may be given once: the first is kept, and each further one is a fault that names the
@@ -324,7 +317,7 @@ def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fau
     for other in given[1:]:
         expected = f"given already in {given[0].source}:{given[0].line}: expected in one file only"
         faults.append(errors.Fault(other.path, "", expected, other.source, other.line))
-    joined = RulesConfig(
+    joined = rules_config.RulesConfig(
         tuple(rule for config in configs for rule in config.rules),
         tuple(rule for config in configs for rule in config.external_rules),
         given[0] if given else None,

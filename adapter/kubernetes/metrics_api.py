@@ -16,13 +16,7 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import apiservices, go_text
-from adapter.model.autoscaling.hpa import (
-    CustomMetricValue,
-    ExternalMetricValue,
-    PodMetrics,
-    Struct,
-    decode_scalar,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.clock import Clock
 from adapter.model.timestamps import Instant
 
@@ -36,7 +30,7 @@ _REFRESH_EVERY = 60.0
 """Seconds after which discovery is read again: a server may have got a newer version."""
 
 
-class TimedCustomValue(CustomMetricValue, frozen=True):
+class TimedCustomValue(hpa.CustomMetricValue, frozen=True):
     """A custom metric of one object, and when it was taken."""
 
     timestamp: Instant | None = None
@@ -49,7 +43,7 @@ class TimedCustomValue(CustomMetricValue, frozen=True):
         return self.window if self.window_seconds is None else self.window_seconds
 
 
-class TimedExternalValue(ExternalMetricValue, frozen=True):
+class TimedExternalValue(hpa.ExternalMetricValue, frozen=True):
     """One series of an external metric, with its timestamp and window."""
 
     timestamp: Instant | None = None
@@ -59,20 +53,20 @@ class TimedExternalValue(ExternalMetricValue, frozen=True):
 _T = TypeVar("_T")
 
 
-class _ItemList(Struct, Generic[_T], frozen=True):
+class _ItemList(hpa.Struct, Generic[_T], frozen=True):
     items: tuple[_T, ...] | None = None
 
 
-_CUSTOM_LIST = msgspec.json.Decoder(_ItemList[TimedCustomValue], dec_hook=decode_scalar)
-_EXTERNAL_LIST = msgspec.json.Decoder(_ItemList[TimedExternalValue], dec_hook=decode_scalar)
-_RESOURCE_LIST = msgspec.json.Decoder(_ItemList[PodMetrics], dec_hook=decode_scalar)
+_CUSTOM_LIST = msgspec.json.Decoder(_ItemList[TimedCustomValue], dec_hook=hpa.decode_scalar)
+_EXTERNAL_LIST = msgspec.json.Decoder(_ItemList[TimedExternalValue], dec_hook=hpa.decode_scalar)
+_RESOURCE_LIST = msgspec.json.Decoder(_ItemList[hpa.PodMetrics], dec_hook=hpa.decode_scalar)
 
 
-class _Version(Struct, frozen=True):
+class _Version(hpa.Struct, frozen=True):
     version: str = ""
 
 
-class _Group(Struct, frozen=True):
+class _Group(hpa.Struct, frozen=True):
     versions: tuple[_Version, ...]
     preferred_version: _Version = _Version()
 
@@ -204,7 +198,7 @@ class MetricsAPI:
         subject = f"{metric}.{_EXTERNAL}"
         return await self._read(self._external, path, (metric_selector, ""), _EXTERNAL_LIST, subject)
 
-    async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
+    async def resource(self, namespace: str, selector: str) -> Sequence[hpa.PodMetrics]:
         path = f"namespaces/{_escaped(namespace)}/pods"
         return await self._read(self._resource, path, (selector, ""), _RESOURCE_LIST, f"pods.{_RESOURCE}")
 

@@ -13,19 +13,8 @@ from typing import Protocol
 
 from adapter.config.rules_config import OnNaN
 from adapter.errors import InternalError, NotFoundError, PlainError, PrometheusError
-from adapter.model import quantity
+from adapter.model import metrics, quantity
 from adapter.model.clock import Clock
-from adapter.model.metrics import (
-    CustomAnswer,
-    CustomMetricInfo,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalQuestion,
-    ExternalValue,
-    MetricValue,
-    ObjectReference,
-    Sample,
-)
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import resolver, rule_queries
@@ -47,10 +36,10 @@ _STEP = 500
 class OwnMetric(Protocol):
     """A metric that Fastpath answers by itself, without a rule; errors as those of `RulesMetricsProvider`."""
 
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+    async def custom(self, question: metrics.CustomQuestion) -> metrics.CustomAnswer:
         """Answer a question about objects."""
 
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+    async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         """Answer a question about no object."""
 
 
@@ -79,10 +68,10 @@ class RulesMetricsProvider:
         self._clock = clock
         self._problems = problems
         self._own: dict[str, OwnMetric] = {}
-        self._own_listed: list[CustomMetricInfo] = []
+        self._own_listed: list[metrics.CustomMetricInfo] = []
         self.canonical_resource = self.resolver.canonical_resource
 
-    def register(self, described: CustomMetricInfo, metric: OwnMetric) -> None:
+    def register(self, described: metrics.CustomMetricInfo, metric: OwnMetric) -> None:
         """Serve a metric of Fastpath's own, as an external metric and of the objects `described`."""
         self._own[described.metric] = metric
         self._own_listed.append(described)
@@ -92,7 +81,7 @@ class RulesMetricsProvider:
         """Number of the registry snapshot; what was built from another one is out of date."""
         return self._relister.registry.generation
 
-    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
+    def custom_metrics(self) -> Sequence[metrics.CustomMetricInfo]:
         listed = self._relister.registry.listed
         return sorted([*listed, *self._own_listed]) if self._own_listed else listed
 
@@ -103,7 +92,7 @@ class RulesMetricsProvider:
         """End the reported problems that no request has met lately, until cancelled."""
         await self._problems.run()
 
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+    async def custom(self, question: metrics.CustomQuestion) -> metrics.CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
 
         Objects without a value are left out of a list; a single object without one is not found.
@@ -129,9 +118,9 @@ class RulesMetricsProvider:
         # the values of scrapes are as new as the last scrape, at every request
         fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + freshness.refresh_after
         resource = str(entry.resource.group_resource)
-        return CustomAnswer(items, fresh_until, resource)
+        return metrics.CustomAnswer(items, fresh_until, resource)
 
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+    async def external(self, question: metrics.ExternalQuestion) -> metrics.ExternalAnswer:
         """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers.
 
         The autoscaler adds the values up, so a list that lacks a sample is an error, unless the rule says
@@ -149,7 +138,7 @@ class RulesMetricsProvider:
             scraped, last, reason = await self.sampler.read_endpoints(entry, parts)
             if scraped is not None:
                 values = await self._external_values(question.metric, rule, scraped, promql)
-                return ExternalAnswer(values, self._clock.monotonic())
+                return metrics.ExternalAnswer(values, self._clock.monotonic())
             is_bounded = rule.config.max_sample_age is not None or last > -math.inf
             companion = lookback.age_query(promql, entry.series, parts) if is_bounded else None
             answer, samples = await self.sampler.read_series(rule, promql, companion, freshness, after=last)
@@ -169,17 +158,17 @@ class RulesMetricsProvider:
             self._refuse_part(rule, f"{stale} of its samples are older than maxSampleAge", promql)
         has_labels = answer.result.type != "scalar"
         values = await self._external_values(question.metric, rule, samples, promql, has_labels=has_labels)
-        return ExternalAnswer(values, answer.asked + freshness.refresh_after)
+        return metrics.ExternalAnswer(values, answer.asked + freshness.refresh_after)
 
     async def _external_values(
         self,
         metric: str,
         rule: Rule,
-        samples: Sequence[Sample],
+        samples: Sequence[metrics.Sample],
         promql: str,
         *,
         has_labels: bool = True,
-    ) -> tuple[ExternalValue, ...]:
+    ) -> tuple[metrics.ExternalValue, ...]:
         """Return a value for each sample; InternalError if one has none and the rule does not drop it."""
         values = []
         for number, sample in enumerate(samples, 1):
@@ -190,10 +179,12 @@ class RulesMetricsProvider:
                 self._refuse_part(rule, "one of its samples has no value", promql)
                 continue
             labels = sample.labels if has_labels else None
-            values.append(ExternalValue(metric, labels, milli, sample.time))
+            values.append(metrics.ExternalValue(metric, labels, milli, sample.time))
         return tuple(values)
 
-    async def _values(self, metric: str, plan: SamplePlan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
+    async def _values(
+        self, metric: str, plan: SamplePlan, answer: ObjectAnswer
+    ) -> tuple[metrics.MetricValue, ...]:
         """Return a value for each object that has one, in the order of their names."""
         rule, resource, (namespace, names) = plan.entry.rule, plan.entry.resource, plan.objects
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds
@@ -213,8 +204,8 @@ class RulesMetricsProvider:
                 render = functools.partial(plan.query.render, namespace, (name,))
                 milli = self.sampler.milli(sample, rule, render)
             if milli is not None:
-                described = ObjectReference(kind, place, name, api_version)
-                values.append(MetricValue(described, metric, milli, sample.time))
+                described = metrics.ObjectReference(kind, place, name, api_version)
+                values.append(metrics.MetricValue(described, metric, milli, sample.time))
         return tuple(values)
 
     def _refuse_part(self, rule: Rule, text: str, promql: str) -> None:

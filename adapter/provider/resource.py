@@ -9,17 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from adapter.errors import (
-    InternalError,
-    KubernetesError,
-    NamingError,
-    NotFoundError,
-    NotSyncedError,
-    PrometheusError,
-    TemplateError,
-    TooManyRequestsError,
-    UnavailableError,
-)
+from adapter import errors
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model import field_selectors
 from adapter.model.clock import Clock
@@ -111,7 +101,7 @@ class ResourceProvider:
         """
         rules = self._relister.ruleset.resource
         if rules is None:
-            raise UnavailableError("no resource rules are in force")
+            raise errors.UnavailableError("no resource rules are in force")
         kind = KINDS[question.resource]
         # A query for each namespace, so that one that fails leaves out its namespace alone.
         by_namespace: dict[str, list[LabeledObject]] = {}
@@ -133,7 +123,7 @@ class ResourceProvider:
             metric = "podmetrics" if question.resource == "pods" else "nodemetrics"
             name = f"{question.namespace}/{question.name}" if question.namespace else question.name
             details: dict[str, object] = {"name": name, "group": _GROUP, "kind": metric}
-            raise NotFoundError(f'{metric}.{_GROUP} "{name}" not found', details)
+            raise errors.NotFoundError(f'{metric}.{_GROUP} "{name}" not found', details)
         given = [answer for answered in answers if answered is not None for answer in answered]
         # An answer that lacks a namespace is not cached: the next request may find it.
         fresh_until = -math.inf
@@ -164,9 +154,9 @@ class ResourceProvider:
                         await asyncio.sleep(0)
         except ExceptionGroup as failures:
             # Callers repeat a 429. As a failed query a lack of room would leave out objects that have values.
-            if failures.subgroup(TooManyRequestsError) is None:
+            if failures.subgroup(errors.TooManyRequestsError) is None:
                 raise
-            raise TooManyRequestsError("queries") from failures
+            raise errors.TooManyRequestsError("queries") from failures
         return [task.result() for task in asking]
 
     async def _find(self, question: ResourceQuestion) -> Sequence[LabeledObject]:
@@ -176,7 +166,7 @@ class ResourceProvider:
         try:
             resource = self._resources.current().find(KINDS[question.resource])
             if resource is None:
-                raise InternalError(UNLISTED)
+                raise errors.InternalError(UNLISTED)
             if question.name is None:
                 namespace = question.namespace
                 if namespace is None and question.resource == "pods":  # the only one that can match
@@ -187,13 +177,13 @@ class ResourceProvider:
             else:
                 one = await objects.find(resource, question.namespace or "", question.name)
                 chosen = () if one is None else (one,)
-        except (KubernetesError, NotSyncedError) as error:
+        except (errors.KubernetesError, errors.NotSyncedError) as error:
             self._problems.report("list", "objects cannot be listed", str(error), kind)
-            raise InternalError(UNLISTED) from error
+            raise errors.InternalError(UNLISTED) from error
         self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
         if question.name is not None and not chosen:
             details: dict[str, object] = {"name": question.name, "kind": question.resource}
-            raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
+            raise errors.NotFoundError(f'{question.resource} "{question.name}" not found', details)
         return chosen
 
     async def _ask_all(
@@ -250,10 +240,10 @@ class ResourceProvider:
             answer = await self._cache.ask_objects(
                 metric, objects, terms.freshness, terms.expected, takes_partial=terms.sampled
             )
-        except (NamingError, TemplateError) as error:
+        except (errors.NamingError, errors.TemplateError) as error:
             self._problems.report("render", "query cannot be built", str(error), query.path)
             return None
-        except PrometheusError as error:
+        except errors.PrometheusError as error:
             if error.kind == "busy":
                 raise self._problems.unfetched(error, query.path) from error
             self._problems.failed(error, query.path)

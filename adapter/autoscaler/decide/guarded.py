@@ -54,25 +54,9 @@ from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.bounds.forecast.verdict import Readiness
 from adapter.bounds.timeline import NO_BOUNDS, Bounds
+from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    ADVISE,
-    AUTO,
-    BOOST,
-    PAUSED,
-    Fallback,
-    FastPathAutoscalerSpec,
-)
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.status import (
-    ABLE_TO_SCALE,
-    FAST_USAGE,
-    IDLE_SCALE_DOWN,
-    SCALED_TO_ZERO,
-    SCALING_ACTIVE,
-    SCALING_LIMITED,
-    Conditions,
-)
 
 
 class Constraints(NamedTuple):
@@ -85,9 +69,9 @@ class Constraints(NamedTuple):
     if it does not. `doubt` is why the clock may be wrong, "" if it is right.
     """
 
-    mode: str = AUTO
+    mode: str = fastpath_autoscaler.AUTO
     rivals: tuple[str, ...] = ()
-    fallback: Fallback | None = None
+    fallback: fastpath_autoscaler.Fallback | None = None
     boost: Boost | None = None
     bounds: Bounds | None = None
     readiness: Readiness | None = None
@@ -97,7 +81,7 @@ class Constraints(NamedTuple):
     @classmethod
     def of(
         cls,
-        spec: FastPathAutoscalerSpec,
+        spec: fastpath_autoscaler.FastPathAutoscalerSpec,
         readiness: Readiness | None = None,
         rivals: tuple[str, ...] = (),
         boost: Boost | None = None,
@@ -139,8 +123,8 @@ def decide(
     if last is None or last.spec is not within or last.status is not memory.status:
         outcome = scheduled.with_conditions(outcome, within, now)
     # otherwise the status has these conditions already
-    outcome = _with_option(outcome, FAST_USAGE, observation.fast_usage, now)
-    return _with_option(outcome, IDLE_SCALE_DOWN, observation.idle_scale_down, now)
+    outcome = _with_option(outcome, statuses.FAST_USAGE, observation.fast_usage, now)
+    return _with_option(outcome, statuses.IDLE_SCALE_DOWN, observation.idle_scale_down, now)
 
 
 def _with_option(decision: Decision, kind: str, state: OptionState | None, now: int) -> Decision:
@@ -152,7 +136,7 @@ def _with_option(decision: Decision, kind: str, state: OptionState | None, now: 
     reason = "" if state is None else state.reason
     if reason == ("" if before is None else before.reason):
         return decision
-    conditions = Conditions(decision.status.conditions or (), now)
+    conditions = statuses.Conditions(decision.status.conditions or (), now)
     if state is None:
         conditions.remove(kind)
     else:
@@ -194,14 +178,14 @@ def _decide_within(
         least = max(least, spec.limits.lowest)  # a minimum wakes the target even if no metric has a value
     if least or observation.status is not memory.status:
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
-    if mode == PAUSED:
+    if mode == fastpath_autoscaler.PAUSED:
         text = "scaling is paused by spec.mode"
-        return _stand_back(observation, history, now, SCALING_ACTIVE, "ScalingPaused", text, spec)
+        return _stand_back(observation, history, now, statuses.SCALING_ACTIVE, "ScalingPaused", text, spec)
     if rivals:
         text = f"target is also scaled by {', '.join(rivals)}; not scaling"
-        return _stand_back(observation, history, now, ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
+        return _stand_back(observation, history, now, statuses.ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
     seen = _with_true_zero(observation, state, now)
-    if mode == BOOST:
+    if mode == fastpath_autoscaler.BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
     outcome = (_decide_alone if boost is None else decision.decide)(spec, seen, history, now)
     outcome = _draining(outcome, spec, seen, memory, now, drain)
@@ -232,7 +216,7 @@ def _refuse(
         least = spec.bounds.lowest
         why = boosting.refusal(outcome, observation, memory.boost, boost, spec.band, now, least)
         return boosting.NOT_BOOSTED, why
-    if outcome.rescale and constraints.mode == ADVISE:
+    if outcome.rescale and constraints.mode == fastpath_autoscaler.ADVISE:
         return "AdviseOnly", f"would scale to {outcome.replicas}, but spec.mode is Advise"
     return "", ""
 
@@ -259,7 +243,7 @@ def _decide_alone(spec: PreparedSpec, observation: Observation, history: History
     if reporting is not history.reporting:
         history = msgspec.structs.replace(history, reporting=reporting)
     outcome = decision.decide(spec, observation, history, now)
-    if outcome.rescale or statuses.holds(outcome.status.conditions, SCALING_ACTIVE):
+    if outcome.rescale or statuses.holds(outcome.status.conditions, statuses.SCALING_ACTIVE):
         return outcome
     if not history.recommendations.empty:
         return _recommending(outcome, observation.replicas, now) if blocks else outcome
@@ -285,9 +269,9 @@ def _draining(
         return outcome
     limits = ReplicaLimits(least, spec.limits.highest)
     limited = _decide_alone(msgspec.structs.replace(spec, limits=limits), observation, memory.history, now)
-    conditions = Conditions(limited.status.conditions or (), now)
+    conditions = statuses.Conditions(limited.status.conditions or (), now)
     text = f"{least - wanted} of the pods that go are not idle yet"
-    conditions.set(SCALING_LIMITED, holds=True, reason="Draining", message=text)
+    conditions.set(statuses.SCALING_LIMITED, holds=True, reason="Draining", message=text)
     status = msgspec.structs.replace(limited.status, conditions=conditions.listed())
     return msgspec.structs.replace(
         limited,
@@ -302,16 +286,18 @@ def _draining(
 def refuse(memory: Memory, why: str, now: int) -> Decision:
     """Return what a sync comes to whose spec is not valid."""
     observation = Observation(memory.status.current_replicas, 0, "", (), (), status=memory.status)
-    return _stand_back(observation, memory.history, now, ABLE_TO_SCALE, INVALID_SPEC, why)
+    return _stand_back(observation, memory.history, now, statuses.ABLE_TO_SCALE, INVALID_SPEC, why)
 
 
 def _with_true_zero(observation: Observation, state: ConflictState, now: int) -> Observation:
     """Return the observation with a condition ScaledToZero that holds only for a zero that we wrote."""
     status, is_own = observation.status, state.own_zero
-    if statuses.holds(status.conditions, SCALED_TO_ZERO) == is_own:
+    if statuses.holds(status.conditions, statuses.SCALED_TO_ZERO) == is_own:
         return observation
-    conditions = Conditions(status.conditions or (), now)
-    conditions.set(SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero")
+    conditions = statuses.Conditions(status.conditions or (), now)
+    conditions.set(
+        statuses.SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero"
+    )
     status = msgspec.structs.replace(status, conditions=conditions.listed())
     return msgspec.structs.replace(observation, status=status)
 
@@ -327,7 +313,7 @@ def _stand_back(
 ) -> Decision:
     """Return a decision that looks at no metric and says why, with an event when that begins."""
     before, current = observation.status, observation.replicas
-    conditions = Conditions(before.conditions or (), now)
+    conditions = statuses.Conditions(before.conditions or (), now)
     conditions.set(kind, holds=False, reason=reason, message=message)
     status = HorizontalPodAutoscalerStatus(
         last_scale_time=before.last_scale_time,
@@ -356,10 +342,10 @@ def _withhold(
     before, current = observation.status, observation.replicas
     known = before.conditions or ()
     # From the conditions before the sync, so that one that was toggled and restored keeps its time.
-    conditions = Conditions(known, now)
-    conditions.set(ABLE_TO_SCALE, holds=False, reason=reason, message=message)
+    conditions = statuses.Conditions(known, now)
+    conditions.set(statuses.ABLE_TO_SCALE, holds=False, reason=reason, message=message)
     for condition in outcome.status.conditions or ():
-        if condition.type not in {ABLE_TO_SCALE, SCALED_TO_ZERO} and condition not in known:
+        if condition.type not in {statuses.ABLE_TO_SCALE, statuses.SCALED_TO_ZERO} and condition not in known:
             holds, text = condition.status == "True", condition.message
             conditions.set(condition.type, holds=holds, reason=condition.reason, message=text)
     status = msgspec.structs.replace(

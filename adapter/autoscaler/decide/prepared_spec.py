@@ -30,21 +30,8 @@ from adapter.autoscaler.decide.observation import (
 from adapter.autoscaler.decide.pending import Queue
 from adapter.autoscaler.decide.trace import Step
 from adapter.model import api_selectors
-from adapter.model.autoscaling import pending_capacity
+from adapter.model.autoscaling import hpa, pending_capacity
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec
-from adapter.model.autoscaling.hpa import (
-    ContainerResourceMetricStatus,
-    ExternalMetricStatus,
-    HorizontalPodAutoscaler,
-    HPAScalingRules,
-    MetricIdentifier,
-    MetricSpec,
-    MetricStatus,
-    MetricValueStatus,
-    ObjectMetricStatus,
-    PodsMetricStatus,
-    ResourceMetricStatus,
-)
 from adapter.model.quantity import Format, from_milli
 from adapter.model.timestamps import SECOND
 
@@ -52,7 +39,7 @@ _NEGATIVE = "negative values are not used"
 _OVERFLOW = "a number exceeds 64 or 32 bits"
 
 Values = PodsReading | ObjectReading | ExternalReading
-Report = Callable[[MetricValueStatus], MetricStatus]
+Report = Callable[[hpa.MetricValueStatus], hpa.MetricStatus]
 
 
 class PreparedMetric(NamedTuple):
@@ -127,11 +114,11 @@ class PreparedMetric(NamedTuple):
         why = reading.overdue or outcome.message if isinstance(outcome, Unavailable) else outcome.withheld
         return msgspec.structs.replace(other, withheld=other.withheld or why)
 
-    def status(self, proposal: Proposal) -> MetricStatus:
+    def status(self, proposal: Proposal) -> hpa.MetricStatus:
         """Return the status with the value: memory in powers of 1024 if that is exact."""
         form = Format.BINARY_SI if self.memory else Format.DECIMAL_SI
         value, average = proposal.value, proposal.average
-        current = MetricValueStatus(
+        current = hpa.MetricValueStatus(
             None if value is None else from_milli(value),
             None if average is None else from_milli(average, form),
             proposal.utilization,
@@ -185,7 +172,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
         return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
 
-def prepare(autoscaler: HorizontalPodAutoscaler | FastPathAutoscaler, settings: Settings) -> PreparedSpec:
+def prepare(autoscaler: hpa.HorizontalPodAutoscaler | FastPathAutoscaler, settings: Settings) -> PreparedSpec:
     """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
@@ -217,7 +204,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler | FastPathAutoscaler, settings: 
     )
 
 
-def _prepared(metric: MetricSpec, namespace: str, throughputs: Mapping[str, int]) -> PreparedMetric:
+def _prepared(metric: hpa.MetricSpec, namespace: str, throughputs: Mapping[str, int]) -> PreparedMetric:
     prepared = _BY_TYPE[metric.type](metric, namespace)
     name, target = pending_capacity.name_of(metric), pending_capacity.target_of(metric)
     if target is None or name not in throughputs:
@@ -225,7 +212,7 @@ def _prepared(metric: MetricSpec, namespace: str, throughputs: Mapping[str, int]
     return prepared._replace(queue=Queue(name, target.milli))
 
 
-def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
+def _rules(rules: hpa.HPAScalingRules, settings: Settings) -> Rules:
     """Return the rules of one direction; a window that is not set is the controller's, in whole seconds."""
     seconds = rules.stabilization_window_seconds
     window = settings.downscale_stabilization // SECOND if seconds is None else seconds
@@ -236,15 +223,15 @@ def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
     return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
 
 
-def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
+def _resource(metric: hpa.MetricSpec, _: str) -> PreparedMetric:
     """Prepare a resource of pods or of one container: by averageValue if that is set, else by utilization."""
     if metric.type == "Resource":
         assert metric.resource is not None
         name, container, target = metric.resource.name, "", metric.resource.target
         what, owner, failure = "resource", f"{name} resource", "FailedGetResourceMetric"
 
-        def report(current: MetricValueStatus) -> MetricStatus:
-            return MetricStatus("Resource", resource=ResourceMetricStatus(name, current))
+        def report(current: hpa.MetricValueStatus) -> hpa.MetricStatus:
+            return hpa.MetricStatus("Resource", resource=hpa.ResourceMetricStatus(name, current))
 
     else:
         assert metric.container_resource is not None
@@ -256,9 +243,9 @@ def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
             "FailedGetContainerResourceMetric",
         )
 
-        def report(current: MetricValueStatus) -> MetricStatus:
-            status = ContainerResourceMetricStatus(name, container, current)
-            return MetricStatus("ContainerResource", container_resource=status)
+        def report(current: hpa.MetricValueStatus) -> hpa.MetricStatus:
+            status = hpa.ContainerResourceMetricStatus(name, container, current)
+            return hpa.MetricStatus("ContainerResource", container_resource=status)
 
     raw, share = target.average_value, target.average_utilization
     if raw is not None:
@@ -287,7 +274,7 @@ def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
     )
 
 
-def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
+def _pods(metric: hpa.MetricSpec, _: str) -> PreparedMetric:
     source = metric.pods
     assert source is not None
     assert source.target.average_value is not None
@@ -299,7 +286,7 @@ def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
         f"unable to get metric {name}: ",
         "failed to get pods metric value: ",
         lambda reading, situation: _replicas_of_cuts(reading, target, description, situation),
-        lambda current: MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current)),
+        lambda current: hpa.MetricStatus("Pods", pods=hpa.PodsMetricStatus(source.metric, current)),
         blank=_selector_fault(source.metric),
         source=f"pods {name} {api_selectors.go_text(source.metric.selector)}",
     )
@@ -324,7 +311,7 @@ def _replicas_of_cuts(
     return msgspec.structs.replace(other.beside(proposal), steps=steps)
 
 
-def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
+def _object(metric: hpa.MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.object
     assert source is not None
     name, target, described = source.metric.name, source.target, source.described_object
@@ -351,12 +338,14 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
         f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/",
         aggregate,
         lambda reading, situation: calculate(reading, milli, description, situation),
-        lambda current: MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described)),
+        lambda current: hpa.MetricStatus(
+            "Object", object=hpa.ObjectMetricStatus(source.metric, current, described)
+        ),
         blank=blank,
     )
 
 
-def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
+def _external(metric: hpa.MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.external
     assert source is not None
     name, target = source.metric.name, source.target
@@ -376,12 +365,14 @@ def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
         f"unable to get external metric {namespace}/{name}/{selector}: ",
         aggregate,
         lambda reading, situation: calculate(reading, milli, description, situation),
-        lambda current: MetricStatus("External", external=ExternalMetricStatus(source.metric, current)),
+        lambda current: hpa.MetricStatus(
+            "External", external=hpa.ExternalMetricStatus(source.metric, current)
+        ),
         blank=_selector_fault(source.metric),
     )
 
 
-_BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
+_BY_TYPE: dict[str, Callable[[hpa.MetricSpec, str], PreparedMetric]] = {
     "Resource": _resource,
     "ContainerResource": _resource,
     "Pods": _pods,
@@ -390,7 +381,7 @@ _BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
 }
 
 
-def _selector_fault(metric: MetricIdentifier) -> str:
+def _selector_fault(metric: hpa.MetricIdentifier) -> str:
     """Return why the selector of a metric is invalid, "" if it is valid."""
     try:
         api_selectors.compile_selector(metric.selector)

@@ -16,19 +16,6 @@ from adapter.model import api_selectors
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling import hpa, pending_capacity, scale_down, validation
 from adapter.model.autoscaling.forecast import ForecastSpec
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehavior,
-    HorizontalPodAutoscalerSpec,
-    HorizontalPodAutoscalerStatus,
-    HPAScalingRules,
-    Int32,
-    MetricSpec,
-    ObjectMeta,
-    Struct,
-    encode_scalar,
-    reshape,
-)
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.scale_down import ScaleDown
 from adapter.model.autoscaling.validation import Violation
@@ -79,7 +66,7 @@ _ANNOTATIONS_OF_THE_OTHER = (
 """Prefixes of annotations that do not apply to the successor of the other kind."""
 
 
-class Metadata(ObjectMeta, frozen=True):
+class Metadata(hpa.ObjectMeta, frozen=True):
     """Metadata as the scaler uses it: `uid` for events, `resource_version` for writes."""
 
     uid: str = ""
@@ -89,13 +76,13 @@ class Metadata(ObjectMeta, frozen=True):
     annotations: Mapping[str, str] | None = None
 
 
-class NativeAutoscaler(HorizontalPodAutoscaler, frozen=True):
+class NativeAutoscaler(hpa.HorizontalPodAutoscaler, frozen=True):
     """A HorizontalPodAutoscaler with the metadata that the scaler uses."""
 
     metadata: Metadata = Metadata()
 
 
-class Fallback(Struct, frozen=True):
+class Fallback(hpa.Struct, frozen=True):
     """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
 
     Hold has no minimum. Floor has `replicas`. LastGood has, for `last_good_for`, what the metrics asked for
@@ -104,11 +91,11 @@ class Fallback(Struct, frozen=True):
 
     type: str = msgspec.field(default_factory=str)
     after: Span = AFTER
-    replicas: Int32 | None = None
+    replicas: hpa.Int32 | None = None
     last_good_for: Span | None = None
 
 
-class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
+class FastPathAutoscalerSpec(hpa.HorizontalPodAutoscalerSpec, frozen=True):
     """The desired state.
 
     `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
@@ -125,19 +112,19 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
 
 
 OWN_FIELDS = FastPathAutoscalerSpec.__struct_encode_fields__[
-    len(HorizontalPodAutoscalerSpec.__struct_fields__) :
+    len(hpa.HorizontalPodAutoscalerSpec.__struct_fields__) :
 ]
 """The fields of a spec that a HorizontalPodAutoscaler does not have, as they are written."""
 
 
-class PastChange(Struct, frozen=True):
+class PastChange(hpa.Struct, frozen=True):
     """A change of the target's replicas that policies count: by how many (down is negative), when."""
 
-    change: Int32 = 0
+    change: hpa.Int32 = 0
     time: FineInstant = FineInstant(0)
 
 
-class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
+class FastPathAutoscalerStatus(hpa.HorizontalPodAutoscalerStatus, frozen=True):
     """The result of the last decision.
 
     `recent_changes` are for the next owner, oldest first: policies hold across a change of it. So are
@@ -151,7 +138,7 @@ class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
     pending_capacity: tuple[BacklogCredit, ...] | None = None
 
 
-class FastPathAutoscaler(Struct, frozen=True):
+class FastPathAutoscaler(hpa.Struct, frozen=True):
     api_version: str = API_VERSION
     kind: str = KIND
     metadata: Metadata = Metadata()
@@ -183,31 +170,31 @@ def with_defaults(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
     """
     spec = autoscaler.spec
     if spec.behavior is None:
-        spec = replace(spec, behavior=HorizontalPodAutoscalerBehavior())
+        spec = replace(spec, behavior=hpa.HorizontalPodAutoscalerBehavior())
     return replace(autoscaler, spec=hpa.with_defaults(spec))
 
 
-def native(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
+def native(autoscaler: FastPathAutoscaler) -> hpa.HorizontalPodAutoscaler:
     """Return the HorizontalPodAutoscaler with the same spec, its defaults filled in, without a status.
 
     Without `behavior` its controller uses the legacy algorithm.
     """
     spec = hpa.with_defaults(plain_spec(autoscaler.spec))
-    return HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, spec)
+    return hpa.HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, spec)
 
 
-def plain_spec(spec: FastPathAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
+def plain_spec(spec: FastPathAutoscalerSpec) -> hpa.HorizontalPodAutoscalerSpec:
     """Return the fields of a spec that a HorizontalPodAutoscaler has too."""
-    return reshape(spec, HorizontalPodAutoscalerSpec)
+    return hpa.reshape(spec, hpa.HorizontalPodAutoscalerSpec)
 
 
-def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
+def plain_status(status: FastPathAutoscalerStatus) -> hpa.HorizontalPodAutoscalerStatus:
     """Return the part of a status that decisions are made from."""
-    return reshape(status, HorizontalPodAutoscalerStatus)
+    return hpa.reshape(status, hpa.HorizontalPodAutoscalerStatus)
 
 
 def full_status(
-    status: HorizontalPodAutoscalerStatus,
+    status: hpa.HorizontalPodAutoscalerStatus,
     changes: Iterable[PastChange],
     targets: str = "",
     credited: Iterable[BacklogCredit] = (),
@@ -217,7 +204,7 @@ def full_status(
 
     `credited` are what metrics counted less at that decision.
     """
-    return reshape(
+    return hpa.reshape(
         status,
         FastPathAutoscalerStatus,
         recent_changes=tuple(changes) or None,
@@ -232,15 +219,15 @@ def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
 
     An HPA leaves out a `currentReplicas` of 0. Here kubectl's column would be empty without it.
     """
-    plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=encode_scalar)
+    plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=hpa.encode_scalar)
     return {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas} | plain
 
 
-def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
+def from_hpa(autoscaler: hpa.HorizontalPodAutoscaler) -> FastPathAutoscaler:
     """Return the FastPathAutoscaler with the same spec, without a status."""
-    meta = reshape(autoscaler.metadata, Metadata)
+    meta = hpa.reshape(autoscaler.metadata, Metadata)
     return FastPathAutoscaler(
-        metadata=successor_metadata(meta), spec=reshape(autoscaler.spec, FastPathAutoscalerSpec)
+        metadata=successor_metadata(meta), spec=hpa.reshape(autoscaler.spec, FastPathAutoscalerSpec)
     )
 
 
@@ -257,7 +244,7 @@ def is_of_one_kind(annotation: str) -> bool:
 
 def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
     """Return it as mappings, lists and scalars, apiVersion and kind first; what is a default is left out."""
-    plain: dict[str, Any] = msgspec.to_builtins(autoscaler, enc_hook=encode_scalar)
+    plain: dict[str, Any] = msgspec.to_builtins(autoscaler, enc_hook=hpa.encode_scalar)
     return {"apiVersion": autoscaler.api_version, "kind": autoscaler.kind} | plain
 
 
@@ -275,7 +262,7 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
         return [Violation("spec", "Too long", "", autoscaler.why)]
     spec = autoscaler.spec
     filled = with_defaults(autoscaler).spec
-    shared = HorizontalPodAutoscaler(metadata=autoscaler.metadata, spec=filled)
+    shared = hpa.HorizontalPodAutoscaler(metadata=autoscaler.metadata, spec=filled)
     if autoscaler.kind == HPA_KIND:
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
@@ -314,7 +301,7 @@ def _selectors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
                 yield Violation(path, "Too long", "", api_selectors.TOO_LARGE)
 
 
-def floor_source(metric: MetricSpec) -> str:
+def floor_source(metric: hpa.MetricSpec) -> str:
     """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
     named = {"external": metric.external, "object": metric.object, "pods": metric.pods}
     return next((name for name, source in named.items() if source and source.metric.name == FLOOR_METRIC), "")
@@ -324,7 +311,7 @@ def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from validation.too_many("spec.metrics", spec.metrics, MOST_METRICS)
     if behavior := spec.behavior:
         for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
-            policies = (rules or HPAScalingRules()).policies
+            policies = (rules or hpa.HPAScalingRules()).policies
             yield from validation.too_many(f"spec.behavior.{name}.policies", policies, MOST_POLICIES)
 
 

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapter.model.autoscaling import pending_capacity, validation
-from adapter.model.autoscaling.hpa import (
-    MetricIdentifier,
-    MetricSpec,
-    MetricTarget,
-    PodsMetricSource,
-    Struct,
-)
+from adapter.model.autoscaling import hpa, pending_capacity, validation
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.quantity import GREATEST, Quantity, read
@@ -39,14 +32,14 @@ _LONGEST = 512
 _ZERO = read("0")
 
 
-class Drain(Struct, frozen=True):
+class Drain(hpa.Struct, frozen=True):
     """The count is lowered only by pods whose value is at most `value`, for `timeout` at the longest."""
 
     value: Quantity = _ZERO
     timeout: Span = Span(60 * SECOND)
 
 
-class ScaleDown(Struct, frozen=True):
+class ScaleDown(hpa.Struct, frozen=True):
     """Which pods a scale-down removes first: with `prefer` Idle those with the lowest values.
 
     `metric` is the name of the metric with the values, None for the first one of the spec that has a value
@@ -58,7 +51,7 @@ class ScaleDown(Struct, frozen=True):
     drain: Drain | None = None
 
 
-def find_metric(spec: ScaleDown, metrics: Sequence[MetricSpec]) -> MetricSpec | None:
+def find_metric(spec: ScaleDown, metrics: Sequence[hpa.MetricSpec]) -> hpa.MetricSpec | None:
     """Return the metric by which pods are ranked, one of `metrics` if it can be; None without a name."""
     for metric in metrics:
         is_wanted = spec.metric is None or pending_capacity.name_of(metric) == spec.metric
@@ -66,19 +59,19 @@ def find_metric(spec: ScaleDown, metrics: Sequence[MetricSpec]) -> MetricSpec | 
             return metric
     if spec.metric is None:
         return None
-    return MetricSpec("Pods", pods=PodsMetricSource(MetricIdentifier(spec.metric), _ANY))
+    return hpa.MetricSpec("Pods", pods=hpa.PodsMetricSource(hpa.MetricIdentifier(spec.metric), _ANY))
 
 
-_ANY = MetricTarget("AverageValue", average_value=read("1"))
+_ANY = hpa.MetricTarget("AverageValue", average_value=read("1"))
 
 
-def scraped_metrics(spec: ScaleDown | None, metrics: Sequence[MetricSpec]) -> Sequence[MetricSpec]:
+def scraped_metrics(spec: ScaleDown | None, metrics: Sequence[hpa.MetricSpec]) -> Sequence[hpa.MetricSpec]:
     """Return the metrics of a spec, and the one by which pods are ranked if it is not among them."""
     ranking = None if spec is None else find_metric(spec, metrics)
     return metrics if ranking is None or ranking in metrics else (*metrics, ranking)
 
 
-def check(spec: ScaleDown, metrics: Sequence[MetricSpec]) -> Iterator[Violation]:
+def check(spec: ScaleDown, metrics: Sequence[hpa.MetricSpec]) -> Iterator[Violation]:
     """Yield what is wrong with a field, for a spec with these metrics; without any there is that of cpu."""
     if spec.prefer != IDLE:
         yield validation.unsupported(f"{PATH}.prefer", spec.prefer, (IDLE,))
@@ -99,7 +92,7 @@ def check(spec: ScaleDown, metrics: Sequence[MetricSpec]) -> Iterator[Violation]
         yield validation.invalid(f"{PATH}.drain.timeout", quote(write_span(timeout)), detail)
 
 
-def read_annotation(text: str, metrics: Sequence[MetricSpec] | None = None) -> ScaleDown:
+def read_annotation(text: str, metrics: Sequence[hpa.MetricSpec] | None = None) -> ScaleDown:
     """Return the field that the value of the annotation stands for, for a spec with `metrics` if given.
 
     Raise ValueError with a sentence.

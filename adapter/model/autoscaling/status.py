@@ -10,19 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from adapter.model.autoscaling.hpa import (
-    Condition,
-    ContainerResourceMetricStatus,
-    ExternalMetricStatus,
-    HorizontalPodAutoscalerStatus,
-    MetricSpec,
-    MetricStatus,
-    MetricTarget,
-    MetricValueStatus,
-    ObjectMetricStatus,
-    PodsMetricStatus,
-    ResourceMetricStatus,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.timestamps import Instant
 
 ABLE_TO_SCALE = "AbleToScale"
@@ -66,7 +54,7 @@ class Conditions:
 
     __slots__ = ("_before", "_listed", "_now")
 
-    def __init__(self, before: tuple[Condition, ...], now: int) -> None:
+    def __init__(self, before: tuple[hpa.Condition, ...], now: int) -> None:
         self._before = before
         self._listed = list(before)
         self._now = now
@@ -78,23 +66,23 @@ class Conditions:
         for place, before in enumerate(self._listed):
             if before.type == kind:
                 if before.status != status:
-                    self._listed[place] = Condition(kind, status, reason, text, Instant(self._now))
+                    self._listed[place] = hpa.Condition(kind, status, reason, text, Instant(self._now))
                 elif before.reason != reason or before.message != text:
                     since = before.last_transition_time
-                    self._listed[place] = Condition(kind, status, reason, text, since)
+                    self._listed[place] = hpa.Condition(kind, status, reason, text, since)
                 return
-        self._listed.append(Condition(kind, status, reason, text, Instant(self._now)))
+        self._listed.append(hpa.Condition(kind, status, reason, text, Instant(self._now)))
 
     def remove(self, kind: str) -> None:
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
-    def listed(self) -> tuple[Condition, ...]:
+    def listed(self) -> tuple[hpa.Condition, ...]:
         """Return the conditions: the object that was there before if they are equal to it."""
         listed = tuple(self._listed)
         return self._before if listed == self._before else listed
 
 
-def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
+def find(conditions: Sequence[hpa.Condition] | None, kind: str) -> hpa.Condition | None:
     """Return the first condition of a type, None without one."""
     for condition in conditions or ():
         if condition.type == kind:
@@ -102,7 +90,7 @@ def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
     return None
 
 
-def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:
+def holds(conditions: Sequence[hpa.Condition] | None, kind: str) -> bool:
     """Tell whether the first condition of a type is True."""
     condition = find(conditions, kind)
     return condition is not None and condition.status == "True"
@@ -112,7 +100,7 @@ _SUBJECTS = ("the HPA controller ", "the HPA ")
 """How the messages begin that name the HPA."""
 
 
-def without_hpa(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
+def without_hpa(status: hpa.HorizontalPodAutoscalerStatus) -> hpa.HorizontalPodAutoscalerStatus:
     """Return a status whose messages begin with the autoscaler where upstream's begin with the HPA."""
     own = (replace(condition, message=_own(condition.message)) for condition in status.conditions or ())
     return replace(status, conditions=tuple(own))
@@ -125,7 +113,7 @@ def _own(message: str) -> str:
     return message
 
 
-def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutoscalerStatus) -> bool:
+def same_status(left: hpa.HorizontalPodAutoscalerStatus, right: hpa.HorizontalPodAutoscalerStatus) -> bool:
     """Tell whether two statuses mean the same: quantities as numbers, absent lists as empty ones.
 
     A status that means the same is not written.
@@ -141,17 +129,17 @@ def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutosca
 
 _SHOWN = 2
 _UNKNOWN = "<unknown>"
-_NO_STATUS = MetricStatus()
+_NO_STATUS = hpa.MetricStatus()
 _Source = (
-    ResourceMetricStatus
-    | ContainerResourceMetricStatus
-    | PodsMetricStatus
-    | ObjectMetricStatus
-    | ExternalMetricStatus
+    hpa.ResourceMetricStatus
+    | hpa.ContainerResourceMetricStatus
+    | hpa.PodsMetricStatus
+    | hpa.ObjectMetricStatus
+    | hpa.ExternalMetricStatus
 )
 
 
-def describe_targets(metrics: Sequence[MetricSpec], statuses: Sequence[MetricStatus]) -> str:
+def describe_targets(metrics: Sequence[hpa.MetricSpec], statuses: Sequence[hpa.MetricStatus]) -> str:
     """Return the text for metrics and their statuses, which are in the same order and may be fewer."""
     if not metrics:
         return "<none>"
@@ -169,7 +157,7 @@ class DescribedValue(NamedTuple):
     ratio: float | None
 
 
-def describe_value(metric: MetricSpec, status: MetricStatus | None) -> DescribedValue:
+def describe_value(metric: hpa.MetricSpec, status: hpa.MetricStatus | None) -> DescribedValue:
     text = _describe(metric, status or _NO_STATUS).rpartition(": ")[2].removesuffix(" (avg)")
     current, _, target = text.partition("/")
     sources = (
@@ -185,7 +173,7 @@ def describe_value(metric: MetricSpec, status: MetricStatus | None) -> Described
     return DescribedValue(current, target, None)
 
 
-def _ratio(current: MetricValueStatus, target: MetricTarget) -> float | None:
+def _ratio(current: hpa.MetricValueStatus, target: hpa.MetricTarget) -> float | None:
     """Return how many times its target a value is, None where both do not have the same unit."""
     if current.average_utilization is not None and target.average_utilization:
         return current.average_utilization / target.average_utilization
@@ -195,7 +183,7 @@ def _ratio(current: MetricValueStatus, target: MetricTarget) -> float | None:
     return None
 
 
-def _describe(metric: MetricSpec, status: MetricStatus) -> str:
+def _describe(metric: hpa.MetricSpec, status: hpa.MetricStatus) -> str:
     if metric.resource is not None:
         return _resource(metric.resource.name, metric.resource.target, _current(status.resource))
     if container := metric.container_resource:
@@ -209,11 +197,11 @@ def _describe(metric: MetricSpec, status: MetricStatus) -> str:
     return "<unknown type>"
 
 
-def _current(source: _Source | None) -> MetricValueStatus | None:
+def _current(source: _Source | None) -> hpa.MetricValueStatus | None:
     return None if source is None else source.current
 
 
-def _resource(name: str, target: MetricTarget, current: MetricValueStatus | None) -> str:
+def _resource(name: str, target: hpa.MetricTarget, current: hpa.MetricValueStatus | None) -> str:
     if target.average_value is not None:
         return f"{name}: {_pair(current, target, per_pod=True)}"
     share = None if current is None else current.average_utilization
@@ -221,13 +209,13 @@ def _resource(name: str, target: MetricTarget, current: MetricValueStatus | None
     return f"{name}: {_UNKNOWN if share is None else f'{share}%'}/{wanted}"
 
 
-def _outer(current: MetricValueStatus | None, target: MetricTarget) -> str:
+def _outer(current: hpa.MetricValueStatus | None, target: hpa.MetricTarget) -> str:
     """Return the text for a metric of no pod, whose target may be a total or a value per pod."""
     per_pod = target.average_value is not None
     return _pair(current, target, per_pod=per_pod) + (" (avg)" if per_pod else "")
 
 
-def _pair(current: MetricValueStatus | None, target: MetricTarget, *, per_pod: bool) -> str:
+def _pair(current: hpa.MetricValueStatus | None, target: hpa.MetricTarget, *, per_pod: bool) -> str:
     wanted = target.average_value if per_pod else target.value
     value = None if current is None else current.average_value if per_pod else current.value
     return f"{_UNKNOWN if value is None else value}/{_UNKNOWN if wanted is None else wanted}"

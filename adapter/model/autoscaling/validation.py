@@ -10,25 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model import label_selectors
-from adapter.model.autoscaling.hpa import (
-    ContainerResourceMetricSource,
-    CrossVersionObjectReference,
-    ExternalMetricSource,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerSpec,
-    HPAScalingPolicy,
-    HPAScalingRules,
-    MetricIdentifier,
-    MetricSource,
-    MetricSpec,
-    MetricTarget,
-    ObjectMeta,
-    ObjectMetricSource,
-    PodsMetricSource,
-    ResourceMetricSource,
-    Scale,
-    sources,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
 
@@ -72,7 +54,7 @@ class Violation(NamedTuple):
 Violations = Iterator[Violation]
 
 
-def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> list[Violation]:
+def validate(autoscaler: hpa.HorizontalPodAutoscaler, *, stored: bool = False) -> list[Violation]:
     """Return the violations of an autoscaler and its status; an empty list if it is valid.
 
     A `stored` one may be older than two rules, which then do not hold: that its target names an API group,
@@ -85,12 +67,12 @@ def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> li
     return violations
 
 
-def validate_scale(scale: Scale) -> list[Violation]:
+def validate_scale(scale: hpa.Scale) -> list[Violation]:
     replicas = scale.spec.replicas
     return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
 
 
-def _metadata(meta: ObjectMeta) -> Violations:
+def _metadata(meta: hpa.ObjectMeta) -> Violations:
     if not meta.name:
         yield required("metadata.name", "name or generateName is required")
     else:
@@ -101,7 +83,7 @@ def _metadata(meta: ObjectMeta) -> Violations:
         yield from _dns_name("metadata.namespace", meta.namespace, _LABEL, _LABEL_RULE, 63)
 
 
-def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
+def _spec(spec: hpa.HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
     lowest = spec.min_replicas
     if lowest is not None and lowest < 0:
         yield invalid("spec.minReplicas", str(lowest), "must be greater than or equal to 0")
@@ -127,7 +109,7 @@ def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
         yield from _rules(behavior.scale_down, "spec.behavior.scaleDown")
 
 
-def _reference(reference: CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
+def _reference(reference: hpa.CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
     for name, text in (("kind", reference.kind), ("name", reference.name)):
         if not text:
             yield required(f"{path}.{name}", "")
@@ -140,12 +122,12 @@ def _reference(reference: CrossVersionObjectReference, path: str, *, needs_group
         yield invalid(f"{path}.apiVersion", quote(version), "apiVersion must specify API group")
 
 
-def _metric(metric: MetricSpec, path: str) -> Violations:
+def _metric(metric: hpa.MetricSpec, path: str) -> Violations:
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in _SOURCES.values():
         yield unsupported(f"{path}.type", metric.type, _SOURCES.values())
-    present = sources(metric)
+    present = hpa.sources(metric)
     for name, source in list(present.items())[:1]:
         yield from _source(source, f"{path}.{name}")
     for name, wanted in _SOURCES.items():
@@ -155,54 +137,54 @@ def _metric(metric: MetricSpec, path: str) -> Violations:
             yield forbidden(f"{path}.{name}", "must populate the given metric source only")
 
 
-def _source(source: MetricSource, path: str) -> Violations:
+def _source(source: hpa.MetricSource, path: str) -> Violations:
     match source:
-        case ObjectMetricSource():
+        case hpa.ObjectMetricSource():
             yield from _reference(source.described_object, f"{path}.describedObject", needs_group=False)
-        case ResourceMetricSource() | ContainerResourceMetricSource() if not source.name:
+        case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource() if not source.name:
             yield required(f"{path}.name", "must specify a resource name")
-        case ContainerResourceMetricSource():
+        case hpa.ContainerResourceMetricSource():
             yield from _container_resource(source.name, f"{path}.name")
         case _:
             pass
-    if isinstance(source, ContainerResourceMetricSource):
+    if isinstance(source, hpa.ContainerResourceMetricSource):
         if not source.container:
             yield required(f"{path}.container", "must specify a container")
         else:
             yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
-    if isinstance(source, ObjectMetricSource | ExternalMetricSource | PodsMetricSource):
+    if isinstance(source, hpa.ObjectMetricSource | hpa.ExternalMetricSource | hpa.PodsMetricSource):
         yield from _identifier(source.metric, f"{path}.metric")
     yield from _target(source.target, f"{path}.target")
     yield from _numbers(source, f"{path}.target")
 
 
-def _numbers(source: MetricSource, path: str) -> Violations:
+def _numbers(source: hpa.MetricSource, path: str) -> Violations:
     """Check which of its numbers a target has."""
     target = source.target
     total, average = target.value is not None, target.average_value is not None
     share = target.average_utilization is not None
     match source:
-        case ObjectMetricSource() if not (total or average):
+        case hpa.ObjectMetricSource() if not (total or average):
             yield required(f"{path}.averageValue", "must set either a target value or averageValue")
-        case ExternalMetricSource() if not (total or average):
+        case hpa.ExternalMetricSource() if not (total or average):
             detail = "must set either a target value for metric or a per-pod target"
             yield required(f"{path}.averageValue", detail)
-        case ExternalMetricSource() if total and average:
+        case hpa.ExternalMetricSource() if total and average:
             detail = "may not set both a target value for metric and a per-pod target"
             yield forbidden(f"{path}.value", detail)
-        case PodsMetricSource() if not average:
+        case hpa.PodsMetricSource() if not average:
             yield required(f"{path}.averageValue", "must specify a positive target averageValue")
-        case ResourceMetricSource() | ContainerResourceMetricSource() if not (share or average):
+        case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource() if not (share or average):
             detail = "must set either a target raw value or a target utilization"
             yield required(f"{path}.averageUtilization", detail)
-        case ResourceMetricSource() | ContainerResourceMetricSource() if share and average:
+        case hpa.ResourceMetricSource() | hpa.ContainerResourceMetricSource() if share and average:
             detail = "may not set both a target raw value and a target utilization"
             yield forbidden(f"{path}.averageValue", detail)
         case _:
             pass
 
 
-def _target(target: MetricTarget, path: str) -> Violations:
+def _target(target: hpa.MetricTarget, path: str) -> Violations:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
     if target.type not in _TARGET_TYPES:
@@ -216,7 +198,7 @@ def _target(target: MetricTarget, path: str) -> Violations:
         yield invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
 
 
-def _identifier(metric: MetricIdentifier, path: str) -> Violations:
+def _identifier(metric: hpa.MetricIdentifier, path: str) -> Violations:
     if not metric.name:
         yield required(f"{path}.name", "must specify a metric name")
     yield from check_segment(f"{path}.name", metric.name)
@@ -235,7 +217,7 @@ def _container_resource(name: str, path: str) -> Violations:
         yield invalid(path, quote(name), "doesn't follow extended resource name standard")
 
 
-def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
+def _rules(rules: hpa.HPAScalingRules | None, path: str) -> Violations:
     if rules is None:
         return
     window = rules.stabilization_window_seconds
@@ -256,7 +238,7 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
         yield _negative(f"{path}.tolerance", quote(str(rules.tolerance)))
 
 
-def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
+def _policy(policy: hpa.HPAScalingPolicy, path: str) -> Violations:
     if policy.type not in {"Pods", "Percent"}:
         yield unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
     for name, number in (("value", policy.value), ("periodSeconds", policy.period_seconds)):

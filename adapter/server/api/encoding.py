@@ -15,19 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter import errors
-from adapter.model import label_selectors, quantity, timestamps
-from adapter.model.metrics import (
-    CustomAnswer,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalValue,
-    MetricValue,
-    ObjectReference,
-    ObjectUsage,
-    ResourceAnswer,
-    ResourceQuestion,
-    Usage,
-)
+from adapter.model import label_selectors, metrics, quantity, timestamps
 from adapter.server.api.paths import RESOURCE_GROUP
 from adapter.server.http.budgets import SMALL_ANSWER, Charge
 
@@ -53,7 +41,7 @@ class _Selector(msgspec.Struct):
 
 
 class _ItemV1beta1(msgspec.Struct, gc=False):
-    describedObject: ObjectReference
+    describedObject: metrics.ObjectReference
     metricName: str
     timestamp: str
     value: str
@@ -66,7 +54,7 @@ class _Identifier(msgspec.Struct, gc=False):
 
 
 class _ItemV1beta2(msgspec.Struct, gc=False):
-    describedObject: ObjectReference
+    describedObject: metrics.ObjectReference
     metric: _Identifier
     timestamp: str
     value: str
@@ -127,7 +115,9 @@ def indent(body: bytes) -> bytes:
     return msgspec.json.format(body, indent=2)
 
 
-def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> Iterator[bytes]:
+def encode_custom(
+    version: str, question: metrics.CustomQuestion, answer: metrics.CustomAnswer
+) -> Iterator[bytes]:
     """Yield a MetricValueList of ``custom.metrics.k8s.io`` in pieces.
 
     Every item repeats the metric selector of the request. A selector that the API's type cannot express
@@ -139,7 +129,7 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
 
     identifier = _Identifier(question.metric, selector)
 
-    def build(item: MetricValue) -> msgspec.Struct:
+    def build(item: metrics.MetricValue) -> msgspec.Struct:
         value, time = quantity.format_milli(item.milli), _format_second(item.time // 1)
         if version == "v1beta1":
             return _ItemV1beta1(item.described, question.metric, time, value, selector)
@@ -148,10 +138,10 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
 
 
-def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
+def encode_external(version: str, answer: metrics.ExternalAnswer) -> Iterator[bytes]:
     """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only for values without labels."""
 
-    def build(item: ExternalValue) -> msgspec.Struct:
+    def build(item: metrics.ExternalValue) -> msgspec.Struct:
         return _ExternalItem(
             item.metric, item.labels, format_time(item.time), quantity.format_milli(item.milli)
         )
@@ -313,7 +303,10 @@ class TableOptions(NamedTuple):
 
 
 def encode_resource(
-    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
+    version: str,
+    question: metrics.ResourceQuestion,
+    answer: metrics.ResourceAnswer,
+    table: TableOptions | None,
 ) -> Iterator[bytes]:
     """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, or their `table`, in pieces.
 
@@ -334,7 +327,7 @@ def encode_resource(
         yield from encode_list(kind, api_version, answer.items, lambda item: _object(item, stamp))
 
 
-def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
+def _row(item: metrics.ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
     """Return the cells of metrics-server: name, the sum of each resource, window."""
     usage = _usage(item.usage)
     shown: _PartialObject | msgspec.Raw | None = None
@@ -347,7 +340,7 @@ def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> 
     return _Row([item.name, usage.cpu, usage.memory, stamp.window], shown)
 
 
-def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
+def _object(item: metrics.ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
     metadata, time = _metadata(item, stamp), format_time(item.time)
     if not item.containers:
         return _NodeMetrics(metadata, time, stamp.window, _usage(item.usage))
@@ -355,9 +348,9 @@ def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
     return _PodMetrics(metadata, time, stamp.window, containers)
 
 
-def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
+def _metadata(item: metrics.ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
     return _ObjectMeta(item.name, item.namespace or msgspec.UNSET, stamp.built, item.labels or msgspec.UNSET)
 
 
-def _usage(usage: Usage) -> _Usage:
+def _usage(usage: metrics.Usage) -> _Usage:
     return _Usage(quantity.format_milli(usage.cpu), quantity.format_binary(usage.memory))

@@ -16,16 +16,8 @@ from typing import NamedTuple, Protocol, cast
 from aiohttp import web
 
 from adapter import errors
+from adapter.model import metrics
 from adapter.model.clock import Clock
-from adapter.model.metrics import (
-    CustomAnswer,
-    CustomQuestion,
-    ExternalAnswer,
-    ExternalQuestion,
-    MetricsProvider,
-    ResourceAnswer,
-    ResourceQuestion,
-)
 from adapter.server.api import encoding
 from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
@@ -53,7 +45,7 @@ _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may r
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?")
 """The Host of a request to a loopback address, whatever port is forwarded to it."""
 
-_Answer = CustomAnswer | ExternalAnswer | ResourceAnswer
+_Answer = metrics.CustomAnswer | metrics.ExternalAnswer | metrics.ResourceAnswer
 _Encoded = tuple[_Answer, Iterable[bytes]]
 """An answer, and its body in pieces."""
 
@@ -134,7 +126,7 @@ async def represent(body: bytes, representation: Representation, charge: Charge)
 class ResourceMetricsProvider(Protocol):
     """Answers questions about cpu and memory; errors as those of `MetricsProvider`."""
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+    async def resource(self, question: metrics.ResourceQuestion) -> metrics.ResourceAnswer:
         """Answer a question about pods or nodes; for a named one exactly one item, or an error."""
 
 
@@ -143,7 +135,7 @@ class MetricsEndpoint:
 
     def __init__(
         self,
-        provider: MetricsProvider,
+        provider: metrics.MetricsProvider,
         resource_provider: ResourceMetricsProvider | None,
         cache: ResponseCache,
         budget: ResponseBudget,
@@ -226,7 +218,7 @@ class MetricsEndpoint:
 
     async def _ask(self, route: Route, question: Question, table: str) -> _Encoded:
         version = route.labels.version
-        if isinstance(question, CustomQuestion):
+        if isinstance(question, metrics.CustomQuestion):
             custom = await self._provider.custom(question)
             # In the meantime the resource may have become known under another name than the one authorized.
             assert route.request is not None
@@ -237,7 +229,7 @@ class MetricsEndpoint:
                     f"the server could not find the metric {question.metric} for {question.resource}"
                 )
             return custom, encoding.encode_custom(version, question, custom)
-        if isinstance(question, ExternalQuestion):
+        if isinstance(question, metrics.ExternalQuestion):
             external = await self._provider.external(question)
             return external, encoding.encode_external(version, external)
         assert self._resource_provider is not None  # the group is served
@@ -261,7 +253,7 @@ class MetricsEndpoint:
 
 def _choose_representation(request: web.BaseRequest, route: Route, question: Question) -> Representation:
     return negotiation.choose_metrics_representation(
-        request.headers, route.options.pretty, has_table=type(question) is ResourceQuestion
+        request.headers, route.options.pretty, has_table=type(question) is metrics.ResourceQuestion
     )
 
 
