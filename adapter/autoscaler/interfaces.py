@@ -1,13 +1,10 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.bounds.forecast.verdict import UNJUDGED, Readiness
-from adapter.bounds.lead import Lead
-from adapter.bounds.schedule.documents import ScheduleDocument
-from adapter.bounds.timeline import Bounds
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
@@ -41,28 +38,6 @@ class ScheduleListener(Protocol):
 
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that inputs of these autoscalers have changed."""
-
-
-class Schedules(Protocol):
-    @property
-    def synced(self) -> bool:
-        """Whether all schedules are known."""
-
-    def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
-        """Return the schedules that count for an autoscaler."""
-
-    def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
-        """Return the bounds of an autoscaler at `now`, and until when they hold (ns; None: no end).
-
-        `lead` is that of minimums that begin early, if their schedule asks for that. NotSyncedError while
-        the bounds are being computed; the autoscaler is touched when they are known.
-        """
-
-    def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
-        """Return the next bounds of an autoscaler after `now`, and when they begin (ns); at most 32.
-
-        It ends with what is computed already, and computes nothing: looking ahead delays no decision.
-        """
 
 
 class ForecastBound(NamedTuple):

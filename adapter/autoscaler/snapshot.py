@@ -30,11 +30,12 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.follower import Started, TargetFollower, TargetFollowers
-from adapter.autoscaler.interfaces import Forecasts, Key, Schedules
+from adapter.autoscaler.interfaces import Forecasts, Key
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.idleness import NO_VALUES, Idleness, Values
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
@@ -78,7 +79,7 @@ class AutoscalerContext(NamedTuple):
     sources: SourceFactory
     settings: Settings
     forecasts: Forecasts
-    schedules: Schedules | None = None
+    schedules: ScheduleBook | None = None
     """None without schedules."""
     keeps_history: bool = True
     """Whether the counts of the last hour are kept for each autoscaler."""

@@ -72,7 +72,7 @@ class ScheduleBench(BoostBench):
     """A controller with schedules and forecasts."""
 
     def __init__(self) -> None:
-        self.schedules: HandSchedules = HandSchedules()
+        self.schedules: HandSchedules = HandSchedules()  # type: ignore[assignment]  # a fake
         self.forecasts: dict[Key, int] = {}
         """The minimums of forecasts, set by hand."""
         self.forecasting = HandForecasts(self)

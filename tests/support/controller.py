@@ -14,10 +14,11 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Settings, Unavailable
 from adapter.autoscaler.follower import TargetFollowers
-from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key, Schedules
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastBound, Forecasts, Key
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.registry import Controller
 from adapter.autoscaler.reporter import Journal
+from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError
@@ -308,7 +309,7 @@ class Bench:
     """A controller on all that, stepped by hand."""
 
     forecasting: Forecasts = NoForecasts()
-    schedules: Schedules | None = None
+    schedules: ScheduleBook | None = None
     floors: Any = None
     costs: Any = None
     doubt = ""

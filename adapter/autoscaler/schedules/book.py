@@ -117,6 +117,7 @@ class ScheduleBook:
 
     @property
     def synced(self) -> bool:
+        """Whether all schedules are known."""
         return self.cache.synced
 
     def applied(self, key: Key) -> tuple[ScheduleDocument, ...]:
@@ -128,9 +129,11 @@ class ScheduleBook:
         return tuple(target.entries[name].document for name in counted)
 
     def bounds_of(self, key: Key, now: int, lead: Lead) -> tuple[Bounds, int | None]:
-        """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no maximum.
+        """Return the bounds of an autoscaler at `now`, and until when they hold (ns; None: no end).
 
-        NotSyncedError while they are being computed.
+        A HorizontalPodAutoscaler has no maximum. `lead` is that of minimums that begin early, if their
+        schedule asks for that. NotSyncedError while the bounds are being computed; the autoscaler is touched
+        when they are known.
         """
         target = self._targets.get(key)
         if target is None:
@@ -148,7 +151,10 @@ class ScheduleBook:
         return bounds.without_max() if key.is_native else bounds, until
 
     def bounds_ahead(self, key: Key, now: int, until: int, lead: Lead) -> Sequence[tuple[int, Bounds]]:
-        """Return the bounds that follow, as far as they are computed, and when they begin; at most 32."""
+        """Return the bounds that follow, as far as they are computed, and when they begin; at most 32.
+
+        It computes nothing: looking ahead delays no decision.
+        """
         target = self._targets.get(key)
         if target is None:
             return ()
