@@ -33,14 +33,8 @@ class _Meta(msgspec.Struct, rename="camel", frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class _Service(msgspec.Struct, rename="camel", frozen=True):
-    namespace: str = ""
-    name: str = ""
-    port: int = 443
-
-
 class _APIServiceSpec(msgspec.Struct, rename="camel", frozen=True):
-    service: _Service | None = None
+    service: ServiceReference | None = None
     ca_bundle: str | None = None
     insecure_skip_tls_verify: bool = msgspec.field(name="insecureSkipTLSVerify", default=False)
     version_priority: int = 0
@@ -115,7 +109,7 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
         if error.status == 404:
             return None
         raise
-    spec, service = apiservice.spec, apiservice.spec.service
+    spec = apiservice.spec
     condition = next(
         (condition for condition in apiservice.status.conditions or () if condition.type == "Available"),
         _APIServiceCondition(),
@@ -127,7 +121,7 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
         if key in annotations
     )
     return Registration(
-        ServiceReference(service.namespace, service.name, service.port) if service is not None else None,
+        spec.service,
         Trust.NONE if spec.insecure_skip_tls_verify else Trust.BUNDLE if spec.ca_bundle else Trust.SYSTEM,
         condition.status,
         condition.reason,

@@ -40,18 +40,12 @@ class _TokenStatus(msgspec.Struct, frozen=True):
     user: _UserInfo = _UserInfo()
 
 
-class _AccessStatus(msgspec.Struct, frozen=True):
-    allowed: bool
-    denied: bool = False
-    reason: str = ""
-
-
 class _TokenReview(msgspec.Struct, frozen=True):
     status: _TokenStatus
 
 
 class _AccessReview(msgspec.Struct, frozen=True):
-    status: _AccessStatus
+    status: AccessVerdict
 
 
 _Answer = TypeVar("_Answer")
@@ -144,7 +138,7 @@ class ReviewClient:
     async def review_access(self, spec: Mapping[str, object]) -> AccessVerdict:
         """Return the status of a SubjectAccessReview with this spec."""
         try:
-            status = (await self._review(self._access_kind, spec)).status
+            verdict = (await self._review(self._access_kind, spec)).status
         except errors.KubernetesError as error:
             text = f"{error}{_hint(error)}"
             self._problems.report(
@@ -152,7 +146,7 @@ class ReviewClient:
             )
             raise
         self._problems.resolve("access-review")
-        return AccessVerdict(status.allowed, status.denied, status.reason)
+        return verdict
 
     async def _review(self, kind: _ReviewKind[_Answer], spec: Mapping[str, object]) -> _Answer:
         await self._throttle.wait()

@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 VERSIONS: Mapping[str, tuple[str, ...]] = {
     "custom.metrics.k8s.io": ("v1beta1", "v1beta2"),
     "external.metrics.k8s.io": ("v1beta1",),
@@ -30,9 +32,9 @@ def names_of(groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{version}.{group}" for group in groups for version in VERSIONS[group])
 
 
-class ServiceReference(NamedTuple):
-    namespace: str
-    name: str
+class ServiceReference(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
     port: int = 443
 
     def __str__(self) -> str:

@@ -7,7 +7,8 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+
+import msgspec
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -50,7 +51,7 @@ ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 """A caller without credentials."""
 
 
-class AccessVerdict(NamedTuple):
+class AccessVerdict(msgspec.Struct, frozen=True):
     """The result of an access review. `denied`: no other authorizer may allow it; `reason` may be empty."""
 
     allowed: bool

@@ -121,7 +121,7 @@ def judge(calibration: Calibration, counter: str) -> CalibrationVerdict:
             f"{FEWEST} are needed",
         )
     middle = median(ratios)
-    close = sum(_is_close(ratio, middle) for ratio in ratios)
+    close = sum(abs(ratio - middle) <= SPREAD * middle for ratio in ratios)
     if close < CLOSE * len(ratios):
         # A counter that jumps between processes reads as a rate of any size, which says nothing.
         jumps = min(ratios) < JUMP
@@ -145,7 +145,3 @@ def _missing(ratio: float) -> str:
     if processes < 2 or abs(ratio - processes) > SPREAD * ratio:
         return "a part of the usage is not"
     return f"{processes - 1} of {processes} processes {'is' if processes == 2 else 'are'} not"
-
-
-def _is_close(ratio: float, middle: float) -> bool:
-    return abs(ratio - middle) <= SPREAD * middle

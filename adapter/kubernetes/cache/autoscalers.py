@@ -95,12 +95,6 @@ class WatchedHPA(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class _OwnerReference(Struct, frozen=True):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-
-
 class _HPAMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -108,7 +102,7 @@ class _HPAMetadata(Struct, frozen=True):
     resource_version: str = ""
     annotations: Mapping[str, str] | None = None
     labels: Mapping[str, str] | None = None
-    owner_references: tuple[_OwnerReference, ...] | None = None
+    owner_references: tuple[CrossVersionObjectReference, ...] | None = None
 
 
 class _ObjectHead(Struct, frozen=True):
@@ -371,7 +365,8 @@ class ScaleConflicts(ReflectedCache):
         return self._owners.get(target, ())  # each by kind, namespace and name
 
     def _update_hpa(self, hpa: WatchedHPA | None, namespace: str, name: str) -> None:
-        self._set_target((HPA_KIND, namespace, name), _find_target(hpa))
+        target = None if hpa is None else TargetKey.of(hpa.namespace, hpa.target)
+        self._set_target((HPA_KIND, namespace, name), target)
 
     def _set_target(self, owner: _Owner, target: TargetKey | None) -> None:
         """Set the target of an autoscaler, None if it is gone; report the targets whose owners changed."""
@@ -400,7 +395,3 @@ class ScaleConflicts(ReflectedCache):
 def _label(owner: _Owner) -> str:
     kind, _, name = owner
     return f"{kind}/{name}"
-
-
-def _find_target(hpa: WatchedHPA | None) -> TargetKey | None:
-    return None if hpa is None else TargetKey.of(hpa.namespace, hpa.target)

@@ -12,7 +12,7 @@ from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import ObjectCache
 from adapter.kubernetes.client import ListWatch
 from adapter.kubernetes.codec import ObjectCodec, Unreadable
-from adapter.model.autoscaling.hpa import Struct
+from adapter.model.autoscaling.hpa import DescribedObject, ObjectMeta, Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.model.resources import APIResource
 
@@ -64,25 +64,14 @@ class _WireConditions(Struct, frozen=True):
     terminating: bool | None = None
 
 
-class _WireReference(Struct, frozen=True):
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
 class _WireEndpoint(Struct, frozen=True):
     addresses: tuple[str, ...] | None = None
     conditions: _WireConditions = _WireConditions()
-    target_ref: _WireReference | None = None
-
-
-class _SliceMetadata(Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
+    target_ref: DescribedObject | None = None
 
 
 class _WireSlice(Struct, frozen=True):
-    metadata: _SliceMetadata = _SliceMetadata()
+    metadata: ObjectMeta = ObjectMeta()
     endpoints: tuple[_WireEndpoint, ...] | None = None
     ports: tuple[_SlicePort, ...] | None = None
 
@@ -107,7 +96,7 @@ def _keep(wire: _WireSlice) -> WatchedSlice:
     return WatchedSlice(namespace, wire.metadata.name, ports, endpoints)
 
 
-def _pod_name(reference: _WireReference | None, namespace: str) -> str:
+def _pod_name(reference: DescribedObject | None, namespace: str) -> str:
     if reference is None or reference.kind != "Pod" or reference.namespace not in {"", namespace}:
         return ""
     return reference.name

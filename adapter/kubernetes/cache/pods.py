@@ -109,6 +109,8 @@ class PodCache(ReflectedCache):
         self._defects = context.problems.defects
         self.index = LabelIndex(context.monitoring)
         """Names and labels of all pods."""
+        self.count = self.index.count
+        self.listing = self.index.listing
         self.running = 0
         """The number of pods whose phase is Running."""
         self._spaces: dict[str, PodNamespace] = {}
@@ -317,12 +319,6 @@ class PodCache(ReflectedCache):
             if selection not in former:
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
-
-    def count(self, namespace: str) -> int:
-        return self.index.count(namespace)
-
-    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        return self.index.listing(namespace)
 
     def end_batch(self) -> None:
         """Notify the subscribers of what changed, once all first lists are in."""
