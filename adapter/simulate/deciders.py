@@ -19,12 +19,7 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
-from adapter.autoscaler.decide.observation import (
-    NO_STATUS,
-    ExternalReading,
-    Observation,
-    Reading,
-)
+from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation, Reading
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST

@@ -20,13 +20,7 @@ import msgspec
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import (
-    Band,
-    Observation,
-    PodsReading,
-    Reading,
-    Unavailable,
-)
+from adapter.autoscaler.decide.observation import Band, Observation, PodsReading, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, Metadata

@@ -28,13 +28,7 @@ from adapter.autoscaler.usage.source import OwnUsageSource
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model import api_selectors
-from adapter.model.autoscaling.hpa import (
-    ContainerMetrics,
-    CrossVersionObjectReference,
-    MetricSpec,
-    ObjectMeta,
-    PodMetrics,
-)
+from adapter.model.autoscaling import hpa
 from adapter.model.field_selectors import FieldSelector
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.metrics import (
@@ -85,7 +79,7 @@ class SourceFactory:
     """None if no endpoints are scraped."""
     api_period: float = HPA_PERIOD
 
-    def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
+    def open(self, metric: hpa.MetricSpec, subscriber: Subscriber) -> MetricSource:
         if metric.resource is not None and metric.type == "Resource":
             return self._open_resource(subscriber, metric.resource.name)
         if metric.container_resource is not None and metric.type == "ContainerResource":
@@ -160,7 +154,7 @@ class SourceFactory:
     def _object_feed(
         self,
         metric: str,
-        described: CrossVersionObjectReference,
+        described: hpa.CrossVersionObjectReference,
         narrowed: LabelSelector,
         subscriber: Subscriber,
     ) -> Feed:
@@ -181,7 +175,7 @@ class SourceFactory:
         key = ("object", namespace, described, metric, narrowed)
         return self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
 
-    def _resource_of(self, described: CrossVersionObjectReference) -> str:
+    def _resource_of(self, described: hpa.CrossVersionObjectReference) -> str:
         """Return ``plural.group`` of a kind from discovery; NotSyncedError, KubernetesError."""
         group, slash, version = described.api_version.partition("/")
         group = group if slash and "/" not in version else ""
@@ -286,7 +280,7 @@ def _longest(windows: Iterable[int | None]) -> int | None:
     return max(window for window in known if window is not None)
 
 
-def _of_items(items: Sequence[PodMetrics]) -> SourceAnswer:
+def _of_items(items: Sequence[hpa.PodMetrics]) -> SourceAnswer:
     times = {item.metadata.name: item.timestamp for item in items if item.timestamp is not None}
     lookback = _longest(item.window for item in items)
     return SourceAnswer({}, times, lookback=lookback, items=tuple(items), trusted=True)
@@ -301,14 +295,14 @@ def _of_usages(usages: ResourceAnswer) -> SourceAnswer:
     return answer._replace(times={name: span_of(time) for name, time in usages.times.items()}, trusted=False)
 
 
-def _metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
+def _metrics_of(usage: ObjectUsage, window: float) -> hpa.PodMetrics:
     """Return the usage of a pod over `window` seconds as the resource metrics API has it."""
     containers = tuple(
-        ContainerMetrics(
+        hpa.ContainerMetrics(
             part.name, {"cpu": from_milli(part.usage.cpu), "memory": from_milli(part.usage.memory)}
         )
         for part in usage.containers
     )
-    return PodMetrics(
-        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
+    return hpa.PodMetrics(
+        hpa.ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
     )

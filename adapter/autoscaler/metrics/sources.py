@@ -20,14 +20,7 @@ from adapter.autoscaler.decide.observation import (
     read_usage,
 )
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.feed import (
-    OLDEST,
-    Feed,
-    LeastReady,
-    SourceAnswer,
-    fresh_values,
-    ready_then,
-)
+from adapter.autoscaler.metrics.feed import OLDEST, Feed, LeastReady, SourceAnswer, fresh_values, ready_then
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_config import OnNaN
 from adapter.model.coherence import heavier_cut, incoherent_pods

@@ -31,13 +31,7 @@ from adapter.server.auth.admission import Admission, PendingAdmission, ReviewQue
 from adapter.server.health import Health
 from adapter.server.http import endpoints, negotiation, responses
 from adapter.server.http.access_log import AccessLog
-from adapter.server.http.budgets import (
-    ANSWERS_BYTES,
-    SMALL_ANSWER,
-    BoundedConnection,
-    Charge,
-    ResponseBudget,
-)
+from adapter.server.http.budgets import ANSWERS_BYTES, SMALL_ANSWER, BoundedConnection, Charge, ResponseBudget
 from adapter.server.http.endpoints import (
     LONGEST_KEY,
     MetricsEndpoint,
