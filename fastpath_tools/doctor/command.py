@@ -195,6 +195,7 @@ class Doctor:
                 rivals=tuple(rivals),
                 scale_down=scale_down,
                 offer=BoostOffer(leaders, ()),
+                scrape_fault=await self._metrics.scrape_fault(fpa, with_defaults(spec).metrics or ()),
             )
             return diagnosis.examine_fast(fpa, facts)
 
@@ -238,6 +239,7 @@ class Doctor:
                 _same_target(hpa, fpas),
                 scale_down,
                 await self._offer(hpa, wishes.mode),
+                await self._metrics.scrape_fault(hpa, own) if wishes.mode == BOOST else "",
             )
             return diagnosis.examine(facts)
 

@@ -96,8 +96,11 @@ def examine(facts: Facts) -> Examination:
     return examined._replace(diagnosis=_slowest_hop(examined, every), change=_best_change(changes))
 
 
-def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None]:
-    """Return what can never be, and what is wrong with the target: these come before what bounds a count."""
+def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None, Hop | None]:
+    """Return what can never be, what is wrong with the target, and which scrape of it fails.
+
+    These come before what bounds a count.
+    """
     cause = impossible.find(facts.hpa, facts.target)
     unanswered = (metric.answer for metric in facts.metrics if isinstance(metric.answer, Unread))
     answer = next((answer for answer in unanswered if answer.change), None)
@@ -108,7 +111,11 @@ def _at_objects(facts: Facts) -> tuple[Hop | None, Hop | None]:
         spec = Hop(SPEC, State.FAULT, cause.text, change=Improvement(cause.change), timed=False)
     status, reference = facts.hpa.status, facts.hpa.spec.scale_target_ref
     scaled = None if status is None else status.last_scale_time
-    return spec, target_hops.target_hop(facts.target, reference, scaled)
+    scrape = None
+    if facts.scrape_fault:
+        change = Improvement("correct the port in scrape of its rule, or what listens there")
+        scrape = Hop("scrape", State.FAULT, facts.scrape_fault, change=change, timed=False)
+    return spec, target_hops.target_hop(facts.target, reference, scaled), scrape
 
 
 def boost_gain(examined: Examination) -> float:
@@ -168,11 +175,13 @@ def _problem(fpa: FastPathAutoscaler, facts: Facts) -> Hop | None:
     if vacant and not unlisted(leaders):
         advice = "run Fastpath with --scaler (or fastpath scale)"
         return autoscaler_hops.own_hop(State.FAULT, f"no scaler runs for it: {vacant}", advice)
-    cause, shown = _at_objects(facts)
+    cause, shown, scrape = _at_objects(facts)
     if cause is not None:
         return cause
     if shown is not None and (shown.state is State.FAULT or shown.name == target_hops.PODS):
         return shown
+    if scrape is not None:
+        return scrape
     if not facts.conditions:
         text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
         return autoscaler_hops.own_hop(State.WARNING, text)

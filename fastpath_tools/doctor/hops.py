@@ -63,7 +63,7 @@ class Facts(NamedTuple):
     `delay` is how much of the newest past the engine of the queries hides. `rivals` are the names of other
     HorizontalPodAutoscalers of the target, `fast_rivals` those of its FastPathAutoscalers. `owner` is the
     object that made the autoscaler, such as ``KEDA's ScaledObject web``. `scale_down` is None without a wish
-    for idle scale-down.
+    for idle scale-down. `scrape_fault` is which scrape of its pods or endpoints fails, "" for none.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -78,6 +78,7 @@ class Facts(NamedTuple):
     fast_rivals: tuple[str, ...] = ()
     scale_down: ScaleDownFacts | None = None
     offer: BoostOffer = BoostOffer(Unread("not read"), ())
+    scrape_fault: str = ""
 
     @property
     def mode(self) -> str:

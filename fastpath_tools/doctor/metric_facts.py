@@ -1,5 +1,7 @@
 """What is read of one metric: its value as the HPA controller gets it, its rule, and what its pods expose."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from adapter.model.autoscaling import boost
@@ -43,6 +45,20 @@ class MetricReader:
         return facts._replace(
             usage=await self._usage(autoscaler, place, metric, target), resize=_resize(metric, target)
         )
+
+    async def scrape_fault(self, autoscaler: HPA | FastPathAutoscaler, own: Sequence[MetricSpec]) -> str:
+        """Return which scrape fails for its own metrics, as its scaler shows it, "" for none."""
+        if not await self._sources.scrapes(own):
+            return ""
+        meta = autoscaler.metadata
+        document = await self._scaler.read(
+            await self._cluster.leaders(meta.namespace), meta.namespace, meta.name
+        )
+        shown = () if isinstance(document, Unread) else document.get("metrics", ())
+        for metric, seen in zip(own, shown, strict=False):
+            if fault := seen.get("scrapeFault"):
+                return f"a scrape for {label(metric)} fails: {fault}"
+        return ""
 
     async def _usage(
         self,

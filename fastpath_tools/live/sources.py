@@ -97,6 +97,15 @@ class SourceReader:
             return None
         return SourceFacts(f"{rule_query.rule.path}.seriesQuery", selector, None, series)
 
+    async def scrapes(self, metrics: Sequence[MetricSpec]) -> bool:
+        """Tell whether one of these metrics may be scraped: a rule of its API has `scrape`."""
+        for group in {GROUPS[metric.type] for metric in metrics}:
+            rules = await self._ruleset(group)
+            every = () if isinstance(rules, Unread) else (*rules.custom, *rules.external)
+            if any(rule.config.scrape is not None for rule in every):
+                return True
+        return False
+
     async def usage(self) -> UsageRule | None:
         """Return how pods are scraped for their CPU; None without a rule that can be read."""
         for group in dict.fromkeys(GROUPS.values()):  # the rules are Fastpath's, which may serve any of them

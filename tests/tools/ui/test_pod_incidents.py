@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from fastpath_tools.ui import sentence
@@ -105,6 +107,43 @@ async def test_every_view_names_the_cause(shop: Incident, kind: str, tmp_path: P
         for advice in (found.change, why.advice, str(found)):
             assert "raise spec.maxReplicas" not in advice, name
             assert "raise maxReplicas" not in advice, name
+
+
+SCRAPE_FAULT = "web-5d9: 10.1.2.3:9102: Connection refused"
+
+
+@pytest.mark.parametrize("kind", ["plain", "boosted", "fast"])
+@pytest.mark.parametrize("scraped", ["", "  scrape: {port: 9102}\n"], ids=["a rule of Prometheus", "scraped"])
+async def test_a_scrape_that_fails_comes_before_the_maximum(
+    shop: Incident, kind: str, scraped: str, tmp_path: Path
+) -> None:
+    """The pods listen at another port than the rule names, and only the scaler scrapes them."""
+    autoscale(shop, kind)
+    shown = {"metrics": [{"name": "pods metric http_requests_per_second", "scrapeFault": SCRAPE_FAULT}]}
+
+    async def show(_: web.Request) -> web.Response:
+        return web.json_response(shown)
+
+    scaler = web.Application()
+    scaler.router.add_get("/debug/fastpath/autoscalers/shop/web", show)
+    rules = tmp_path / "scraped.yaml"
+    rules.write_text(incidents.RULES.replace("externalRules:", f"{scraped}externalRules:"))
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(TestServer(scaler))
+        kubeconfig = str(shop.cluster.kubeconfig(tmp_path / "kubeconfig"))
+        options = UiOptions(kubeconfig=kubeconfig, config=(str(rules),), server=str(server.make_url("")))
+        access = await ClusterAccess.open(options, stack)
+        examined = await access.doctor.examine("shop", "web")
+        reading = await AutoscalerReader(access, "shop", "web").read()
+    found = examined.fpas[0] if examined.fpas else examined.hpas[0]
+    why = sentence.describe(reading.view, reading.examination)
+    if not scraped or kind == "plain":
+        assert SCRAPE_FAULT not in str((found.diagnosis, why))
+        return
+    cause = f"a scrape for http_requests_per_second fails: {SCRAPE_FAULT}"
+    advice = "correct the port in scrape of its rule, or what listens there"
+    assert (found.state.value, found.diagnosis, found.change) == ("fault", cause, advice)
+    assert (why.cause, why.advice) == (cause, advice)
 
 
 async def test_what_may_not_be_listed_is_a_note(shop: Incident) -> None:
