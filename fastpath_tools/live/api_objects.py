@@ -210,6 +210,7 @@ class ObjectEvent(Struct, frozen=True):
     involved_object: InvolvedObject = InvolvedObject()
     message: str = ""
     reason: str = ""
+    first_timestamp: Instant | None = None
     last_timestamp: Instant | None = None
     event_time: Instant | None = None
     series: EventSeries | None = None

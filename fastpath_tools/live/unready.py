@@ -7,7 +7,7 @@ version before older ones: a rollout stands still for it.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from adapter.model.autoscaling.hpa import Condition
@@ -65,6 +65,7 @@ _OF_MESSAGES = (
     (r"usage per|limit to request|must be less than", "change requests and limits, or the LimitRange"),
     (r"Insufficient|Too many pods", "add nodes, or lower the requests of its pods"),
     (r"(?i)persistent ?volume", "create or bind that claim: kubectl -n {namespace} get pvc"),
+    (r"EmptyDir|ephemeral", "raise the limit that is exceeded, or have its containers write less"),
     (r"free ports", "remove hostPort from the pod template, or add nodes"),
     (r"taint|affinity|selector|topology|spread", "add nodes that fit, or change where its pods may run"),
     (r"not found", "create what is not found, or correct its name in the pod template"),
@@ -131,7 +132,8 @@ def find(
     _, pod, cause, count, is_late = min(ranked, key=lambda one: one[0])
     what = [f"of {target.name} {words}" for words in cause.what]
     text = f"{counted(count, f'pod {what[0]}', f'pods {what[1]}')} since {_clock(cause.since)}"
-    text = f"{text}{_version(pod, target.sets, cause.image)}: {cause.why}"
+    version = _version(pod.metadata.labels, _owner(pod), target.sets, cause.image)
+    text = f"{text}{version}: {cause.why}"
     return UnreadyPods(text, _advise(cause.advice, pod), pod.metadata.name, is_late)
 
 
@@ -169,9 +171,11 @@ def _owner(pod: PodDocument) -> str:
     return next((owner.name for owner in pod.metadata.owner_references or () if owner.controller), "")
 
 
-def _version(pod: PodDocument, sets: Iterable[WorkloadDocument], image: str) -> str:
-    """Return of which ReplicaSet or revision a pod is, and its image."""
-    labels, owner = pod.metadata.labels or {}, _owner(pod)
+def _version(
+    labels: Mapping[str, str] | None, owner: str, sets: Iterable[WorkloadDocument], image: str = ""
+) -> str:
+    """Return of which ReplicaSet or revision a pod is by the labels that both have, and its image."""
+    labels = labels or {}
     number = labels.get("controller-revision-hash", "")
     parts = [f"ReplicaSet {owner}"] if any(label.endswith("pod-template-hash") for label in labels) else []
     for one in sets:
@@ -200,13 +204,16 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
         condition = _find_condition(one.status.conditions, "ReplicaFailure")
         event = refusals.get(one.metadata.name)
         if condition is not None and condition.status == "True":
-            message = condition.message
+            message, since = condition.message, condition.last_transition_time
         elif event is not None and living < target.replicas:
-            message = event.message
+            message, since = event.message, event.first_timestamp or event.at
         else:
             continue
         replicas = counted(target.replicas, "replica", "replicas")
-        text = f"{target.name} has {living} of {replicas}: new pods are refused: {tidy(message)}"
+        when = f" since {_clock(since)}" if since else ""
+        version = _version(one.metadata.labels, one.metadata.name, target.sets)
+        text = f"{target.name} has {living} of {replicas}: new pods are refused{when}{version}"
+        text = f"{text}: {tidy(message)}"
         advice = _about(message) or f"make what refuses the pods of {target.name} allow them"
         return UnreadyPods(text, advice.format(namespace=one.metadata.namespace))
     return None
@@ -248,7 +255,8 @@ def _cause(pod: PodDocument, events: Sequence[ObjectEvent], now: int) -> _PodCau
         if status.phase != "Failed" or not status.reason or now - since > _LATELY:
             return None
         why = f"{status.reason}: {tidy(status.message)}"
-        return _PodCause(f"ended {status.reason}", why, since, "", what=("has ended", "have ended"))
+        what = ("has ended", "have ended")
+        return _PodCause(f"ended {status.reason}", why, since, _about(status.message), what=what)
     crashed = next(_crashes(pod, events, created if now - created < _HOUR else since, now), None)
     if crashed is not None or pod.ready is not None:
         return crashed
@@ -275,6 +283,8 @@ def _crashes(pod: PodDocument, events: Sequence[ObjectEvent], since: int, now: i
         if waiting.reason not in _STARTING:
             why = f"{title}: {waiting.reason}: {tidy(waiting.message or _message(events, 'Failed'))}"
             advice = _OF_REASONS.get(waiting.reason, _START)
+            if "runAsNonRoot" in waiting.message:
+                advice = "set runAsUser in the pod template, or use an image that names a user by number"
             yield _PodCause(f"{title} {advice}", why, since, advice, image=image)
         elif ended is not None and (waiting.reason == "CrashLoopBackOff" or _counts(pod, status, ended, now)):
             why, advice = _describe_end(title, status, ended, events)

@@ -148,7 +148,7 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
         access = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
         await wait_for(access, cluster, "web", "^2 replicas: ")
         world.begin()
-        refused = "new pods are refused: pods .* exceeded quota: few, requested: pods=1, used: pods=3"
+        refused = "new pods are refused since .* exceeded quota: few, requested: pods=1, used: pods=3"
         cause = rf"^\d replicas, 3 of them ready: Deployment web has 3 of \d replicas: {refused}"
         shown = await wait_for(access, cluster, "web", cause)
         assert "Raise the ResourceQuota of the namespace" in shown

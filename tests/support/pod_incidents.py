@@ -119,6 +119,7 @@ def event(name: str, reason: str, message: str, *, kind: str = "Pod", ago: float
         "type": "Warning",
         "reason": reason,
         "message": message,
+        "firstTimestamp": at(-125),
         "lastTimestamp": at(-ago),
         "count": 4,
     }
@@ -159,6 +160,7 @@ NOT_FOUND = (
 )
 RUNC = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
 OF_NEW = f"2 pods of Deployment web are not Ready since {at(-125)[11:19]} UTC (ReplicaSet {NEW}, revision 2"
+REFUSED = f"new pods are refused since {at(-125)[11:19]} UTC (ReplicaSet {NEW}, revision 2)"
 QUOTA = (
     'pods "web-5f6b8c9d7-x" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=8, '
     "limited: pods=8"
@@ -173,7 +175,7 @@ SECURITY = (
 
 
 def refused(message: str) -> dict[str, Any]:
-    failure = condition("ReplicaFailure", "True", "FailedCreate", message)
+    failure = condition("ReplicaFailure", "True", "FailedCreate", message, -125)
     return {"pods": [ready(f"{OLD}-{letter * 5}") for letter in "abcdefgh"]} | {
         "sets": (replica_set(NEW, 2, failure), SETS[1])
     }
@@ -191,6 +193,16 @@ INCIDENTS: Mapping[str, PodIncident] = {
         ),
         "ErrImageNeverPull: Container image",
         "correct the image",
+    ),
+    "image runs as root": PodIncident(
+        both(
+            waiting(
+                "CreateContainerConfigError",
+                f'container has runAsNonRoot and image will run as root (pod: "{A}_shop", container: app)',
+            )
+        ),
+        "CreateContainerConfigError: container has runAsNonRoot and image will run as root",
+        "set runAsUser in the pod template",
     ),
     "invalid image name": PodIncident(
         both(
@@ -375,7 +387,9 @@ INCIDENTS: Mapping[str, PodIncident] = {
         both(conditions=[], spec={"nodeName": ""}), "no scheduler has looked at it", "schedulerName"
     ),
     "quota, condition of the set": PodIncident(
-        **refused(QUOTA), cause=f"8 replicas: new pods are refused: {QUOTA}", advice="raise the ResourceQuota"
+        **refused(QUOTA),
+        cause=f"8 replicas: {REFUSED}: {QUOTA}",
+        advice="raise the ResourceQuota",
     ),
     "Pod Security": PodIncident(
         **refused(SECURITY),
@@ -405,7 +419,7 @@ INCIDENTS: Mapping[str, PodIncident] = {
     ),
     "quota, events of the set": PodIncident(
         OLD_PODS,
-        f"Deployment web has 6 of 8 replicas: new pods are refused: Error creating: {QUOTA}",
+        f"Deployment web has 6 of 8 replicas: {REFUSED}: Error creating: {QUOTA}",
         "raise the ResourceQuota",
         [event(NEW, "FailedCreate", f"Error creating: {QUOTA}", kind="ReplicaSet")],
     ),
@@ -464,6 +478,19 @@ INCIDENTS: Mapping[str, PodIncident] = {
         f"1 pod of Deployment web has ended since {at(-125)[11:19]} UTC (ReplicaSet {NEW}, revision 2): "
         "Evicted: The node was low on resource: memory",
         "describe pod",
+    ),
+    "evicted for a volume": PodIncident(
+        [
+            pod(
+                A,
+                phase="Failed",
+                reason="Evicted",
+                message='Usage of EmptyDir volume "v" exceeds the limit "1Mi"',
+            ),
+            *OLD_PODS,
+        ],
+        'Evicted: Usage of EmptyDir volume "v" exceeds the limit "1Mi"',
+        "raise the limit that is exceeded",
     ),
 }
 """Incidents by name. Of the cause a part is given, from its beginning where the whole sentence matters."""
