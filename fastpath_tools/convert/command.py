@@ -87,6 +87,8 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
     Objects of other kinds are named and left out; `faults` grows with what is wrong.
     """
     autoscalers = [given.tree for given in objects if autoscaler_documents.kind_of(given.tree)]
+    scaled_objects = [given.tree for given in objects if keda.is_scaled_object(given.tree)]
+    convertible = [tree for tree in autoscalers if not back or tree["kind"] == KIND]
     now = int(SystemClock().wall())
     for given in objects:
         named = "not an object"
@@ -102,17 +104,14 @@ def _convert(objects: Sequence[ManifestObject], faults: list[Fault], *, back: bo
             if not converted:
                 for reason in (not back and keda.reasons_left_out(given.tree)) or ["left out"]:
                     command_line.tell("convert", f"{line}: {reason}")
+            else:
+                rivals = scaled_objects if keda.is_scaled_object(given.tree) else convertible
+                if rivalry := origins.rivalry(given.tree, rivals):
+                    command_line.tell("convert", f"{line}: {rivalry}")
             for document, notes in converted:
-                for note in (*notes, *_rivalry(given.tree, autoscalers, back=back)):
+                for note in notes:
                     command_line.tell("convert", f"{line}: {note}")
                 yield command_line.to_yaml(_listed(document))
-
-
-def _rivalry(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], *, back: bool) -> Iterator[str]:
-    """Yield why the successor of an autoscaler is not the only one of its target."""
-    others = [other for other in autoscalers if not back or other["kind"] == KIND]
-    if autoscaler_documents.kind_of(tree) and (rivalry := origins.rivalry(tree, others)):
-        yield rivalry
 
 
 def _successors(

@@ -57,6 +57,23 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "wall", lambda _: float(NOW))
 
 
+def test_two_scaled_objects_of_one_target(convert: Any) -> None:
+    """Each once, however many schedules it gives; an HPA of the target is KEDA's own, or none of its."""
+    berlin, tokyo = (
+        _trigger("0 8 * * *", "0 9 * * *", zone=zone) for zone in ("Europe/Berlin", "Asia/Tokyo")
+    )
+    first, second = _scaled_object(berlin, tokyo), _scaled_object(berlin)
+    second["metadata"] = {"name": "api", "namespace": "shop"}
+    third = second | {"metadata": {"name": "api", "namespace": "bank"}}
+    found = convert(first, second, third, _hpa("web", "peak"))
+    assert (found.status, len(found.schedules)) == (0, 4)
+    rivalries = [line for line in found.report if "keep only one" in line]
+    assert rivalries == [
+        f"ScaledObject {name} scales Deployment web too: keep only one autoscaler for it"
+        for name in ("api", "web")
+    ]
+
+
 def test_a_trigger_that_both_read_the_same(convert: Any) -> None:
     found = convert(_scaled_object(_trigger("0 8 * * 1-5", "0 18 * * 1-5")))
     assert found.status == 0
