@@ -113,6 +113,7 @@ async def run(
         checks = _readiness(options, shutdown, lambda: server.listening, security, runtime, served, rules)
         if scaler is not None:
             checks.append(Check("scaler-caches-synced", scaler.find_unlisted))
+            checks.append(Check("installation", scaler.find_other_installation, informational=True))
         health = Health(readyz=checks)
         monitoring.ready.labels("serve").set_function(health.is_ready)
         server = MetricsServer(
@@ -179,7 +180,9 @@ async def run_scaler(
         scaler = _open_scaler(options, runtime, provider, build_usages)
         rules = providers.open_rules(options, runtime, files, parsed)
         shutdown = Shutdown()
-        health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
+        # informational: a Deployment whose new pods stand back unready never ends an update
+        other = Check("installation", scaler.find_other_installation, informational=True)
+        health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced), other])
         monitoring.ready.labels("scale").set_function(health.is_ready)
         await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)

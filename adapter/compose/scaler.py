@@ -38,6 +38,7 @@ from adapter.kubernetes.cache.namespaces import NamespaceNames
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.metrics_api import MetricsAPI
+from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.lease import Fence, Unfenced
 from adapter.kubernetes.ownership.membership import MemberSettings
 from adapter.kubernetes.ownership.slice_keeper import SliceKeeper
@@ -175,6 +176,12 @@ class Scaler:
         if with_leases and self._keeper is not None and not self._keeper.view.cache.synced:
             waiting.append("leases")
         return f"first list of {', '.join(waiting)} is not complete" if waiting else None
+
+    def find_other_installation(self) -> str | None:
+        """Return which other installation scales, or why that is not known; None if this one does."""
+        active = self._runtime.problems.active()
+        texts = [text for (fault, _), text in active.items() if fault in installation_lock.FAULTS]
+        return "; ".join(texts) or None
 
     def count_scalers(self) -> int:
         """Return how many scalers share the autoscalers, as far as this one sees."""

@@ -11,6 +11,7 @@ from adapter.autoscaler.forecasts import verdict_store
 from adapter.bounds.schedule.documents import PLURAL as SCHEDULES
 from adapter.config import checks
 from adapter.config.options import SERVE, Options
+from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
 from adapter.server import tls
@@ -85,6 +86,9 @@ def _lease(namespace: str) -> list[Want]:
     names = [f"{prefix}-member-{SCALER}-7d9f-x2b4c"]
     names += [slices.name_of(prefix, number) for number in range(slices.COUNT)]
     wants = [Want(verb, LEASE_GROUP, "leases", namespace) for verb in ("create", "list", "watch")]
+    lock = LEASE_GROUP, "leases", installation_lock.NAMESPACE
+    wants += [Want("create", *lock)]
+    wants += [Want(verb, *lock, installation_lock.NAME) for verb in ("get", "update")]
     return wants + [
         Want(verb, LEASE_GROUP, "leases", namespace, name)
         for name in names
@@ -144,6 +148,17 @@ def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...])
     for group, plural in WORKLOADS:
         assert not rights.allow(Want("update", group, f"{plural}/scale", "shop", "web"))
     assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(0)))
+
+
+@with_scaler
+def test_of_leases_in_kube_system_the_scaler_reads_and_replaces_one(components: tuple[str, ...]) -> None:
+    rights = Rights(composed(*components), SCALER, "fastpath")
+    for verb in ("get", "update", "delete", "patch"):
+        assert not rights.allow(Want(verb, LEASE_GROUP, "leases", "kube-system", "kube-scheduler"))
+    for verb in ("list", "watch"):
+        assert not rights.allow(Want(verb, LEASE_GROUP, "leases", "kube-system"))
+    for verb in ("delete", "patch"):
+        assert not rights.allow(Want(verb, LEASE_GROUP, "leases", "kube-system", installation_lock.NAME))
 
 
 def test_the_pods_that_answer_callers_read_the_floors() -> None:
@@ -416,14 +431,23 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
 def _granted(objects: Objects) -> set[tuple[str, str, str]]:
     """Return verb, resource and role of each right of the scaler, as the page has them."""
     grants = set()
-    for kind, name in (("ClusterRole", SCALER), ("ClusterRole", f"{SCALER}-workloads"), ("Role", SCALER)):
-        for rule in objects.one(kind, name)["rules"]:
+    for kind, name in (
+        ("ClusterRole", SCALER),
+        ("ClusterRole", f"{SCALER}-workloads"),
+        ("Role", SCALER),
+        ("Role", f"{SCALER}-installation"),
+    ):
+        role = objects.one(kind, name)
+        where = " **in kube-system**" if role["metadata"].get("namespace") == "kube-system" else ""
+        for rule in role["rules"]:
             names = rule.get("resourceNames", [])
-            restricted = f" `{names[0]}` to `{names[-1][-3:]}`" if names else ""
+            restricted = f" `{names[0]}`" if names else ""
+            restricted += f" to `{names[-1][-3:]}`" if len(names) > 1 else ""
             for group, resource in itertools.product(rule["apiGroups"], rule["resources"]):
                 foreign = f" in {group}" if group.endswith("metrics.k8s.io") else ""
                 grants |= {
-                    (verb, resource + foreign + restricted, f"{kind} `{name}`") for verb in rule["verbs"]
+                    (verb, resource + foreign + restricted, f"{kind} `{name}`{where}")
+                    for verb in rule["verbs"]
                 }
     return grants
 

@@ -24,6 +24,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.client import KubernetesClient, ListWatch, ResponseBody
 from adapter.kubernetes.codec import WatchEvent
+from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.held_slice import Work
 from adapter.kubernetes.ownership.lease import Fence
 from adapter.kubernetes.ownership.lease_view import LABEL
@@ -162,10 +163,12 @@ class World:
         """The names of Leases that may not be read."""
         self.faults: dict[str, int] = {}
         """The statuses with which the API servers refuse requests, by verb; without an answer for `HANGS`."""
+        self.lock_faults: dict[str, int] = {}
+        """Those of requests for the Lease of the installation that scales."""
         self.before_write: Callable[[str], None] = lambda _name: None
         self._version = 0
-        self._shown: dict[int, WatchEvent[Any] | None] = {}
-        """The events of changes by their versions, None where no watch has one."""
+        self._shown: dict[tuple[int, str], WatchEvent[Any] | None] = {}
+        """The events of changes by version and name of scalers, None where no watch has one."""
         self._watches: list[Watch] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -316,11 +319,11 @@ class World:
         for watch in self._watches:
             watch.end()
 
-    def show(self, change: Change, source: ListWatch[Any]) -> WatchEvent[Any] | None:
+    def show(self, change: Change, source: ListWatch[Any], name: str) -> WatchEvent[Any] | None:
         """Return the event of a change, None if it does not concern a watch."""
-        if change.version not in self._shown:
+        if (change.version, name) not in self._shown:
             before, after = (
-                document if document is not None and _is_shown(document) else None
+                document if document is not None and _is_shown(document, name) else None
                 for document in (change.before, change.after)
             )
             type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
@@ -329,8 +332,8 @@ class World:
                 metadata = shown["metadata"] | {"resourceVersion": str(change.version)}
                 content = msgspec.json.encode({"type": type_, "object": shown | {"metadata": metadata}})
                 event = cast("WatchEvent[Any]", source.codec.decode_event(content))
-            self._shown[change.version] = event
-        return self._shown[change.version]
+            self._shown[change.version, name] = event
+        return self._shown[change.version, name]
 
     def watch(self, watch: "Watch") -> None:
         self._watches.append(watch)
@@ -340,8 +343,9 @@ class World:
 
     # -- processes -------------------------------------------------------------------------------------------
 
-    def join(self, name: str = "", **settings: Any) -> "Process":
-        process = Process(self, name or f"pod-{len(self.processes)}", MemberSettings("", NAME, **settings))
+    def join(self, name: str = "", *, installation: str = NAME, **settings: Any) -> "Process":
+        name = name or f"pod-{len(self.processes)}"
+        process = Process(self, name, MemberSettings("", installation, **settings))
         for former in self.processes:
             if former.is_killed and former.keeper._settings.pod == settings.get("pod", "") != "":
                 former.lose_connections()
@@ -383,6 +387,7 @@ class Process:
     def __init__(self, world: World, name: str, settings: MemberSettings) -> None:
         self.world = world
         self.identity = f"{name}_{len(world.processes)}"
+        self.installation = settings.lease_name
         self.mode = "good"
         self.stalled = False
         """Whether its watches are silent, and new ones too."""
@@ -423,7 +428,7 @@ class Process:
     @property
     def lease(self) -> str:
         """The name of the Lease of this member."""
-        return f"{NAME}-member-{self.identity.rpartition('_')[2]}"
+        return f"{self.installation}-member-{self.identity.rpartition('_')[2]}"
 
     @property
     def owned(self) -> list[int]:
@@ -525,7 +530,7 @@ class _Client:
         self._process = process
 
     async def get(self, path: str) -> ResponseBody:
-        answer = await self._call("get", math.inf, lambda: self._process.world.read(path))
+        answer = await self._call("get", math.inf, lambda: self._process.world.read(path), path)
         return ResponseBody("application/json", answer)
 
     async def write(
@@ -533,7 +538,7 @@ class _Client:
     ) -> ResponseBody:
         check()
         world = self._process.world
-        answer = await self._call("write", seconds, lambda: world.write(method, path, content))
+        answer = await self._call("write", seconds, lambda: world.write(method, path, content), path)
         return ResponseBody("application/json", answer)
 
     async def list_objects(
@@ -544,7 +549,8 @@ class _Client:
         resource_version: str = "0",
         lose: object = None,
     ) -> str:
-        world, lag = self._process.world, self._process.lag()
+        process = self._process
+        world, lag = process.world, process.lag()
 
         def read() -> tuple[int, dict[str, Document]]:
             version, found = world.state(world.now - (0.0 if not resource_version else lag))
@@ -555,7 +561,9 @@ class _Client:
             return version, found
 
         version, found = await self._call("list", 10, read)
-        shown = [document for _, document in sorted(found.items()) if _is_shown(document)]
+        shown = [
+            document for _, document in sorted(found.items()) if _is_shown(document, process.installation)
+        ]
         for start in range(0, len(shown), 10):
             part = shown[start : start + 10]
             deliver([source.codec.decode(msgspec.json.encode(document)) for document in part])
@@ -583,7 +591,7 @@ class _Client:
             if watch in world._watches:
                 world.unwatch(watch)
 
-    async def _call(self, verb: str, seconds: float, act: Callable[[], _T]) -> _T:
+    async def _call(self, verb: str, seconds: float, act: Callable[[], _T], path: str = "") -> _T:
         process, world, dice = self._process, self._process.world, self._process.world.dice
         process.calls += 1
         mode, future = process.mode, process.loop.create_future()
@@ -596,7 +604,8 @@ class _Client:
             there = dice.uniform(6, 12)
 
         def land() -> None:
-            status = 503 if mode == "error" else world.faults.get(verb, 0)
+            faults = world.lock_faults if f"/{installation_lock.NAMESPACE}/" in path else {}
+            status = 503 if mode == "error" else world.faults.get(verb, faults.get(verb, 0))
             done = _try(functools.partial(_refuse, status) if status else act)
             settle = functools.partial(_settle, future, *done)
             if mode != "deaf" and status != HANGS:
@@ -652,7 +661,7 @@ class Watch:
         process.world.after(duration, self.end)
 
     def report(self, change: Change) -> None:
-        event = self.process.world.show(change, self._source)
+        event = self.process.world.show(change, self._source, self.process.installation)
         if event is not None:
             self._deliver(event)
 
@@ -694,5 +703,5 @@ class Watch:
                 return
 
 
-def _is_shown(document: Document) -> bool:
-    return bool((document["metadata"].get("labels") or {}).get(LABEL) == NAME)
+def _is_shown(document: Document, name: str) -> bool:
+    return bool((document["metadata"].get("labels") or {}).get(LABEL) == name)

@@ -37,6 +37,8 @@ TABLE = {
     "forecast-worker": "no forecast: its floor ends, and the stabilization window follows",
     "forecasts": "the verdicts of the last owner are not known: no floor, as after a first start",
     "informer": OVERDUE,
+    "installation": UNDECIDED,
+    "installation-lock": KEPT,
     "lease": UNDECIDED,
     "list": ABSENT,
     "metric-name": ABSENT,

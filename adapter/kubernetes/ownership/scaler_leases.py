@@ -44,11 +44,11 @@ class ScalerLeases:
         self.failed: dict[str, str] = {}
         """Leases that could not be read or written, with the version that the view showed then."""
 
-    def has_others(self) -> bool:
-        """Return whether there is another member that stays."""
+    def has_others(self, *, staying: bool = True) -> bool:
+        """Return whether there is another member, by default one that stays."""
         now, me = self.clock.monotonic(), self.settings.identity
-        staying = (one for one in self.view.members() if one.expires > now and not one.leaves)
-        return any(one.record.holder != me and not self._is_former(one) for one in staying)
+        live = (one for one in self.view.members() if one.expires > now and not (staying and one.leaves))
+        return any(one.record.holder != me and not self._is_former(one) for one in live)
 
     def _is_former(self, member: Member) -> bool:
         """Whether another member was in the container of this one: a process begins when that has ended."""

@@ -28,6 +28,7 @@ from typing import NoReturn
 
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.ownership.held_slice import HeldSlice, Work
+from adapter.kubernetes.ownership.installation_lock import InstallationLock
 from adapter.kubernetes.ownership.lease import LeaseFence, SliceFence
 from adapter.kubernetes.ownership.lease_view import POD
 from adapter.kubernetes.ownership.membership import MemberSettings, Membership
@@ -73,6 +74,7 @@ class SliceKeeper:
         if settings.pod:
             lease.labels[POD] = settings.pod
         self._membership = Membership(lease, settings, watching)
+        self._lock = InstallationLock(watching, f"{namespace}/{settings.lease_name}")
         self._held: dict[int, HeldSlice] = {}
         self._wanted: frozenset[int] = frozenset()
         self._is_leaving = self._is_ending = False
@@ -82,7 +84,7 @@ class SliceKeeper:
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
         """Set when the last slice was given up."""
-        self.view.changed = self._wake.set
+        self.view.changed = self._lock.changed = self._wake.set
         owned = watching.monitoring.slices.labels(settings.lease_name)
         owned.set_function(lambda: sum(held.is_owned for held in self._held.values()))
 
@@ -98,15 +100,25 @@ class SliceKeeper:
         """Own slices until cancelled; then end their work and release them."""
 
         async def serve(fence: LeaseFence) -> None:
+            self._lock.begin()
             async with asyncio.TaskGroup() as group:
+                looking = group.create_task(self._lock.run(), name="installation lock")
                 await self._serve(group, work, fence)
-                for held in self._held.values():
-                    held.surplus.set()
+                self._give_up_all()
+                looking.cancel()
+
+        async def prepare() -> None:
+            await self._prepare_to_join()
+            await self._lock.decide()
 
         while not self.view.cache.synced:  # its share would stay free
             self._wake.clear()
             await self._wake.wait()
-        await self._membership.run(serve, self._prepare_to_join, self._leave)
+        try:
+            await self._membership.run(serve, prepare, self._leave)
+        finally:
+            if not self._leases.has_others(staying=False):
+                await self._lock.release()
 
     async def _prepare_to_join(self) -> None:
         """Get what the work for the own share needs, while others own it.
@@ -169,7 +181,7 @@ class SliceKeeper:
             self._wake.clear()
             self._leases.end_problems()
             self._leases.tidy(group)
-            todo = self._plan()
+            todo = self._plan() if self._lock.allowed else self._stand_back()
             for number in todo.take:
                 held = HeldSlice(number, SliceFence(fence, sight), self._leases, self._owners)
                 self._held[number] = held
@@ -188,6 +200,15 @@ class SliceKeeper:
             numbers = self._wanted.union(numbers)
         self._wanted = frozenset(numbers)
         self._wants(self._wanted)
+
+    def _stand_back(self) -> slices.SlicePlan:
+        """Give up all slices; prepare for the own share until it is known which installation scales."""
+        self._give_up_all()
+        return slices.SlicePlan((), (), () if self._lock.holder else tuple(self._find_share()))
+
+    def _give_up_all(self) -> None:
+        for held in self._held.values():
+            held.surplus.set()
 
     def _find_share(self) -> Collection[int]:
         """Return the slices that this scaler gets when it joins."""
