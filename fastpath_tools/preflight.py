@@ -20,7 +20,7 @@ from adapter.model.apiservices import Finding, Owner, ServiceReference
 from fastpath_tools.live import cluster_options, pod_patches, reading
 from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
-from fastpath_tools.live.facts import KEEP_ONE, overlap, unlisted
+from fastpath_tools.live.facts import KEEP_ONE, overlap, standing_back, unlisted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,12 @@ Shows which server has the metrics APIs of a cluster now, and whether the HPA co
 them. It also shows whether the scaler may patch pods, which only a ValidatingAdmissionPolicy limits
 to their deletion cost. The account is that of the Deployments in --namespace that run
 `fastpath scale` or `fastpath serve --scaler`. It names the namespaces of scalers whose Leases show
-that they do not share their work. It changes nothing.
+that they do not share their work, and which of two installations stands back. It changes nothing.
 
 Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
 another server or the API server does not reach Fastpath, when nothing limits a scaler that may
-patch pods, when scalers of two installations have Leases, or when the cluster cannot be asked, 2 when
-the command line or the kubeconfig is wrong.
+patch pods, when scalers of two installations have Leases and neither stands back, or when the cluster
+cannot be asked, 2 when the command line or the kubeconfig is wrong.
 """,
 )
 
@@ -205,10 +205,12 @@ async def _report_patches(report: _Report, client: KubernetesClient, namespace: 
 
 
 async def _report_scalers(report: _Report, client: KubernetesClient, reference: ServiceReference) -> bool:
-    """Report where scalers that do not share slices have Leases; return whether there are any."""
+    """Report where scalers that do not share slices have Leases; return whether two of these own slices."""
     leaders = await LiveCluster(client, SystemClock(), reference, "fastpath-scaler").leaders()
     if seen := overlap(leaders):
         report.complain(f"{seen}: {KEEP_ONE}")
     elif why := unlisted(leaders):
         report.complain(f"whether two installations scale the same targets is not known: {why}")
+    if back := standing_back(leaders):
+        report.state(visible.escape(back))
     return bool(seen)

@@ -43,7 +43,16 @@ from fastpath_tools.doctor.options import COMMAND, DoctorOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
-from fastpath_tools.live.facts import AnswerFacts, Leaders, MetricFacts, Period, TargetFacts, Unread, unlisted
+from fastpath_tools.live.facts import (
+    AnswerFacts,
+    Leaders,
+    MetricFacts,
+    Period,
+    TargetFacts,
+    Unread,
+    standing_back,
+    unlisted,
+)
 from fastpath_tools.live.scaler_access import LeaderReader
 from fastpath_tools.live.sources import SourceReader
 
@@ -156,6 +165,8 @@ class Doctor:
         leaders = await self._cluster.leaders(namespace) if is_scaled else Leaders(())
         if why := unlisted(leaders):
             notes.append(f"whether a second installation scales the same targets is not known: {why}")
+        if back := standing_back(leaders):
+            notes.append(back)
         fast = await asyncio.gather(*(self.examine_fpa(fpa, hpas, fpas, leaders) for fpa in fast_chosen))
         return Found(tuple(examined), tuple(fast), tuple(notes))
 

@@ -4,7 +4,7 @@ A fact that could not be read is `Unread` with the reason, never a default that 
 Durations are seconds; None is unknown, and never counts as 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from adapter.config.rules_config import ScrapeConfig
@@ -281,13 +281,20 @@ class Leaders(NamedTuple):
     """The Leases of Fastpath's scaler in the namespaces `looked`, all if empty.
 
     `unread` is why those of the other namespaces cannot be listed, "" if all were. `scalers` are the Pods
-    whose own Leases are renewed, after the places in which they share slices: first that of Fastpath.
+    whose own Leases are renewed, after the places in which they share slices: first that of Fastpath. They
+    own slices in the places `working`. `holder` is the place of the installation that scales, "" if that is
+    not known.
     """
 
     found: tuple[Leader, ...]
     looked: tuple[str, ...] = ()
     unread: str = ""
     scalers: tuple[tuple[str, str], ...] = ()
+    working: frozenset[str] = frozenset()
+    holder: str = ""
+
+    def stands_back(self, place: str) -> bool:
+        return self.holder not in {"", place} and place not in self.working
 
     @property
     def where(self) -> str:
@@ -303,10 +310,28 @@ def unlisted(leaders: Leaders | Unread) -> str:
 
 def overlap(leaders: Leaders | Unread) -> str:
     """Return where scalers that do not share slices have Leases, as far as these tell; "" if none do."""
-    pods: dict[str, list[str]] = {}
-    for place, pod in () if isinstance(leaders, Unread) else leaders.scalers:
-        pods.setdefault(place, []).append(pod)
-    if len(pods) < 2:
+    if isinstance(leaders, Unread):
         return ""
-    places = listed(f"{place} (pods {listed(names)})" for place, names in pods.items())
+    writing = [scaler for scaler in leaders.scalers if not leaders.stands_back(scaler[0])]
+    if len(dict(writing)) < 2:
+        return ""
+    places = _places(writing)
     return f"Leases of scalers in namespaces {places}: they share no slices, and all write the same targets"
+
+
+def standing_back(leaders: Leaders | Unread) -> str:
+    """Return which installation scales, and which stand back; "" if none do."""
+    if isinstance(leaders, Unread):
+        return ""
+    back = [scaler for scaler in leaders.scalers if leaders.stands_back(scaler[0])]
+    if not back:
+        return ""
+    places = f"namespace{'' if len(dict(back)) == 1 else 's'} {_places(back)}"
+    return f"the installation in namespace {listed((leaders.holder,))} scales; scalers in {places} stand back"
+
+
+def _places(scalers: Iterable[tuple[str, str]]) -> str:
+    pods: dict[str, list[str]] = {}
+    for place, pod in scalers:
+        pods.setdefault(place, []).append(pod)
+    return listed(f"{place} (pods {listed(names)})" for place, names in pods.items())

@@ -22,6 +22,7 @@ from adapter.kubernetes.cache.endpoint_slices import WatchedSlice
 from adapter.kubernetes.cache.pod_codec import WatchedPod, WirePod
 from adapter.kubernetes.cache.pods import PODS
 from adapter.kubernetes.client import KubernetesClient, ListWatch
+from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.lease_view import LABEL
 from adapter.model.autoscaling import slices
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -139,7 +140,9 @@ class LeaseReader:
             return whole
         owners = tuple(leader for leaders in listed.values() for leader in leaders.found)
         scalers = tuple(scaler for leaders in listed.values() for scaler in leaders.scalers)
-        return Leaders(owners, tuple(listed), whole.why, scalers)
+        working = frozenset[str]().union(*(leaders.working for leaders in listed.values()))
+        holder = "".join(leaders.holder for leaders in listed.values())
+        return Leaders(owners, tuple(listed), whole.why, scalers, working, holder)
 
     @shared
     async def _names(self) -> tuple[str, ...]:
@@ -176,7 +179,20 @@ class LeaseReader:
         )
         scalers = {scaler for lease in leases if (scaler := self._live_scaler(lease)) is not None}
         ordered = sorted(scalers, key=lambda one: (one[0] != self._namespace, one))
-        return Leaders(owners, scalers=tuple(ordered))
+        working = {scaler[0] for lease in leases if (scaler := self._slice_owner(lease)) in scalers}
+        holder = "".join(self._place(*held) for lease in leases if (held := _installation(lease)))
+        return Leaders(owners, (), "", tuple(ordered), frozenset(working), holder)
+
+    def _place(self, namespace: str, name: str) -> str:
+        """Return where scalers share slices: the namespace, and the name of their Leases if it is another."""
+        return namespace if name == self._name else f"{namespace} as {name}"
+
+    def _slice_owner(self, lease: LeaseDocument) -> tuple[str, str] | None:
+        """Return the place and the Pod of the owner by the Lease of a slice, None for another Lease."""
+        name = (lease.metadata.labels or {}).get(LABEL, "")
+        if slices.parse_name(name, lease.metadata.name) is None:
+            return None
+        return self._place(lease.metadata.namespace, name), _pod(lease)
 
     def _live_scaler(self, lease: LeaseDocument) -> tuple[str, str] | None:
         """Return where a scaler shares slices, and its Pod, if the Lease is its own and it renews it."""
@@ -185,8 +201,7 @@ class LeaseReader:
         is_live = age is not None and -_APART <= age <= duration + _APART
         if not (is_live and spec.holder_identity and lease.metadata.name.startswith(f"{name}-member-")):
             return None
-        place = lease.metadata.namespace + ("" if name == self._name else f" as {name}")
-        return place, credentials.pod_of(spec.holder_identity)[:253]  # the longest name of a Pod
+        return self._place(lease.metadata.namespace, name), _pod(lease)
 
     def _leader(self, lease: LeaseDocument, number: int, held: LeaseDocument | None) -> Leader:
         """Return the owner by a Lease; `held` is the one that it renews, None if it holds none."""
@@ -198,6 +213,20 @@ class LeaseReader:
             spec = LeaseDocumentSpec()
         name, holder = f"{namespace}/{lease.metadata.name}", spec.holder_identity or ""
         return Leader(name, holder, age, duration, number, namespace == self._namespace)
+
+
+def _pod(lease: LeaseDocument) -> str:
+    return credentials.pod_of(lease.spec.holder_identity or "")[:253]  # the longest name of a Pod
+
+
+def _installation(lease: LeaseDocument) -> tuple[str, str] | None:
+    """Return namespace and name of the installation that scales, None for another Lease or no holder."""
+    namespace, _, name = (lease.spec.holder_identity or "").partition("/")
+    is_lock = (lease.metadata.namespace, lease.metadata.name) == (
+        installation_lock.NAMESPACE,
+        installation_lock.NAME,
+    )
+    return (namespace, name) if is_lock and name else None
 
 
 async def find_endpoints(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:

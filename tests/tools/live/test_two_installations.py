@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.lease_view import LABEL
+from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -67,6 +69,26 @@ def install_two(cluster: Cluster) -> None:
     renew(cluster, "fastpath", 0)
 
 
+def hold(cluster: Cluster, holder: str) -> None:
+    """Create the Lease of the installation that scales."""
+    lease = owner_leases("shop", {"holderIdentity": holder}, installation_lock.NAMESPACE)[1]
+    lease["metadata"] |= {"name": installation_lock.NAME, "labels": {}}
+    cluster.create(lease)
+
+
+def own_slice(cluster: Cluster, namespace: str, number: int) -> None:
+    """Have a scaler own the slice of the namespace shop."""
+    lease = owner_leases("shop", {"holderIdentity": f"scaler-{number}_{number}"}, namespace)[0]
+    lease["metadata"]["labels"] = {LABEL: "fastpath-scaler"}
+    cluster.create(lease)
+
+
+BACK = (
+    "the installation in namespace fastpath scales; "
+    "scalers in namespace other (pods scaler-1, scaler-2) stand back"
+)
+
+
 def fpa(cluster: Cluster, mode: str = "Auto") -> None:
     cluster.create(yaml.safe_load(crd.PATH.read_text()))
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -92,6 +114,63 @@ async def test_preflight_names_namespaces_and_pods(cluster: Cluster, preflight: 
     assert "a user of a namespace can make such Leases too" in line
     other = await preflight("--namespace=other")
     assert "namespaces other (pods scaler-1, scaler-2), fastpath (pods scaler-0)" in other.err
+
+
+async def test_preflight_names_the_installation_that_stands_back(cluster: Cluster, preflight: Verb) -> None:
+    install_two(cluster)
+    own_slice(cluster, "fastpath", 0)
+    hold(cluster, "fastpath/fastpath-scaler")
+    finished = await preflight()
+    assert (finished.status, finished.err) == (0, "")
+    assert f"{BACK}\n" in finished.out
+    cluster.forbid("list", "leases", "")
+    finished = await preflight()
+    assert (finished.status, finished.err.count("is not known")) == (0, 1)
+    assert f"{BACK}\n" in finished.out, "kube-system is one of the namespaces that may be read"
+    cluster.forbid("list", "leases", installation_lock.NAMESPACE)
+    finished = await preflight()
+    assert finished.status == 1
+    assert SEEN in finished.err, "without the Lease both seem to write"
+
+
+async def test_one_that_owns_slices_does_not_stand_back(cluster: Cluster, preflight: Verb) -> None:
+    """As an older version, which does not know of the Lease; the Lease of a slice alone is no scaler."""
+    install_two(cluster)
+    hold(cluster, "fastpath/fastpath-scaler")
+    own_slice(cluster, "other", 9)
+    assert (await preflight()).status == 0
+    cluster.patch(
+        "Lease",
+        slices.name_of("fastpath-scaler", slices.slice_of("shop")),
+        {"spec": {"holderIdentity": "scaler-2_2"}},
+        namespace="other",
+    )
+    finished = await preflight()
+    assert finished.status == 1
+    assert SEEN in finished.err
+    assert "stand back" not in finished.out
+
+
+async def test_of_three_two_stand_back(cluster: Cluster, preflight: Verb) -> None:
+    install_two(cluster)
+    renew(cluster, "fastpath", 7, name="canary")
+    hold(cluster, "fastpath/canary")
+    finished = await preflight()
+    assert finished.status == 0
+    assert (
+        "the installation in namespace fastpath as canary scales; scalers in namespaces "
+        "fastpath (pods scaler-0), other (pods scaler-1, scaler-2) stand back\n"
+    ) in finished.out
+
+
+async def test_doctor_notes_the_installation_that_stands_back(cluster: Cluster, doctor: Doctor) -> None:
+    install_two(cluster)
+    lead(cluster)
+    hold(cluster, "fastpath/fastpath-scaler")
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    finished = await doctor("shop/web", "-o", "json")
+    assert "scalers" not in finished.hops()
+    assert finished.err == f"fastpath doctor: {BACK}\n"
 
 
 async def test_scalers_with_leases_of_another_name_do_not_share(cluster: Cluster, preflight: Verb) -> None:
