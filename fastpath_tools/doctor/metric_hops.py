@@ -236,6 +236,8 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
         advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
         if UNLISTED in answer.error:  # check reads with the user's rights, and finds nothing
             advice = f"give the account of {server} the right that its log names: it may not list the objects"
+        elif "Prometheus does not answer" in answer.error:
+            advice = f"restore Prometheus, or correct --prometheus-url of {server}"
         text = f"{server} has no value of {metric.label}: {answer.error}"
         return Hop(_API, State.FAULT, text, change=Improvement(_advise(serving, advice)))
     return _answered(facts, metric, answer, server)

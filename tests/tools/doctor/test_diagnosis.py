@@ -537,6 +537,12 @@ def test_the_api(changes: dict[str, Any], state: State, text: str) -> None:
     assert (hop(found, "metrics API").state, hop(found, "metrics API").text) == (state, text)
 
 
+def test_a_prometheus_that_does_not_answer_is_to_be_restored() -> None:
+    error = "unable to fetch metrics: Prometheus does not answer since 2026-11-29T20:22:39Z"
+    found = examine(facts(load(answer=AnswerFacts(0, 0.1, error=error, status=500))))
+    assert found.change == "restore Prometheus, or correct --prometheus-url of Fastpath"
+
+
 def test_boost_without_knowing_who_serves() -> None:
     found = examine(boosted(load(serving=Unread("forbidden"))))
     assert hop(found, "decision").took is None
