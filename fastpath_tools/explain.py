@@ -26,8 +26,10 @@ from fastpath_tools.live.facts import TargetFacts, Unread, UnreadyPods
 
 _SHOWN = 10
 
-_UNDECIDED = re.compile("^no scaler owns the slice: there is no Lease|not found in namespace")
-"""In the error for an autoscaler that no scaler decides."""
+_UNDECIDED = re.compile(
+    "^no scaler owns the slice: there is no Lease|not found in namespace|cannot be forwarded"
+)
+"""In the error for an autoscaler that no scaler decides, or whose scaler cannot be reached."""
 
 _UTILIZATION = "utilization (percentage of request)"
 """The end of what describes a metric with a target utilization."""
@@ -96,8 +98,7 @@ def main(options: ExplainOptions) -> int:
     except RunError as error:
         if not _UNDECIDED.search(str(error)):
             raise
-        other = f"of an HPA that no scaler decides, see fastpath doctor {'/'.join(options.key)}"
-        raise RunError(f"{error}; {other}") from error
+        raise RunError(f"{error}; fastpath doctor {'/'.join(options.key)} needs no scaler") from error
     if options.output == "json":
         command_line.show(command_line.to_json(document))
     else:

@@ -220,17 +220,20 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
 
 
 def _ending(pod: PodDocument, deadline: int, now: int) -> _PodCause:
-    """Return why a deleted pod is still there, where no pod takes its place before it is gone."""
+    """Return why a deleted pod is still there, where no pod takes its place before it is gone.
+
+    A finalizer holds it only once the kubelet has reported that its containers have ended.
+    """
     finalizers = ", ".join(pod.metadata.finalizers or ())
     since = deadline - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND
-    if finalizers and deadline < now:
-        why = f"finalizer {finalizers} holds it"
+    if finalizers and deadline < now and all(one.started_at is None for one in _statuses(pod)):
+        why = f"held by finalizer {finalizers}"
         advice = "have what set that finalizer remove it: kubectl -n {namespace} get pod {pod} -o yaml"
     elif deadline < now:
-        why = "its node does not report that its containers have ended"
-        advice = "restore its node, or delete the node"
+        why = f"node {pod.spec.node_name} does not report that the containers have ended"
+        advice = f"restore node {pod.spec.node_name}, or delete it"
     else:
-        why = f"its containers have until {_clock(deadline)} to end (terminationGracePeriodSeconds, preStop)"
+        why = f"the containers have until {_clock(deadline)} to end (terminationGracePeriodSeconds, preStop)"
         advice = "shorten what its preStop hook or its shutdown waits for"
     why = f"{why}, and no pod takes its place before"
     return _PodCause("ending", why, since, advice, deadline < now, ("does not end", "do not end"))
@@ -334,7 +337,7 @@ def _waiting(
         if status.started_at is not None and not status.ready and status.name not in sidecars:
             why = f"init container {status.name} runs and does not end"
             return _PodCause("init", why, since, logs.format(status.name), is_failing=False)
-    statuses = pod.status.container_statuses or ()
+    statuses = _statuses(pod)
     if not statuses or any(status.started_at is None for status in statuses):
         reasons = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady")
         failed = _message(events, *reasons)
@@ -349,8 +352,12 @@ def _waiting(
     if ready is not None and ready.reason == "ReadinessGatesNotReady":
         why, advice = f"{ready.reason}: {tidy(ready.message)}", "look at what sets its readiness gates"
         return _PodCause("gates", why, since, advice, is_failing=False)
-    why = _message(events, "NodeNotReady") or "its node does not report"
+    why = f"node {pod.spec.node_name}: {_message(events, 'NodeNotReady') or 'it does not report'}"
     return _PodCause("node", why, since, f"restore node {pod.spec.node_name}")
+
+
+def _statuses(pod: PodDocument) -> tuple[ContainerStatus, ...]:
+    return pod.status.container_statuses or ()
 
 
 def _message(events: Iterable[ObjectEvent], *reasons: str) -> str:

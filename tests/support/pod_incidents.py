@@ -152,6 +152,15 @@ def ending(**metadata: Any) -> list[Document]:
     return [one | {"metadata": one["metadata"] | gone} for one in pods]
 
 
+def held() -> list[Document]:
+    """Return pods whose containers have ended and that a finalizer holds, as a kubelet writes them."""
+    status = running() | {"started": False, "state": terminated(137)}
+    failed = condition("Ready", "False", "PodFailed", since=-90)
+    ended = {"phase": "Failed", "conditions": [failed], "containerStatuses": [status]}
+    pods = ending(finalizers=["example.com/hold"], deletionGracePeriodSeconds=0)
+    return [one | {"status": ended} for one in pods]
+
+
 INIT = {"initContainers": [{"name": "migrate", "image": "shop/migrate:2"}]}
 INIT_WAITS = [waiting("PodInitializing")]
 NOT_FOUND = (
@@ -423,18 +432,21 @@ INCIDENTS: Mapping[str, PodIncident] = {
         "raise the ResourceQuota",
         [event(NEW, "FailedCreate", f"Error creating: {QUOTA}", kind="ReplicaSet")],
     ),
-    "finalizer with Recreate": PodIncident(
-        ending(finalizers=["example.com/hold"]),
-        "6 pods of Deployment web do not end since",
+    "finalizer": PodIncident(
+        held(),
+        f"6 pods of Deployment web do not end since {at(-90)[11:19]} UTC (ReplicaSet {OLD}, revision 1): "
+        "held by finalizer example.com/hold, and no pod takes its place before",
         "have what set that finalizer remove it",
     ),
     "preStop hangs": PodIncident(
         ending(deletionTimestamp=at(200), deletionGracePeriodSeconds=300),
-        f"its containers have until {at(200)[11:19]} UTC to end (terminationGracePeriodSeconds, preStop)",
+        f"the containers have until {at(200)[11:19]} UTC to end (terminationGracePeriodSeconds, preStop)",
         "preStop",
     ),
     "node is gone while pods end": PodIncident(
-        ending(), "its node does not report that its containers have ended", "restore its node"
+        ending(finalizers=["example.com/hold"]),
+        "node node-1 does not report that the containers have ended",
+        "restore node node-1, or delete it",
     ),
     "node NotReady": PodIncident(
         [
@@ -449,7 +461,7 @@ INCIDENTS: Mapping[str, PodIncident] = {
             *OLD_PODS,
         ],
         f"1 pod of Deployment web is not Ready since {at(-120)[11:19]} UTC (ReplicaSet {OLD}, revision 1): "
-        "Node is not ready",
+        "node node-1: Node is not ready",
         "restore node node-1",
         [event(f"{OLD}-aaaaa", "NodeNotReady", "Node is not ready")],
     ),

@@ -614,7 +614,7 @@ async def test_an_hpa_that_no_scaler_decides_is_explained_by_doctor(tmp_path: Pa
     async with Cluster() as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
         given = ["shop/web", f"--kubeconfig={kubeconfig}"]
-        with pytest.raises(RunError, match="of an HPA that no scaler decides, see fastpath doctor shop/web"):
+        with pytest.raises(RunError, match="; fastpath doctor shop/web needs no scaler"):
             await asyncio.to_thread(explain.main, given)
 
 
@@ -629,6 +629,8 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
             RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'
         ):
             await read(parse(["shop/web"]))
+        with pytest.raises(RunError, match="not found; fastpath doctor shop/web needs no scaler"):
+            await asyncio.to_thread(explain.main, ["shop/web"])
         monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
         with pytest.raises(RunError, match="kubectl is not installed: forward port 10254 of Pod scaler-1"):
             await read(parse(["shop/web"]))

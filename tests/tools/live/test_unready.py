@@ -71,7 +71,7 @@ def test_a_node_that_does_not_report_is_no_matter_of_time() -> None:
     cause = read(INCIDENTS["node NotReady"], usual=1000.0, events=())
     assert cause is not None
     assert not cause.is_late
-    assert cause.text.endswith("its node does not report")
+    assert cause.text.endswith("node node-1: it does not report")
 
 
 def test_the_newest_version_comes_first() -> None:
@@ -106,7 +106,7 @@ def test_a_stateful_set_names_its_revision() -> None:
 
 
 def test_terminating_pods_matter_only_where_they_are_waited_for() -> None:
-    gone = pod_incidents.ending(finalizers=["example.com/hold"])
+    gone = pod_incidents.held()
     healthy = [ready(f"web-{letter}") for letter in "abcdefgh"]
     assert read(PodIncident([*gone, *healthy], "", "")) is None
 
