@@ -139,23 +139,6 @@ def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
     assert all(each["spec"]["caBundle"] for each in objects.all("APIService"))
 
 
-def _registration(name: str) -> JSON:
-    version, _, group = name.partition(".")
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "service": OLD,
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-    }
-
-
 class Migration:
     """Runs the page's blocks one line at a time and looks at the registrations after each."""
 
@@ -163,7 +146,7 @@ class Migration:
         self._cluster = cluster
         self._shell = shell
         self.seen: list[str] = []
-        """The version that autoscalers ask for custom metrics, and whom that leads to, after each line."""
+        """The version of custom metrics that autoscalers read, and its Service, after each line."""
 
     async def run(self, block: str) -> None:
         for line in block.strip().splitlines():
@@ -197,7 +180,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         for kind in FURTHER:
             cluster.kinds.add(kind)  # as built-in kinds, which kubectl patches by strategic merge
         for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
-            cluster.create(_registration(name))
+            cluster.create(rendered.prometheus_adapter_registration(name))
         yield cluster
 
 

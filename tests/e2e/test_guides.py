@@ -174,24 +174,6 @@ def port_of(running: RunningAdapter) -> int:
     return int(running.url.rpartition(":")[2])
 
 
-def registration(name: str, port: int) -> Document:
-    """Return an APIService as prometheus-adapter's chart has it."""
-    version, _, group = name.partition(".")
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "service": {"namespace": "monitoring", "name": "prometheus-adapter", "port": port},
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-    }
-
-
 READ_ALL: list[Document] = [
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -266,7 +248,12 @@ async def test_there_and_back_and_removed(
         port = await stack.enter_async_context(old)
         monitoring = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}
         service = external_name("monitoring", "prometheus-adapter")
-        await cluster.create(monitoring, service, *READ_ALL, *(registration(name, port) for name in OLD))
+        await cluster.create(
+            monitoring,
+            service,
+            *READ_ALL,
+            *(rendered.prometheus_adapter_registration(name, port) for name in OLD),
+        )
         await cluster.create(
             autoscaler(cluster, "web", {"type": "Pods", "pods": LOAD}),
             autoscaler(cluster, "worker", {"type": "External", "external": BACKLOG}),

@@ -287,3 +287,21 @@ def relative_path(path: Path, folder: Path) -> str:
 def blocks(page: str, info: str) -> list[str]:
     """Return the fenced blocks of a page with exactly this info string."""
     return re.findall(rf"^```{info}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def prometheus_adapter_registration(name: str, port: int = 443) -> JSON:
+    """Return an APIService as the chart of prometheus-adapter has it."""
+    version, _, group = name.partition(".")
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        "spec": {
+            "group": group,
+            "version": version,
+            "service": {"namespace": "monitoring", "name": "prometheus-adapter", "port": port},
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        },
+    }

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.decision import Decision, Event, decide
+from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.history import History, Recommendation, ScaleEvent, queued
+from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
@@ -175,6 +179,27 @@ def remembered(
         tuple(ScaleEvent(change, at(age)) for change, age in ups),
         tuple(ScaleEvent(change, at(age)) for change, age in downs),
     )
+
+
+class Synced(NamedTuple):
+    """What a sync of the scaler decided, remembers and records."""
+
+    made: Decision
+    memory: Memory
+    events: tuple[Event, ...]
+
+
+def sync_scaler(
+    spec: PreparedSpec,
+    seen: Observation,
+    memory: Memory,
+    now: int,
+    constraints: Constraints,
+    last: Decision | None = None,
+) -> Synced:
+    """Decide within constraints and do what is decided."""
+    made = guarded.decide(spec, seen, memory, now, constraints, last)
+    return Synced(made, *memories.commit(memory, made, seen, now, constraints.boost))
 
 
 class Story:

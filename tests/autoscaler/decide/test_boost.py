@@ -41,6 +41,7 @@ from tests.support.scaling import (
     pods,
     pods_metric,
     reading,
+    sync_scaler,
 )
 
 BAND = Band(0.9, 1.1)
@@ -462,8 +463,7 @@ def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior=QUICK)
     for second in (0, 16):
         now = NOW + second * SECOND
-        made = guarded.decide(prepared, seen(8, 4), memory, now, circumstances)
-        memory, events = memories.commit(memory, made, seen(8, 4), now, boost)
+        _, memory, events = sync_scaler(prepared, seen(8, 4), memory, now, circumstances)
 
     assert [event.reason for event in events] == (["ScalingAdvice"] if told else [])
 
@@ -663,7 +663,6 @@ def test_without_values_there_is_no_advice() -> None:
     observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone")])
     memory = Memory(boost=Boosting(differs=NOW - 600 * SECOND))
     circumstances = Constraints(ADVISE, boost=ADVISED)
-    made = guarded.decide(PREPARED, observation, memory, NOW, circumstances)
-    memory, events = memories.commit(memory, made, observation, NOW, ADVISED)
+    _, memory, events = sync_scaler(PREPARED, observation, memory, NOW, circumstances)
 
     assert (events, memory.boost.differs) == ((), None)

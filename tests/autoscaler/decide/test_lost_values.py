@@ -37,6 +37,7 @@ from tests.support.scaling import (
     pod,
     pods,
     pods_metric,
+    sync_scaler,
 )
 
 LIVE = Settings(scale_to_zero=True, strict=True)
@@ -80,8 +81,9 @@ class Story:
     def sync(self, at: float, *readings: Reading | Mapping[str, int]) -> int:
         """Decide on readings or on plain values, `at` seconds after NOW; return the count."""
         now, observation = NOW + round(at * SECOND), self.observe(*readings)
-        self.made = guarded.decide(self.spec, observation, self.memory, now, self.constraints, self.made)
-        self.memory, _ = memories.commit(self.memory, self.made, observation, now, self.constraints.boost)
+        self.made, self.memory, _ = sync_scaler(
+            self.spec, observation, self.memory, now, self.constraints, self.made
+        )
         self.replicas = self.made.replicas
         return self.replicas
 

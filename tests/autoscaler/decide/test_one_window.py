@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.memory import Memory
@@ -35,6 +34,7 @@ from tests.support.scaling import (
     pods,
     pods_metric,
     situation,
+    sync_scaler,
 )
 
 WINDOW, LATE = 20, 8
@@ -78,8 +78,7 @@ class Fall:
             idle = None if busy is None else max(0, count - busy)
             reading = read(self.kind, average, count, max(self.counts[-LATE:]))
             seen = Observation(count, count, "app=web", pods(count), [reading], idle=idle)
-            made = guarded.decide(self.spec, seen, self.memory, now, self.constraints)
-            self.memory, _ = memories.commit(self.memory, made, seen, now)
+            made, self.memory, _ = sync_scaler(self.spec, seen, self.memory, now, self.constraints)
             self.counts.append(made.replicas)
 
 
