@@ -66,7 +66,7 @@ class ScalerProvider:
         self._resolver = resolver
         self._sampler = sampler
         self._clock = clock
-        self._problems = problems
+        self.problems = problems
 
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
@@ -137,7 +137,7 @@ class ScalerProvider:
     def _check(self, rule: Rule, answer: TextAnswer | ObjectAnswer, ages: TextAnswer | ObjectAnswer) -> str:
         """Note an answer, and refuse one that stands in for another; return why it may lack a part, or ""."""
         failure, partial = answer.failure or ages.failure, answer.partial or ages.partial
-        self._problems.answered(rule.path, answer.asked, failure or partial)
+        self.problems.answered(rule.path, answer.asked, failure or partial)
         if failure is not None:
-            raise self._problems.unanswered()
+            raise self.problems.unanswered()
         return PARTIAL if partial is not None else ""

@@ -219,13 +219,14 @@ class SourceProblems:
         self.failed(error, path)
         return InternalError(UNFETCHED) if error.kind in _OF_THE_QUERY else self.unanswered()
 
-    def unanswered(self) -> InternalError:
-        """Return the error for callers without an answer: since when Prometheus gives none, if it does not.
-
-        The address is only logged. A time and not a length of time keeps the text the same.
-        """
+    def silence(self) -> str:
+        """Return since when Prometheus does not answer, "" if it does. A time keeps the text the same."""
         since = self._problems.since("prometheus")
-        return InternalError(f"{UNFETCHED}: Prometheus does not answer since {since}" if since else UNFETCHED)
+        return f"Prometheus does not answer since {since}" if since else ""
+
+    def unanswered(self) -> InternalError:
+        """Return the error for callers without an answer. The address is only logged."""
+        return InternalError(": ".join(filter(None, (UNFETCHED, self.silence()))))
 
     def failed(self, error: PrometheusError, path: str) -> None:
         """Report the failed query of a rule, unless Prometheus was not asked."""

@@ -232,7 +232,7 @@ class SourceFactory:
             return PollResult(answer_of(await asking), self.api_period)
         except KubernetesError as error:
             is_unserved = metric and error.status in _UNSERVED_STATUS
-            hint = f"; {_UNSERVED.format(metric)}" if is_unserved else ""
+            hint = f"; {self.provider.problems.silence() or _UNSERVED.format(metric)}" if is_unserved else ""
             return PollResult(None, self.api_period, f"{error}{hint}")
 
 

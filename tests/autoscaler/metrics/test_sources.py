@@ -14,7 +14,7 @@ from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
-from adapter.errors import KubernetesError, ScrapeError
+from adapter.errors import KubernetesError, PrometheusError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
 from adapter.model.label_selectors import parse_selector
@@ -34,7 +34,7 @@ from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import Defects
+from adapter.telemetry.problems import Defects, ProblemLog, SourceProblems
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
@@ -70,6 +70,8 @@ class Provided:
     freshness = FRESHNESS
 
     def __init__(self) -> None:
+        clock = FakeClock()
+        self.problems = SourceProblems(clock, ProblemLog(Monitoring(), clock))
         self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
         self.series: SeriesSamples | None = SeriesSamples((), None, 0.0, None)
         self.usages: ResourceAnswer | None = None
@@ -762,6 +764,19 @@ async def test_a_metric_that_nothing_serves_yet(error: KubernetesError) -> None:
         assert reading.message == (
             f"unable to fetch metrics from custom metrics API: {error}; no rule has series for load yet; "
             "rules without series are listed every 30 s"
+        )
+
+
+async def test_a_metric_of_which_nothing_is_known_while_prometheus_is_silent() -> None:
+    """Waiting does not help, so the cause is named in place of the next list of series."""
+    async with bench(scrapes=False) as here:
+        here.provided.objects = None
+        here.provided.problems.listed([PrometheusError("unreachable", "http://prometheus:9090 refused")], 0.0)
+        here.other.custom = error = KubernetesError(404, "NotFound", "no metric load for pods")
+        reading = await here.answered(here.open(pods_metric(name="load")))
+        assert reading.message == (
+            f"unable to fetch metrics from custom metrics API: {error}; Prometheus does not answer since "
+            "2023-11-14T22:13:20Z"
         )
 
 
