@@ -99,7 +99,7 @@ class SourceReader:
 
     async def scrapes(self, metrics: Sequence[MetricSpec]) -> bool:
         """Tell whether one of these metrics may be scraped: a rule of its API has `scrape`."""
-        for group in {GROUPS[metric.type] for metric in metrics}:
+        for group in {GROUPS[metric.type] for metric in metrics if metric.type in GROUPS}:
             rules = await self._ruleset(group)
             every = () if isinstance(rules, Unread) else (*rules.custom, *rules.external)
             if any(rule.config.scrape is not None for rule in every):
