@@ -45,6 +45,7 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
 
 _PAGE = 500
+_LONGEST = 32 * 1024 * 1024  # the metrics of 30,000 pods; lists and watches are not read in one piece
 _WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
 
@@ -125,12 +126,7 @@ class KubernetesClient:
         """Return the first `most` bytes of the text at `path`. Only a Retry-After is heeded."""
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         request = KubernetesRequest(f"get {path}", path, timeout, accept="text/plain")
-        content = bytearray()
-        async with self._send(request) as response:
-            with translated(request.what):
-                while len(content) < most and (piece := await response.content.read(most - len(content))):
-                    content += piece
-        return bytes(content)
+        return (await self._fetch_start(request, most)).content
 
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
         """Post a review to `path`; return the completed review.
@@ -144,10 +140,19 @@ class KubernetesClient:
         return await self._fetch(KubernetesRequest(what, path, timeout, method="POST", review=review))
 
     async def _fetch(self, request: KubernetesRequest) -> ResponseBody:
+        body = await self._fetch_start(request, _LONGEST + 1)
+        if len(body.content) > _LONGEST:
+            what = f"cannot {request.what}: TooLarge: the answer has more than {_LONGEST:,} bytes"
+            raise errors.KubernetesError(0, "TooLarge", what)
+        return body
+
+    async def _fetch_start(self, request: KubernetesRequest, most: int) -> ResponseBody:
+        content = bytearray()
         async with self._send(request) as response:
             with translated(request.what):
-                content = await response.read()
-            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
+                while len(content) < most and (piece := await response.content.read(most - len(content))):
+                    content += piece
+            return ResponseBody(response.headers.get("Content-Type", "").lower(), bytes(content))
 
     @contextlib.asynccontextmanager
     async def _send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -30,7 +30,7 @@ STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
 _WATCH_STEP = 64
 _REASON_LENGTH = 200
-_LINE_BYTES = 16 * 1024 * 1024  # etcd limits an object to a tenth of this
+_OBJECT_BYTES = 16 * 1024 * 1024  # etcd limits an object to a tenth of this
 
 
 T = TypeVar("T")
@@ -250,7 +250,7 @@ PARTIAL_METADATA: ObjectCodec[PartialMetadata] = ObjectCodec(
 
 
 _OPENING = re.compile(rb'"items"\s*:\s*\[')
-_FIRST_KEY = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
+_FIRST_KEY = re.compile(rb'\s{0,64}+(\{\s{0,64}+"(?:[^"\\]|\\.){0,256}+"\s{0,64}+:)')
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
@@ -303,8 +303,10 @@ class ListDecoder(Generic[T]):
                 yield []
                 continue
             if items is None:
-                return
+                break
             yield items
+        if len(self._rest) > _OBJECT_BYTES:
+            raise msgspec.DecodeError(f"an object of the list is longer than {_OBJECT_BYTES} bytes")
 
     def _prune(self) -> None:
         """Read the rest of the page without its depths; RecursionError if that is done already."""
@@ -419,8 +421,8 @@ class WatchDecoder(Generic[T]):
         del self._rest[:start]
         if events:
             yield events
-        if len(self._rest) > _LINE_BYTES:
-            raise msgspec.DecodeError(f"a line of the watch is longer than {_LINE_BYTES} bytes")
+        if len(self._rest) > _OBJECT_BYTES:
+            raise msgspec.DecodeError(f"a line of the watch is longer than {_OBJECT_BYTES} bytes")
 
     def finish(self) -> None:
         """Raise `msgspec.DecodeError` if the stream ended within a line."""

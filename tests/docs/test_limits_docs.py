@@ -21,7 +21,8 @@ from adapter.config.options import Options
 from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
 from adapter.forecast import service, worker
-from adapter.kubernetes import codec
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import codec, transport
 from adapter.kubernetes.cache import (
     autoscalers,
     label_index,
@@ -172,7 +173,11 @@ NUMBERS = {
     "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
-    "| 16 MiB |": codec._LINE_BYTES // MIB,
+    "| 16 MiB |": codec._OBJECT_BYTES // MIB,
+    "32 MiB; 64 KiB of an error are read": (
+        kubernetes._LONGEST // MIB, transport._STATUS_BYTES // 1024,
+    ),
+    "for one more; those that are used may grow to 20 MiB": autoscalers.STAYING_BYTES // MIB,
     "64 are processed at a time, of schedules 16 KiB": (
         codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
     ),
