@@ -14,7 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes import client, transport
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, PartialMetadata
 from adapter.kubernetes.write.writer import WriteKind, Writer, may_have_been_applied
 from adapter.model.autoscaling.floor import LABEL
 
@@ -35,13 +35,8 @@ class StoredFloors(NamedTuple):
     texts: Mapping[str, str]
 
 
-class _FloorMetadata(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    name: str = ""
-    resource_version: str = ""
-
-
 class _FloorDocument(msgspec.Struct, frozen=True, gc=False):
-    metadata: _FloorMetadata = _FloorMetadata()
+    metadata: PartialMetadata = PartialMetadata()
     data: dict[str, str] | None = None
 
 
