@@ -112,7 +112,7 @@ def _find_autoscalers(command: Command[Any], given: Sequence[str], last: str) ->
 async def _list_autoscalers(options: Any, namespace: str) -> list[str]:
     from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL  # noqa: PLC0415 - as below
     from fastpath_tools.live import cluster_options, reading  # noqa: PLC0415 - takes a quarter of a second
-    from fastpath_tools.live.api_objects import ItemList, NamedDocument  # noqa: PLC0415 - as above
+    from fastpath_tools.live.api_objects import NamedDocument  # noqa: PLC0415 - as above
 
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     kinds = ("autoscaling/v2", "horizontalpodautoscalers"), (API_VERSION, PLURAL)
@@ -121,7 +121,7 @@ async def _list_autoscalers(options: Any, namespace: str) -> list[str]:
         for version, plural in kinds:
             path = f"/apis/{version}{within}/{plural}?limit={_MOST}"
             with contextlib.suppress(KubernetesError):  # the cluster may not have the second one
-                listed = (await reading.fetch(client, path, ItemList[NamedDocument])).items
+                listed = await reading.fetch_items(client, path, NamedDocument)
                 names |= {f"{one.metadata.namespace}/{one.metadata.name}": None for one in listed}
     return sorted(names)
 

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from adapter.cli import command_line
 from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
@@ -56,15 +54,6 @@ the command line or the kubeconfig is wrong.
 )
 
 
-class _ListedMetadata(msgspec.Struct, frozen=True):
-    namespace: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Autoscaler(msgspec.Struct, frozen=True):
-    metadata: _ListedMetadata = _ListedMetadata()
-
-
 class SliceRow(NamedTuple):
     """A slice: the Pod that owns it, "-" for none, and for how many seconds; the autoscalers in it.
 
@@ -99,11 +88,11 @@ def main(options: SlicesOptions) -> int:
 async def _run(options: SlicesOptions) -> int:
     from adapter.kubernetes import credentials  # noqa: PLC0415 - aiohttp takes a quarter of a second
     from fastpath_tools.live import reading  # noqa: PLC0415 - as above
-    from fastpath_tools.live.api_objects import ItemList, LeaseDocument  # noqa: PLC0415 - as above
+    from fastpath_tools.live.api_objects import LeaseDocument  # noqa: PLC0415 - as above
 
     path = f"/apis/coordination.k8s.io/v1/namespaces/{options.namespace}/leases"
     async with cluster_options.connect(options) as client:
-        leases = (await reading.fetch(client, path, ItemList[LeaseDocument])).items
+        leases = await reading.fetch_items(client, path, LeaseDocument)
         counts = await _count_autoscalers(client)
     prefix = f"{options.lease_name}-member-"
     ended = {lease.metadata.name.removeprefix(prefix) for lease in leases if not lease.spec.holder_identity}
@@ -129,7 +118,7 @@ async def _run(options: SlicesOptions) -> int:
 async def _count_autoscalers(client: "KubernetesClient") -> Counter[int]:
     """Return how many FastPathAutoscalers and annotated HorizontalPodAutoscalers each slice has."""
     from fastpath_tools.live import reading  # noqa: PLC0415 - as above
-    from fastpath_tools.live.api_objects import ItemList  # noqa: PLC0415 - as above
+    from fastpath_tools.live.api_objects import NamedDocument  # noqa: PLC0415 - as above
 
     counts = Counter[int]()
     for path, is_native in (
@@ -137,7 +126,7 @@ async def _count_autoscalers(client: "KubernetesClient") -> Counter[int]:
         ("/apis/autoscaling/v2/horizontalpodautoscalers", True),
     ):
         try:
-            listed = (await reading.fetch(client, path, ItemList[_Autoscaler])).items
+            listed = await reading.fetch_items(client, path, NamedDocument)
         except KubernetesError as error:
             if error.status != 404:  # then the cluster does not have the kind
                 raise

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
-from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, ObjectMeta, Scale, Struct
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, Scale, Struct
 from adapter.model.pods import ResourceRequirements
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, measure, summarize
 from adapter.model.timestamps import Instant, parse_go_duration
@@ -256,15 +256,10 @@ class LeaseDocumentSpec(Struct, frozen=True):
 
 
 class NamedDocument(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: Metadata = Metadata()
 
 
-class LeaseMetadata(ObjectMeta, frozen=True):
-    labels: dict[str, str] | None = None
-
-
-class LeaseDocument(Struct, frozen=True):
-    metadata: LeaseMetadata = LeaseMetadata()
+class LeaseDocument(NamedDocument, frozen=True):
     spec: LeaseDocumentSpec = LeaseDocumentSpec()
 
 

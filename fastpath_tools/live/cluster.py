@@ -41,7 +41,6 @@ from fastpath_tools.live import api_objects, pod_patches, reading, resizes, targ
 from fastpath_tools.live.api_objects import (
     HPA,
     ConfigMap,
-    ItemList,
     ObjectEvent,
     PodDocument,
     ServerVersion,
@@ -64,6 +63,9 @@ from fastpath_tools.live.facts import (
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
+_PODS = 200
+"""How many pods of a selector are looked at."""
+
 _EVENTS = 500
 """How many events of a kind and a namespace are looked at; the API server keeps an hour of them."""
 
@@ -103,8 +105,13 @@ class LiveCluster:
         """Return what is at a path. KubernetesError."""
         return await reading.fetch(self._client, path, form)
 
+    async def _fetch_items(self, path: str, form: type[_T]) -> tuple[_T, ...]:
+        return await reading.fetch_items(self._client, path, form)
+
     async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
-        return await reading.fetch_pods(self._client, namespace, selector)
+        """Return the first pods that a selector matches. KubernetesError."""
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
+        return await self._fetch_items(path, PodDocument)
 
     def _age(self, time: int | None) -> float | None:
         """Return how many seconds ago something was."""
@@ -116,14 +123,14 @@ class LiveCluster:
         """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
-        return (await self._fetch(path, ItemList[HPA])).items
+        return await self._fetch_items(path, HPA)
 
     async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
         """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         path = f"/apis/{API_VERSION}{within}/{PLURAL}"
         try:
-            return (await self._fetch(path, ItemList[FastPathAutoscaler])).items
+            return await self._fetch_items(path, FastPathAutoscaler)
         except KubernetesError as error:
             return () if error.status == 404 else Unread(reading.why(error))
 
@@ -131,11 +138,8 @@ class LiveCluster:
 
     async def check_namespace(self, namespace: str) -> None:
         """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""
-        try:
-            await self._client.get(f"/api/v1/namespaces/{quote(namespace, safe='')}")
-        except KubernetesError as error:
-            if error.status == 404:
-                raise RunError(f"there is no namespace {namespace}") from error
+        if await self._exists(f"/api/v1/namespaces/{quote(namespace, safe='')}") is False:
+            raise RunError(f"there is no namespace {namespace}")
 
     async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
         try:
@@ -221,7 +225,7 @@ class LiveCluster:
         """Return the first events of a field selector, none if the user may not list them."""
         path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={quote(fields)}&limit={_EVENTS}"
         try:
-            return (await self._fetch(path, ItemList[ObjectEvent])).items
+            return await self._fetch_items(path, ObjectEvent)
         except KubernetesError:
             return ()
 
@@ -477,7 +481,7 @@ class LiveCluster:
     async def _labelled(self, label: str, place: str) -> tuple[ConfigMap, ...]:
         """Return the ConfigMaps of a namespace with a label. KubernetesError."""
         path = f"/api/v1/namespaces/{place}/configmaps?labelSelector={quote(f'{label}=true')}"
-        return (await self._fetch(path, ItemList[ConfigMap])).items
+        return await self._fetch_items(path, ConfigMap)
 
 
 def absent(namespace: str, name: str, fpas: Sequence[FastPathAutoscaler] | Unread) -> RunError:

@@ -17,12 +17,12 @@ from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling.hpa import ObjectMeta, Struct
 from fastpath_tools.live import reading
-from fastpath_tools.live.api_objects import ItemList, PodDocumentSpec
+from fastpath_tools.live.api_objects import PodDocumentSpec
 
 RULES = "b61fe4f02fe35e8c834b4906cf6a9635b8ed398ffa3962972d2d1e2748ec15cd"
 """What the shipped policy says besides its account, as `digest` has it."""
 
-_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmission"
 _DEFAULTS: Mapping[str, object] = {
     "matchPolicy": "Equivalent",
     "namespaceSelector": {},
@@ -98,10 +98,8 @@ def _scales(words: Sequence[str]) -> bool:
 async def find_accounts(client: KubernetesClient, namespace: str) -> tuple[ScalerAccount, ...]:
     """Return the accounts of the scalers in a namespace. KubernetesError."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    pods = [
-        one.spec.template.spec
-        for one in (await reading.fetch(client, path, ItemList[DeploymentDocument])).items
-    ]
+    deployments = await reading.fetch_items(client, path, DeploymentDocument)
+    pods = [one.spec.template.spec for one in deployments]
     names = {
         pod.service_account_name
         for pod in pods
@@ -122,17 +120,13 @@ async def may_patch(client: KubernetesClient, account: ScalerAccount, namespace:
 async def find_fault(client: KubernetesClient, account: ScalerAccount) -> str:
     """Return why no policy limits an account that may patch pods, "" if one does."""
     try:
-        policies = await reading.fetch(
-            client, f"{_ADMISSION}/validatingadmissionpolicies", ItemList[AdmissionPolicy]
-        )
-        bindings = await reading.fetch(
-            client, f"{_ADMISSION}/validatingadmissionpolicybindings", ItemList[PolicyBinding]
-        )
+        policies = await reading.fetch_items(client, f"{_ADMISSION}policies", AdmissionPolicy)
+        bindings = await reading.fetch_items(client, f"{_ADMISSION}policybindings", PolicyBinding)
     except KubernetesError as error:
         if error.status == 404:
             return "the cluster has no ValidatingAdmissionPolicies, which Kubernetes has since 1.30"
         return f"whether a ValidatingAdmissionPolicy limits that is not known: {reading.why(error)}"
-    return judge(account, policies.items, bindings.items)
+    return judge(account, policies, bindings)
 
 
 def judge(

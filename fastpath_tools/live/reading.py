@@ -43,9 +43,6 @@ from fastpath_tools.live.api_objects import (
 )
 from fastpath_tools.live.facts import Leader, Leaders, TargetFacts, Unread
 
-_PODS = 200
-"""How many pods of a selector are looked at."""
-
 _T = TypeVar("_T")
 _Self = TypeVar("_Self")
 _P = ParamSpec("_P")
@@ -91,10 +88,9 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
         raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
 
 
-async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[PodDocument, ...]:
-    """Return the first pods that a selector matches. KubernetesError."""
-    path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
-    return (await fetch(client, path, ItemList[PodDocument])).items
+async def fetch_items(client: KubernetesClient, path: str, form: type[_T]) -> tuple[_T, ...]:
+    """Return the objects of the list at a path. KubernetesError."""
+    return (await fetch(client, path, ItemList[form])).items  # type: ignore[valid-type]
 
 
 def why(error: Exception) -> str:
@@ -148,12 +144,11 @@ class LeaseReader:
     async def _names(self) -> tuple[str, ...]:
         """Return the names of the first namespaces, none if they may not be listed."""
         try:
-            namespaces = await fetch(
-                self._client, f"/api/v1/namespaces?limit={_NAMESPACES}", ItemList[NamedDocument]
-            )
+            path = f"/api/v1/namespaces?limit={_NAMESPACES}"
+            namespaces = await fetch_items(self._client, path, NamedDocument)
         except KubernetesError:
             return ()
-        return tuple(namespace.metadata.name for namespace in namespaces.items)
+        return tuple(namespace.metadata.name for namespace in namespaces)
 
     @shared
     async def _list(self, namespace: str) -> Leaders | Unread:
@@ -162,7 +157,7 @@ class LeaseReader:
         selector = quote("metadata.namespace!=kube-node-lease")
         path = f"/apis/coordination.k8s.io/v1{within}/leases?fieldSelector={selector}"
         try:
-            leases = (await fetch(self._client, path, ItemList[LeaseDocument])).items
+            leases = await fetch_items(self._client, path, LeaseDocument)
         except KubernetesError as error:
             return Unread(why(error))
         members = {
@@ -291,7 +286,7 @@ class UnreadyReader:
         place = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
         try:
             path = f"{place}?labelSelector={quote(target.selector)}&limit={_LISTED}"
-            sets = (await fetch(self._client, path, ItemList[WorkloadDocument])).items
+            sets = await fetch_items(self._client, path, WorkloadDocument)
             own = [one for one in sets if name in targets.find_owners(one.metadata)]
             looked = looked._replace(sets=(*sorted(own, key=unready.revision, reverse=True), itself))
         except KubernetesError as error:
@@ -305,7 +300,7 @@ class UnreadyReader:
             for one in list(filter(None, names))[:_OBJECTS]:
                 fields = quote(f"involvedObject.name={one}")
                 path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={fields}&limit={_LISTED}"
-                events += (await fetch(self._client, path, ItemList[ObjectEvent])).items
+                events += await fetch_items(self._client, path, ObjectEvent)
         except KubernetesError as error:
             notes.append(f"events cannot be listed, which may say more of the pods of {name}: {why(error)}")
         return target._replace(unready=unready.find(looked, pods, events, now), notes=tuple(notes))

@@ -11,7 +11,7 @@ import shutil
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -59,11 +59,11 @@ async def fetch(options: ScalerServiceOptions, fastpath: str) -> dict[str, Any]:
     """
     path = f"{_AUTOSCALERS}/{'/'.join(options.key)}"
     if options.server:
-        return await _get(options, options.server.rstrip("/") + path)
+        return await _fetch(options, options.server.rstrip("/") + path, dict[str, Any])
     options = await asyncio.to_thread(cluster_options.with_context, options)
     pod = await _find_leader(options, fastpath)
     async with _forwarded(options, fastpath, pod, options.port) as address:
-        return await _get(options, address + path)
+        return await _fetch(options, address + path, dict[str, Any])
 
 
 class LeaderReader:
@@ -123,7 +123,7 @@ class LeaderReader:
     async def _read_server(self, options: ScalerAddressOptions, path: str, form: type[_T]) -> _T | Unread:
         url = f"{options.server.rstrip('/')}{_AUTOSCALERS}{path}"
         try:
-            return _decode(url, await _fetch(options, url), form)
+            return await _fetch(options, url, form)
         except RunError as error:
             return Unread(str(error))
 
@@ -132,14 +132,11 @@ class LeaderReader:
         if port is None or port.is_over:
             port = self._ports[fastpath, pod] = _Port(self._options, fastpath, pod, self._stack)
         try:
-            url = f"{await port.address()}{_AUTOSCALERS}{path}"
-            response = await _fetch(None, url)
+            return await _fetch(None, f"{await port.address()}{_AUTOSCALERS}{path}", form)
+        except RefusalError as error:  # the port works
+            return Unread(str(error))
         except RunError as error:
             await port.close()
-            return Unread(str(error))
-        try:
-            return _decode(url, response, form)
-        except RunError as error:
             return Unread(str(error))
 
 
@@ -181,19 +178,12 @@ def _pod(leader: Leader) -> tuple[str, str]:
     return leader.namespace, credentials.pod_of(leader.holder)
 
 
-class _Response(NamedTuple):
-    status: int
-    reason: str
-    body: bytes
+class RefusalError(RunError):
+    """A response without the document."""
 
 
-async def _get(options: ScalerAddressOptions | None, url: str) -> dict[str, Any]:
-    """Return the document at an address. RunError if that cannot be read."""
-    return _decode(url, await _fetch(options, url), dict[str, Any])
-
-
-async def _fetch(options: ScalerAddressOptions | None, url: str) -> _Response:
-    """Ask an address; without options the local end of a forwarded port. RunError without a response."""
+async def _fetch(options: ScalerAddressOptions | None, url: str, form: type[_T]) -> _T:
+    """Return the document at an address; without options the local end of a forwarded port. RunError."""
     headers = {}
     if options is not None and options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
@@ -210,23 +200,18 @@ async def _fetch(options: ScalerAddressOptions | None, url: str) -> _Response:
                 body += part
                 if len(body) > _MOST_BYTES:
                     raise RunError(f"{url}: its response has more than {_MOST_BYTES >> 20} MiB")
-            return _Response(response.status, response.reason or "", bytes(body))
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
         advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:
             advice = _CA_ADVICE
         raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
-
-
-def _decode(url: str, response: _Response, form: type[_T]) -> _T:
-    """Return the document in a response. RunError for another response."""
     try:
         if response.status == 200:
-            return msgspec.json.decode(response.body, type=form)
-        refusal = msgspec.json.decode(response.body, type=dict[str, Any])
+            return msgspec.json.decode(body, type=form)
+        refusal = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
-    raise RunError(f"{url}: {refusal.get('message') or response.reason}")
+        raise RefusalError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
+    raise RefusalError(f"{url}: {refusal.get('message') or response.reason or ''}")
 
 
 def _read_token(file: str) -> str:
