@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import structs
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -126,7 +125,6 @@ async def _source(options: LoadOptions, live: LiveCluster | None) -> Source:
     autoscaler = await _find_autoscaler(live, options.namespace, options.name)
     if unknown := impossible.find_unknown(fastpath_autoscaler.native(autoscaler.autoscaler)):
         raise InputError([Fault("", "", unknown, autoscaler.place)])
-    autoscaler = autoscaler._replace(autoscaler=sources.prepared(autoscaler.autoscaler))
     kinds = {spec.type for spec in autoscaler.autoscaler.spec.metrics or ()} & _RULED
     rules = given if options.config or not kinds else await _find_rules(live, kinds)
     return Source(autoscaler, options.namespace, rules, await live.catalogue())
@@ -137,14 +135,12 @@ async def _find_autoscaler(cluster: LiveCluster, namespace: str, name: str) -> G
     hpas, fpas = await asyncio.gather(cluster.hpas(namespace), cluster.fpas(namespace))
     for hpa in hpas:
         if hpa.metadata.name == name:
-            autoscaler = fastpath_autoscaler.from_hpa(hpa)
-            # the conversion drops those of boost, which say how long a raise is held
-            meta = structs.replace(autoscaler.metadata, annotations=hpa.metadata.annotations)
-            autoscaler = structs.replace(autoscaler, metadata=meta)
+            autoscaler = sources.prepared(fastpath_autoscaler.from_hpa(hpa), hpa.metadata.annotations)
             return GivenAutoscaler(autoscaler, HPA_KIND, f"{HPA_KIND} {namespace}/{name}")
     for fpa in () if isinstance(fpas, Unread) else fpas:
         if fpa.metadata.name == name:
-            return GivenAutoscaler(fpa, KIND, f"{KIND} {namespace}/{name}")
+            autoscaler = sources.prepared(fpa, fpa.metadata.annotations)
+            return GivenAutoscaler(autoscaler, KIND, f"{KIND} {namespace}/{name}")
     await cluster.check_namespace(namespace)
     raise absent(namespace, name, fpas)
 

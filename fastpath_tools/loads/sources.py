@@ -102,10 +102,8 @@ def read_autoscaler(file: str) -> GivenAutoscaler:
         if kind := documents.kind_of(given.tree):
             with given.collecting(faults):
                 autoscaler = documents.read_document(given.tree, NAMESPACE, floor_metric=True)
-                # reading drops the annotations of boost, which say how an HPA is raised
                 annotations = manifests.mapping_at(given.tree, "metadata").get("annotations")
-                meta = structs.replace(autoscaler.metadata, annotations=annotations)
-                autoscaler = prepared(structs.replace(autoscaler, metadata=meta))
+                autoscaler = prepared(autoscaler, annotations)
                 autoscalers.append((GivenAutoscaler(autoscaler, kind, source.name), given.line))
     if not faults and len(autoscalers) != 1:
         expected = f"expected one {HPA_KIND} or {KIND}; the file has {len(autoscalers) or 'no such object'}"
@@ -115,12 +113,15 @@ def read_autoscaler(file: str) -> GivenAutoscaler:
     return autoscalers[0][0]
 
 
-def prepared(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
-    """Return an autoscaler without the metric of boost; one without metrics gets the API's default."""
-    spec = autoscaler.spec
+def prepared(autoscaler: FastPathAutoscaler, annotations: Mapping[str, str] | None) -> FastPathAutoscaler:
+    """Return an autoscaler without the metric of boost; one without metrics gets the API's default.
+
+    Reading drops the annotations of boost, which say how an HPA is raised; those given are all of them.
+    """
+    spec, meta = autoscaler.spec, structs.replace(autoscaler.metadata, annotations=annotations)
     own = tuple(metric for metric in spec.metrics or () if not boost.is_handshake(metric))
     listed = own or hpa.with_defaults(HorizontalPodAutoscalerSpec()).metrics
-    return structs.replace(autoscaler, spec=structs.replace(spec, metrics=listed))
+    return structs.replace(autoscaler, metadata=meta, spec=structs.replace(spec, metrics=listed))
 
 
 def read_schedules(options: LoadOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
