@@ -112,17 +112,17 @@ def boost_hop(facts: Facts) -> Hop | None:
         text = f"spec.metrics has {METRIC} without the annotation fastpath.io/mode: its value is always 0"
         annotate = Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
         return _hop(State.WARNING, text)._replace(change=annotate)
-    if wishes.mode == BOOST and boost.owner:
-        text = f"advice only, not boosted: {model.owned_by(boost.owner)}"
-        change = f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}"
+    owner, leaders = facts.offer.owner, facts.offer.leaders
+    if wishes.mode == BOOST and owner:
+        text = f"advice only, not boosted: {model.owned_by(owner)}"
+        change = f"boost and its owner exclude each other: {_REMOVE}, or {owner}"
         return _hop(State.FAULT, text, change)
     if wishes.mode == BOOST and not boost.handshake.holds:
         text = f"advice only, not boosted: {boost.handshake.fault}"
         return _hop(State.FAULT, text, "write annotation and handshake again: fastpath boost HPA.yaml")
-    if isinstance(boost.leaders, Unread):
-        return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
-    meta = facts.hpa.metadata
-    if (vacant := vacancy(meta.namespace, boost.leaders)) and boost.leaders.unread:
+    if isinstance(leaders, Unread):
+        return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {leaders.why}")
+    if (vacant := vacancy(facts.hpa.metadata.namespace, leaders)) and leaders.unread:
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {vacant}")
     if vacant:
         text = f"no scaler runs for it: {vacant}"

@@ -8,15 +8,17 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
 from adapter.cli import command_line
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
+from adapter.config.rules_config import Parsed
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import scale_down as scale_down_model
 from adapter.model.autoscaling.boost import BoostAnnotations
@@ -39,10 +41,11 @@ from fastpath_tools.doctor import autoscaler_hops, diagnosis, metric_facts, repo
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import BoostFacts, BoostOffer, Facts, ScaleDownFacts, State
 from fastpath_tools.doctor.metric_facts import MetricReader
-from fastpath_tools.doctor.options import COMMAND, DoctorOptions
+from fastpath_tools.doctor.options import COMMAND, DoctorOptions, ExaminationOptions
 from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
+from fastpath_tools.live.cluster_options import ScalerAddressOptions
 from fastpath_tools.live.facts import (
     AnswerFacts,
     Leaders,
@@ -54,6 +57,7 @@ from fastpath_tools.live.facts import (
     unlisted,
 )
 from fastpath_tools.live.scaler_access import LeaderReader
+from fastpath_tools.live.servers import PrometheusReader
 from fastpath_tools.live.sources import SourceReader
 
 _TOGETHER = 4
@@ -105,44 +109,51 @@ def _render(options: DoctorOptions, examined: Found) -> str:
 
 
 async def _run(options: DoctorOptions) -> Found:
-    given = rules_files.parse_usable(options.config) if options.config else None
-    options = cluster_options.with_context(options)
-    clock, monitoring = SystemClock(), Monitoring()
-    problems = ProblemLog(monitoring, clock)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_SECONDS))
-        prometheus = None
-        if options.prometheus_url:
-            prometheus = await servers.open_prometheus(
-                options, RulesOptions(), clock, monitoring, problems, stack
-            )
-        cluster = LiveCluster(client, clock, options.reference, options.lease_name)
-        sources = SourceReader(cluster, given, prometheus, clock)
-        metrics = MetricReader(cluster, sources, LeaderReader(options, stack))
-        doctor = Doctor(cluster, sources, metrics, clock, options.horizontal_pod_autoscaler_sync_period)
-        return await doctor.examine(*options.target)
+        return await (await Doctor.open(options, stack)).examine(*options.target)
 
 
 class Doctor:
-    """Examines autoscalers of one cluster.
-
-    `period` is the sync period of the HPA controller in seconds if a flag gives it, else 0.
-    """
+    """Examines autoscalers of one cluster. `prometheus` is None without an address."""
 
     def __init__(
-        self, cluster: LiveCluster, sources: SourceReader, metrics: MetricReader, clock: Clock, period: float
+        self,
+        options: ExaminationOptions,
+        client: KubernetesClient,
+        clock: Clock,
+        prometheus: PrometheusReader | None,
+        scalers: LeaderReader,
+        rules: Parsed | None,
     ) -> None:
-        self._cluster = cluster
-        self._sources = sources
-        self._metrics = metrics
-        self._clock = clock
-        self._period = period
+        self.options = options
+        self.clock = clock
+        self.prometheus = prometheus
+        self.scalers = scalers
+        self.cluster = LiveCluster(client, clock, options.reference, options.lease_name)
+        self._sources = SourceReader(self.cluster, rules, prometheus, clock)
+        self._metrics = MetricReader(self.cluster, self._sources, scalers)
         self._free = asyncio.Semaphore(_TOGETHER)
+
+    @classmethod
+    async def open(cls, options: ExaminationOptions, stack: AsyncExitStack) -> Self:
+        """Connect until the `stack` is closed. InputError for a kubeconfig or rules that cannot be used."""
+        rules = rules_files.parse_usable(options.config) if options.config else None
+        options = await asyncio.to_thread(cluster_options.with_context, options)
+        clock, monitoring = SystemClock(), Monitoring()
+        client = await stack.enter_async_context(cluster_options.connect(options, request_timeout=_SECONDS))
+        prometheus = None
+        if options.prometheus_url:
+            problems = ProblemLog(monitoring, clock)
+            prometheus = await servers.open_prometheus(
+                options, RulesOptions(), clock, monitoring, problems, stack
+            )
+        server = options if isinstance(options, ScalerAddressOptions) else None
+        return cls(options, client, clock, prometheus, LeaderReader(options, stack, server), rules)
 
     async def examine(self, namespace: str, name: str) -> Found:
         """Examine one autoscaler, those of a namespace, or all. RunError for what is not there."""
         try:
-            hpas = await self._cluster.hpas(namespace)
+            hpas = await self.cluster.hpas(namespace)
         except KubernetesError as error:
             if error.status == 403 and not namespace:  # one namespace may be allowed
                 raise RunError(
@@ -150,19 +161,19 @@ class Doctor:
                 ) from error
             raise
         chosen = [hpa for hpa in hpas if name in {"", hpa.metadata.name}]
-        list_fpas = self._cluster.known_fpas if chosen else self._cluster.fpas  # of an HPA they are rivals
+        list_fpas = self.cluster.known_fpas if chosen else self.cluster.fpas  # of an HPA they are rivals
         read = await list_fpas(namespace)
         notes = [f"{KIND}s cannot be read: {read.why}"] if isinstance(read, Unread) else []
         fpas = () if isinstance(read, Unread) else read
         fast_chosen = [fpa for fpa in fpas if name in {"", fpa.metadata.name}]
         if not chosen and not fast_chosen:
             if namespace:
-                await self._cluster.check_namespace(namespace)
+                await self.cluster.check_namespace(namespace)
             if name:
                 raise absent(namespace, name, read)
         examined = await asyncio.gather(*(self.examine_hpa(hpa, hpas, fpas) for hpa in chosen))
         is_scaled = fast_chosen or any(one.mode == BOOST for one in examined)
-        leaders = await self._cluster.leaders(namespace) if is_scaled else Leaders(())
+        leaders = await self.cluster.leaders(namespace) if is_scaled else Leaders(())
         if why := unlisted(leaders):
             notes.append(f"whether a second installation scales the same targets is not known: {why}")
         if back := standing_back(leaders):
@@ -202,7 +213,7 @@ class Doctor:
                 tuple(metrics),
                 Period(spec.sync_period / SECOND, "Fastpath"),
                 0.0,
-                round(self._clock.wall() * SECOND),
+                round(self.clock.wall() * SECOND),
                 rivals=tuple(rivals),
                 scale_down=scale_down,
                 offer=BoostOffer(leaders, ()),
@@ -219,7 +230,7 @@ class Doctor:
             target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             if not isinstance(target, Unread) and hpa.status is not None:
                 scaled, reference = hpa.status.last_scale_time, spec.scale_target_ref
-                reversal = await self._cluster.reversal(meta.namespace, reference, meta.name, scaled)
+                reversal = await self.cluster.reversal(meta.namespace, reference, meta.name, scaled)
                 target = target._replace(reversal=reversal)
             wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
             scale_down = None
@@ -230,11 +241,9 @@ class Doctor:
             metrics = await asyncio.gather(
                 *(self._metrics.read(hpa, place, metric, target) for place, metric in enumerate(own))
             )
-            period = await self._cluster.period()
-            if self._period:
-                period = period._replace(
-                    seconds=self._period, says="from --horizontal-pod-autoscaler-sync-period"
-                )
+            period = await self.cluster.period()
+            if given := self.options.horizontal_pod_autoscaler_sync_period:
+                period = Period(given, "from --horizontal-pod-autoscaler-sync-period")
             owner = next(iter(hpa.metadata.owner_references or ()), None)
             owned = "" if owner is None else f"{_OWNERS.get(owner.kind, 'the')} {owner.kind} {owner.name}"
             facts = Facts(
@@ -243,7 +252,7 @@ class Doctor:
                 tuple(metrics),
                 period,
                 await self._sources.delay(),
-                round(self._clock.wall() * SECOND),
+                round(self.clock.wall() * SECOND),
                 await self._boost(hpa, wishes, target),
                 _same_target(hpa, hpas),
                 owned,
@@ -258,40 +267,41 @@ class Doctor:
         self, namespace: str, uid: str, reference: CrossVersionObjectReference
     ) -> TargetFacts | Unread:
         """Return the target of an autoscaler, with the times of the scaler's ledger if it has any."""
-        target = await self._cluster.target(namespace, reference)
+        target = await self.cluster.target(namespace, reference)
         if isinstance(target, Unread) or target.starts is None:
             return target
         starts = target.starts
-        stored = await self._cluster.ready_times(namespace, uid)
+        stored = await self.cluster.ready_times(namespace, uid)
         if stored is not None:
             starts = starts._replace(times=stored)
         if autoscaler_hops.may_pull(starts.times):
-            starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
+            starts = starts._replace(pulls=await self.cluster.pulls(namespace, target.ready))
         return target._replace(starts=starts)
 
     async def _scale_down(
         self, autoscaler: HPA | FastPathAutoscaler, option: str, mode: str, target: TargetFacts | Unread
     ) -> ScaleDownFacts:
         """Return what idle scale-down depends on, for an autoscaler that asks for it."""
-        right = await self._cluster.patch_right(autoscaler.metadata.namespace)
+        right = await self.cluster.patch_right(autoscaler.metadata.namespace)
         return ScaleDownFacts(option, autoscaler.spec.scale_target_ref, target, right, mode)
 
     async def _offer(self, hpa: HPA, mode: str) -> BoostOffer:
         """Return what boosting an HPA, also with the other handshake, depends on."""
-        meta, leaders = hpa.metadata, await self._cluster.leaders(hpa.metadata.namespace)
+        meta, leaders = hpa.metadata, await self.cluster.leaders(hpa.metadata.namespace)
         if mode != BOOST and autoscaler_hops.lacks_scaler(meta.namespace, leaders):
             return BoostOffer(leaders, ())
         ways = (model.EXTERNAL, model.OBJECT) if len(meta.name) <= model.LONGEST_NAME else (model.OBJECT,)
         floors: list[MetricFacts] = []
         for metric in (model.handshake(meta.name, way) for way in ways):
-            serving = await self._cluster.serving(GROUPS[metric.type])
+            serving = await self.cluster.serving(GROUPS[metric.type])
             answer: AnswerFacts | Unread = Unread("another server has the group")
             if isinstance(serving, Unread) or serving.ours:
-                answer = await self._cluster.floor(meta.namespace, metric)
+                answer = await self.cluster.floor(meta.namespace, metric)
             floors.append(MetricFacts(model.METRIC, metric, serving, answer))
             if autoscaler_hops.may_serve(floors[-1]):
                 break
-        return BoostOffer(leaders, tuple(floors), _owner(hpa))
+        references = ((one.api_version, one.kind, one.name) for one in meta.owner_references or ())
+        return BoostOffer(leaders, tuple(floors), model.find_owner(references, meta.labels))
 
     async def _boost(
         self, hpa: HPA, wishes: BoostAnnotations, target: TargetFacts | Unread
@@ -303,20 +313,11 @@ class Doctor:
         floor = None
         if handshakes and handshakes[0].type in {"External", "Object"}:
             metric = handshakes[0]
-            serving = await self._cluster.serving(GROUPS[metric.type])
-            answer = await self._cluster.answer(meta.namespace, metric, target)
+            serving = await self.cluster.serving(GROUPS[metric.type])
+            answer = await self.cluster.answer(meta.namespace, metric, target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
-        leaders = await self._cluster.leaders(meta.namespace)
-        entry = await self._cluster.entry(meta.namespace, meta.uid)
-        handshake = model.check_handshake(meta.name, spec)
-        return BoostFacts(wishes, handshake, floor, leaders, entry, _owner(hpa))
-
-
-def _owner(hpa: HPA) -> str:
-    """Return the object of another autoscaling project that manages an HPA, "" for none."""
-    references = hpa.metadata.owner_references or ()
-    named = ((one.api_version, one.kind, one.name) for one in references)
-    return model.find_owner(named, hpa.metadata.labels)
+        entry = await self.cluster.entry(meta.namespace, meta.uid)
+        return BoostFacts(wishes, model.check_handshake(meta.name, spec), floor, entry)
 
 
 def _same_target(

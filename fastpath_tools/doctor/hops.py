@@ -23,22 +23,20 @@ class BoostFacts(NamedTuple):
     """What an annotated autoscaler has beside its own metrics.
 
     `floor` is the handshake as a metric, None if the spec has none. `entry` is the floor that Fastpath has
-    published, if any. `owner` is the object of another autoscaling project that owns the autoscaler.
+    published, if any.
     """
 
     wishes: BoostAnnotations
     handshake: Handshake
     floor: MetricFacts | None
-    leaders: Leaders | Unread
     entry: Floor | Unread | None = None
-    owner: str = ""
 
 
 class BoostOffer(NamedTuple):
     """What boosting an HPA depends on, and boosting it with another handshake.
 
     `floors` are the handshakes as metrics, first the one that `fastpath boost` writes by itself, up to one
-    that works. `owner` is that of `BoostFacts`.
+    that works. `owner` is the object of another autoscaling project that owns the autoscaler.
     """
 
     leaders: Leaders | Unread

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, HPA_KIND
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.doctor.hops import Hop, Total, total
 from fastpath_tools.ui import axis, sentence, what_if
-from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading, hops_by_metric
 from fastpath_tools.ui.pages import Content, Query, Templates
 
@@ -19,8 +19,8 @@ _STEPS = 100
 
 
 class AutoscalerPage:
-    def __init__(self, access: ClusterAccess, templates: Templates, namespace: str, name: str) -> None:
-        self._reader = AutoscalerReader(access, namespace, name)
+    def __init__(self, doctor: Doctor, templates: Templates, namespace: str, name: str) -> None:
+        self._reader = AutoscalerReader(doctor, namespace, name)
         self._templates = templates
 
     async def read(self, query: Query) -> Content:

@@ -18,12 +18,12 @@ from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
 from fastpath_tools.doctor import diagnosis, metric_facts
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Facts, Hop, MetricChain, State, Took, evenly, seconds
 from fastpath_tools.live import reading
 from fastpath_tools.live.facts import MetricFacts, Unread
 from fastpath_tools.ui import hpa_history, hpa_view, sentence
-from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 
 _BEGINS = "the history begins with this page"
@@ -76,13 +76,11 @@ def _fast_hops(view: AutoscalerView, metric: MetricView, period: float) -> Itera
         yield Hop("pod start", State.OK, f"of the last {pods}", Took(times["p50"], times["p95"]))
 
 
-async def read_document(
-    access: ClusterAccess, examination: Examination, notes: list[str]
-) -> AutoscalerView | None:
+async def read_document(doctor: Doctor, examination: Examination, notes: list[str]) -> AutoscalerView | None:
     """Return the document of the scaler that decides, None without one; `notes` grow."""
     if examination.mode:
         namespace, _, name = examination.key.partition("/")
-        shown = await access.scalers.read(await access.cluster.leaders(namespace), namespace, name)
+        shown = await doctor.scalers.read(await doctor.cluster.leaders(namespace), namespace, name)
         try:
             if not isinstance(shown, Unread):
                 return msgspec.convert(shown, AutoscalerView)
@@ -108,18 +106,18 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
 class AutoscalerReader:
     """Reads one autoscaler again and again."""
 
-    def __init__(self, access: ClusterAccess, namespace: str, name: str) -> None:
-        self._access = access
+    def __init__(self, doctor: Doctor, namespace: str, name: str) -> None:
+        self._doctor = doctor
         self._key = namespace, name
         self._seen = SeenHistory()
 
     async def read(self) -> AutoscalerReading:
         """Return what is known now. RunError for an autoscaler that does not exist, KubernetesError."""
-        examined = await self._access.doctor.examine(*self._key)
+        examined = await self._doctor.examine(*self._key)
         # with both kinds of a name the scaler serves the document of the FastPathAutoscaler
         examination = examined.fpas[0] if examined.fpas else examined.hpas[0]
         notes: list[str] = []
-        view = await read_document(self._access, examination, notes)
+        view = await read_document(self._doctor, examination, notes)
         if view is None:
             past = await self._past(examination, notes)
             view = build(examination, past)
@@ -131,7 +129,7 @@ class AutoscalerReader:
         """Return the history of Prometheus of an HPA, None without one; `notes` grow."""
         if examination.fpa is not None:
             return None
-        prometheus = self._access.prometheus
+        prometheus = self._doctor.prometheus
         if prometheus is None or not isinstance(prometheus.client, PrometheusClient):
             notes.append(f"{_BEGINS}: give --prometheus-url for the last hour")
             return None
@@ -151,8 +149,8 @@ class AutoscalerReader:
 
     @reading.kept(10.0)
     async def _history(self, origin: PrometheusConnection, place: HistoryPlace) -> HistoryView:
-        ranges = RangeReader(origin, self._access.options.prometheus_timeout)
-        return await hpa_history.read(ranges, place, self._access.clock.wall())
+        ranges = RangeReader(origin, self._doctor.options.prometheus_timeout)
+        return await hpa_history.read(ranges, place, self._doctor.clock.wall())
 
 
 def _unread(facts: Facts) -> list[str]:

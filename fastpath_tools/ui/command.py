@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 from adapter.cli import command_line
 from adapter.telemetry import logs
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.live import cluster_options
 from fastpath_tools.ui import addresses, server
-from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_page import AutoscalerPage
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import FleetReader
@@ -34,18 +34,18 @@ async def _run(options: UiOptions) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
-        access = await ClusterAccess.open(options, stack)
+        doctor = await Doctor.open(options, stack)
         token = server.make_token()
         templates = Templates(f"/{token}/", await asyncio.to_thread(cluster_options.read_context, options))
         namespace, name = options.target
-        reader = FleetReader(access, namespace)
-        fleet = FleetPage(reader, templates, access.clock)
+        reader = FleetReader(doctor, namespace)
+        fleet = FleetPage(reader, templates, doctor.clock)
 
         def find(path: str) -> Page | None:
             if path == addresses.FLEET:
                 return fleet
             key = addresses.parse_autoscaler(path)
-            return None if key is None else AutoscalerPage(access, templates, *key)
+            return None if key is None else AutoscalerPage(doctor, templates, *key)
 
         port = await stack.enter_async_context(PageServer(token, templates, find).listening(options.port))
         first = addresses.of_autoscaler(namespace, name) if name else addresses.FLEET

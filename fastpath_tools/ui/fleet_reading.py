@@ -16,12 +16,12 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPa
 from adapter.model.autoscaling.view import FleetEntry
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import autoscaler_hops, diagnosis
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import State, total
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.facts import Leaders, Unread
 from fastpath_tools.ui import autoscaler_reading, fleet, sentence
-from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.fleet import Directions, Examined, FleetRow, ReactionTime
 from fastpath_tools.ui.renewed import Renewed
 
@@ -57,16 +57,12 @@ class _Decided(NamedTuple):
     entries: dict[Key, FleetEntry]
     unread: tuple[str, ...]
 
-    def vacancy(self, namespace: str) -> str:
-        """Return why no scaler decides a namespace, "" if one does or that is not known."""
-        return autoscaler_hops.lacks_scaler(namespace, self.leaders)
-
 
 class FleetReader:
     """Reads the autoscalers of a namespace, of all with ""."""
 
-    def __init__(self, access: ClusterAccess, namespace: str) -> None:
-        self._access = access
+    def __init__(self, doctor: Doctor, namespace: str) -> None:
+        self._doctor = doctor
         self._namespace = namespace
         self._objects = Renewed(self._list, rest=_LIST_REST)
         self._decided = Renewed(self._ask_scalers)
@@ -78,7 +74,7 @@ class FleetReader:
     async def read(self) -> Fleet:
         """Return the fleet. KubernetesError or RunError if the autoscalers cannot be listed."""
         objects, decided = await asyncio.gather(self._objects.get(), self._decided.get())
-        now = self._access.clock.monotonic()
+        now = self._doctor.clock.monotonic()
         rows, seen = [], {}
         for row in [
             *(self._row(hpa, decided) for hpa in objects.hpas),
@@ -104,16 +100,15 @@ class FleetReader:
         return Fleet(sorted(shown, key=fleet.rank), notes)
 
     def _row(self, autoscaler: HPA | FastPathAutoscaler, decided: _Decided) -> FleetRow:
-        row = fleet.from_status(autoscaler)
-        entry = decided.entries.get(row.key)
+        entry = decided.entries.get(_key(autoscaler))
         if entry is not None:
-            row = fleet.from_entry(entry, autoscaler)
-        elif row.kind == KIND and (vacant := decided.vacancy(row.namespace)):
-            row = fleet.from_status(autoscaler, f"no scaler runs for it: {vacant}")
-        return row
+            return fleet.from_entry(entry, autoscaler)
+        vacant = autoscaler_hops.lacks_scaler(autoscaler.metadata.namespace, decided.leaders)
+        is_vacant = bool(vacant) and isinstance(autoscaler, FastPathAutoscaler)
+        return fleet.from_status(autoscaler, f"no scaler runs for it: {vacant}" if is_vacant else "")
 
     async def _list(self) -> _Objects:
-        cluster = self._access.cluster
+        cluster = self._doctor.cluster
         try:
             hpas, fpas = await asyncio.gather(cluster.hpas(self._namespace), cluster.fpas(self._namespace))
         except KubernetesError as error:
@@ -124,8 +119,8 @@ class FleetReader:
         return _Objects(hpas, (), fpas.why) if isinstance(fpas, Unread) else _Objects(hpas, fpas, "")
 
     async def _ask_scalers(self) -> _Decided:
-        leaders = await self._access.cluster.leaders(self._namespace)
-        shown = await self._access.scalers.read_all(leaders)
+        leaders = await self._doctor.cluster.leaders(self._namespace)
+        shown = await self._doctor.scalers.read_all(leaders)
         entries = {
             (entry.kind, entry.namespace, entry.name): entry
             for view in shown
@@ -153,7 +148,7 @@ class FleetReader:
 
     def _due(self) -> list[FleetRow]:
         """Return those to examine, in this order: those never examined, changed ones, then the oldest."""
-        now, (least, most) = self._access.clock.monotonic(), _AGAIN
+        now, (least, most) = self._doctor.clock.monotonic(), _AGAIN
         again = min(max(least, _EACH * len(self._rows)), most)
         due = []
         for row in self._rows:
@@ -168,18 +163,18 @@ class FleetReader:
     ) -> None:
         hpas = [other for other in objects.hpas if other.metadata.namespace == row.namespace]
         fpas = [other for other in objects.fpas if other.metadata.namespace == row.namespace]
-        examined, doctor = None, self._access.doctor
+        examined = None
         with contextlib.suppress(FastpathError):  # then only the object and the scaler say what is
             if isinstance(autoscaler, FastPathAutoscaler):
-                examination = await doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
+                examination = await self._doctor.examine_fpa(autoscaler, hpas, fpas, decided.leaders)
             else:
-                examination = await doctor.examine_hpa(autoscaler, hpas, fpas)
+                examination = await self._doctor.examine_hpa(autoscaler, hpas, fpas)
             examined = await self._read_page(examination)
-        self._examined[row.key] = self._access.clock.monotonic(), row, examined
+        self._examined[row.key] = self._doctor.clock.monotonic(), row, examined
 
     async def _read_page(self, examination: Examination) -> Examined:
         """Return what the page of an autoscaler says, without its history."""
-        view = await autoscaler_reading.read_document(self._access, examination, [])
+        view = await autoscaler_reading.read_document(self._doctor, examination, [])
         view = view or autoscaler_reading.build(examination)
         why = sentence.describe(view, examination)
         target = examination.facts.target

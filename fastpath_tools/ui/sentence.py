@@ -36,10 +36,6 @@ class Sentence(NamedTuple):
     advice: str
     then: str
 
-    def text(self) -> str:
-        parts = [f"{self.replicas}: {self.cause}", self.advice, self.then]
-        return " ".join(map(self.written, filter(None, parts)))
-
     @staticmethod
     def written(part: str) -> str:
         """Return a part with a capital, but not where it begins with a name or a command."""
@@ -52,11 +48,6 @@ class _CountCause(NamedTuple):
     state: State
     text: str
     advice: str = ""
-
-
-def explain(view: AutoscalerView, examination: Examination | None) -> str:
-    """Return the sentence as text."""
-    return describe(view, examination).text()
 
 
 def describe(view: AutoscalerView, examination: Examination | None) -> Sentence:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientSession
 
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import COMMAND
@@ -66,10 +66,10 @@ async def address(cluster: ClusterUnderTest) -> AsyncIterator[str]:
     """Serve the page of the test's namespace; gives its address."""
     options, _ = COMMAND.parse([cluster.namespace, f"--kubeconfig={cluster.admin_kubeconfig}"])
     async with AsyncExitStack() as stack:
-        access = await ClusterAccess.open(options, stack)
+        doctor = await Doctor.open(options, stack)
         templates = Templates(f"/{TOKEN}/")
-        reader = FleetReader(access, cluster.namespace)
-        page = FleetPage(reader, templates, access.clock)
+        reader = FleetReader(doctor, cluster.namespace)
+        page = FleetPage(reader, templates, doctor.clock)
         server = PageServer(TOKEN, templates, lambda path: None if path else page)
         port = await stack.enter_async_context(server.listening(0))
         await stack.enter_async_context(running(reader.examine()))

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from fastpath_sandbox.apiserver.workloads import deployment
-from fastpath_tools.ui import sentence
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.options import COMMAND
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.stage import WAIT, World, scaled
+from tests.support.autoscaler_views import explain
 from tests.support.boosting import HIGH, LOW, UNIT, Workload
 from tests.support.processor import limited
 
@@ -30,19 +30,19 @@ QUEUE = "external-average"
 LONG = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}}}
 
 
-async def open_access(cluster: ClusterUnderTest, stack: AsyncExitStack, *flags: str) -> ClusterAccess:
+async def open_access(cluster: ClusterUnderTest, stack: AsyncExitStack, *flags: str) -> Doctor:
     options, _ = COMMAND.parse([cluster.namespace, f"--kubeconfig={cluster.admin_kubeconfig}", *flags])
-    return await ClusterAccess.open(options, stack)
+    return await Doctor.open(options, stack)
 
 
-async def wait_for(access: ClusterAccess, cluster: ClusterUnderTest, name: str, text: str) -> str:
+async def wait_for(doctor: Doctor, cluster: ClusterUnderTest, name: str, text: str) -> str:
     """Return the sentence about an autoscaler once its first one matches."""
-    reader, shown = AutoscalerReader(access, cluster.namespace, name), ""
+    reader, shown = AutoscalerReader(doctor, cluster.namespace, name), ""
     try:
         async with limited(WAIT):
             while re.search(text, shown.split(". ", maxsplit=1)[0]) is None:
                 reading = await reader.read()
-                shown = sentence.explain(reading.view, reading.examination)
+                shown = explain(reading.view, reading.examination)
     except TimeoutError:
         pytest.fail(f"{name} shows {shown!r}, not {text!r}")
     return shown
@@ -94,10 +94,10 @@ async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) ->
     bare = '[{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]'
     await cluster.kubectl("patch", "deployment", "bare", namespaced, "--type=json", f"--patch={bare}")
     async with AsyncExitStack() as stack:
-        access = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
+        doctor = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
 
         async def first(name: str, text: str) -> str:
-            return await wait_for(access, cluster, name, text)
+            return await wait_for(doctor, cluster, name, text)
 
         shown = await first("maximum", r"^12 replicas.*: maxReplicas is reached; backlog asks for 20$")
         assert "Raise maxReplicas, now 12." in shown
@@ -145,12 +145,12 @@ async def test_a_quota_that_refuses_pods(world: World, tmp_path: Path) -> None:
     patch = ("--subresource=status", "--type=merge", f"--patch={status}")
     await cluster.kubectl("patch", "quota", "few", f"--namespace={cluster.namespace}", *patch)
     async with AsyncExitStack() as stack:
-        access = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
-        await wait_for(access, cluster, "web", "^2 replicas: ")
+        doctor = await open_access(cluster, stack, f"--config={tmp_path / 'rules.yaml'}")
+        await wait_for(doctor, cluster, "web", "^2 replicas: ")
         world.begin()
         refused = "new pods are refused since .* exceeded quota: few, requested: pods=1, used: pods=3"
         cause = rf"^\d replicas, 3 of them ready: Deployment web has 3 of \d replicas: {refused}"
-        shown = await wait_for(access, cluster, "web", cause)
+        shown = await wait_for(doctor, cluster, "web", cause)
         assert "Raise the ResourceQuota of the namespace" in shown
 
 
@@ -161,8 +161,8 @@ async def test_an_adapter_that_is_down(cluster: ClusterUnderTest) -> None:
     web = plain("web", lambda _: LOW)
     await cluster.create(*web.objects(cluster.namespace))
     async with AsyncExitStack() as stack:
-        access = await open_access(cluster, stack)
-        await wait_for(access, cluster, "web", "no APIService is registered for external.metrics.k8s.io")
+        doctor = await open_access(cluster, stack)
+        await wait_for(doctor, cluster, "web", "no APIService is registered for external.metrics.k8s.io")
         await cluster.create(
             {"apiVersion": "v1", "kind": "Service", **service, "spec": {"ports": [{"port": 443}]}},
             {

@@ -20,6 +20,8 @@ from adapter.model.autoscaling.view import (
     WritersView,
 )
 from adapter.model.timestamps import SECOND
+from fastpath_tools.doctor.diagnosis import Examination
+from fastpath_tools.ui import sentence
 
 NOW = 1_800_000_000
 REQUESTS = MetricView(name="http_requests", current="12", target="10", ratio=1.2, age=2.0)
@@ -98,3 +100,10 @@ def point(seconds: float, demand: int | None, desired: int | None = None, **chan
 
 def history(*points: HistoryPoint) -> HistoryView:
     return HistoryView(resolution=15.0, until=at(0), points=points)
+
+
+def explain(document: AutoscalerView, examination: Examination | None) -> str:
+    """Return the sentence of a page as text."""
+    why = sentence.describe(document, examination)
+    parts = [f"{why.replicas}: {why.cause}", why.advice, why.then]
+    return " ".join(map(why.written, filter(None, parts)))

@@ -16,7 +16,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
 from fastpath_tools.ui.options import UiOptions
 from tests.support import crd, doctor
@@ -175,8 +175,8 @@ class Incident:
             prometheus_url=self._url if prometheus else "",
         )
         async with AsyncExitStack() as stack:
-            access = await ClusterAccess.open(options, stack)
-            yield AutoscalerReader(access, "shop", "web")
+            doctor = await Doctor.open(options, stack)
+            yield AutoscalerReader(doctor, "shop", "web")
 
     async def read(self, *, prometheus: bool = False) -> AutoscalerReading:
         async with self.reader(prometheus=prometheus) as reader:

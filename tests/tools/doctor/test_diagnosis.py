@@ -110,8 +110,9 @@ def boosted(*metrics: MetricFacts, **changes: Any) -> Facts:
     document = hpa(LOAD, HANDSHAKE, mode="boost")
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, AnswerFacts(1, 0.01))
     shaken = model.check_handshake("web", document.spec)
-    boost = BoostFacts(model.read_annotations(document.metadata.annotations), shaken, floor, LEADERS)
-    return facts(*metrics, hpa=document, boost=boost._replace(**changes))
+    boost = BoostFacts(model.read_annotations(document.metadata.annotations), shaken, floor)
+    offer = BoostOffer(changes.pop("leaders", LEADERS), (), changes.pop("owner", ""))
+    return facts(*metrics, hpa=document, boost=boost._replace(**changes), offer=offer)
 
 
 def hop(found: Examination, name: str) -> Hop:

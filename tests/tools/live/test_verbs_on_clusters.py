@@ -20,7 +20,7 @@ from adapter.cli import main
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
@@ -235,10 +235,10 @@ async def test_what_doctor_advises_does_no_harm(scene: Scene) -> None:
 async def test_the_pages(scene: Scene) -> None:
     options = UiOptions(kubeconfig=str(scene.kubeconfig))
     async with AsyncExitStack() as stack:
-        access = await ClusterAccess.open(options, stack)
-        rows = (await FleetReader(access, scene.rights()).read()).rows
+        doctor = await Doctor.open(options, stack)
+        rows = (await FleetReader(doctor, scene.rights()).read()).rows
         assert [(row.namespace, row.name, row.fault) for row in rows] == [("shop", "web", "")]
-        reading = await AutoscalerReader(access, "shop", "web").read()
+        reading = await AutoscalerReader(doctor, "shop", "web").read()
         assert reading.examination.diagnosis.startswith(scene.kind.diagnosis)
 
 

@@ -35,11 +35,11 @@ from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, State
 from fastpath_tools.live.facts import Leaders
-from fastpath_tools.ui import autoscaler_page, sentence
+from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
 from tests.support import crd, incidents
-from tests.support.autoscaler_views import REQUESTS, at, history, point, view
+from tests.support.autoscaler_views import REQUESTS, at, explain, history, point, view
 from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC
 from tests.support.hostile_text import HOSTILE, acting
@@ -366,7 +366,7 @@ async def test_the_document_of_a_scaler_is_shown_as_it_is(
         async with shop.reader() as reader:
             shown, other = await reader.read(), await reader.read()
     assert (debug.encode(shown.view), shown.notes) == (debug.encode(decided), ())
-    assert sentence.explain(shown.view, None).startswith("5 replicas: the stabilization window holds")
+    assert explain(shown.view, None).startswith("5 replicas: the stabilization window holds")
     assert other.notes[0].startswith("the scaler cannot be read: its document is of another version: ")
     assert other.view.last is not None
     form = Outline(autoscaler_page.render(TEMPLATES, shown, {}).sections[-1].html).fields()

@@ -20,7 +20,7 @@ from adapter.model.autoscaling.view import VERSION, FleetView
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.fleet import FleetRow, Problem
 from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
@@ -88,8 +88,8 @@ async def open_reader(
 ) -> FleetReader:
     kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
     options = COMMAND.parse([f"--kubeconfig={kubeconfig}", *arguments])[0]
-    access = await ClusterAccess.open(options, stack)
-    return FleetReader(access, options.target[0])
+    doctor = await Doctor.open(options, stack)
+    return FleetReader(doctor, options.target[0])
 
 
 def lead(cluster: Cluster, namespace: str = "shop", holder: str = "scaler-1_0123") -> None:
@@ -339,7 +339,7 @@ async def test_a_line_that_changed_is_examined_first(
     reader = await open_reader(cluster, stack, tmp_path)
     await reader.read()
     rows = {row.name: row for row in reader._rows}
-    now = reader._access.clock.monotonic()
+    now = reader._doctor.clock.monotonic()
     for place, name in enumerate(names):
         reader._examined[rows[name].key] = now - 400 + place, rows[name], None
     reader._rows = [rows[name]._replace(desired=9) if name == "d" else rows[name] for name in names]

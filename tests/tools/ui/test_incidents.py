@@ -13,6 +13,7 @@ from fastpath_sandbox.apiserver.server import EPOCH
 from fastpath_sandbox.apiserver.workloads import deployment
 from fastpath_tools.ui import sentence
 from tests.support import incidents
+from tests.support.autoscaler_views import explain
 from tests.support.doctor import CPU, REQUESTS, hpa
 from tests.support.incidents import Incident, incident, measured
 from tests.support.tls import Authority
@@ -34,7 +35,7 @@ async def shop(tmp_path: Path, authority: Authority) -> AsyncIterator[Incident]:
 
 async def first_sentence(shop: Incident, *, prometheus: bool = False) -> str:
     reading = await shop.read(prometheus=prometheus)
-    return sentence.explain(reading.view, reading.examination).split(". ")[0]
+    return explain(reading.view, reading.examination).split(". ")[0]
 
 
 NO_EXTERNAL = (
@@ -104,7 +105,7 @@ async def test_the_maximum_is_reached(shop: Incident) -> None:
     counts = {"currentReplicas": 8, "desiredReplicas": 8}
     shop.create(REQUESTS, current=measured("17"), ScalingLimited=limited, status=counts)
     reading = await shop.read()
-    assert sentence.explain(reading.view, reading.examination) == (
+    assert explain(reading.view, reading.examination) == (
         "8 replicas: maxReplicas is reached; http_requests_per_second asks for 14. "
         "Raise maxReplicas, now 8. The count stays if the load stays."
     )
@@ -168,7 +169,7 @@ async def test_when_a_stabilization_window_ends(shop: Incident) -> None:
     change = reading.view.next
     assert change is not None
     assert change.replicas == 2
-    text = sentence.explain(reading.view, reading.examination)
+    text = explain(reading.view, reading.examination)
     assert text.endswith(f"2 replicas at {change.at[11:19]} UTC if the load stays.")
 
 
@@ -190,7 +191,7 @@ async def test_a_quota_refuses_pods(shop: Incident) -> None:
     shop.cluster.patch("Deployment", "web", {"status": {"conditions": [condition]}}, "shop")
     shop.create(REQUESTS, current=measured("10"), status={"desiredReplicas": 8})
     reading = await shop.read()
-    assert sentence.explain(reading.view, reading.examination) == (
+    assert explain(reading.view, reading.examination) == (
         "8 replicas, 4 of them ready: Deployment web has 4 of 8 replicas: new pods are refused: "
         f"{message}. Raise the ResourceQuota of the namespace, or lower the requests of its pods."
     )

@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui import sentence
-from fastpath_tools.ui.access import ClusterAccess
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet import Problem
 from fastpath_tools.ui.fleet_reading import FleetReader
@@ -72,8 +72,8 @@ def put(shop: Incident, case: PodIncident) -> None:
     shop.cluster.patch("Deployment", "web", {"status": {"conditions": conditions}}, "shop")
 
 
-async def check_line(access: ClusterAccess, cause: str) -> None:
-    fleet = FleetReader(access, "shop")
+async def check_line(doctor: Doctor, cause: str) -> None:
+    fleet = FleetReader(doctor, "shop")
     async with running(fleet.examine()):
         await fleet.read()
         await until(lambda: fleet._examined)
@@ -93,15 +93,15 @@ async def test_every_view_names_the_cause(shop: Incident, kind: str, tmp_path: P
         put(shop, case)
         cause = case.cause.partition(" since ")[0] if " since " in case.cause else case.cause
         async with AsyncExitStack() as stack:
-            access = await ClusterAccess.open(UiOptions(kubeconfig=kubeconfig), stack)
-            examined = await access.doctor.examine("shop", "web")
+            doctor = await Doctor.open(UiOptions(kubeconfig=kubeconfig), stack)
+            examined = await doctor.examine("shop", "web")
             found = examined.fpas[0] if examined.fpas else examined.hpas[0]
             assert cause in found.diagnosis, name
             assert case.advice in found.change, name
             assert found.state.value == "fault", name
             if name in LISTED:
-                await check_line(access, cause)
-            reading = await AutoscalerReader(access, "shop", "web").read()
+                await check_line(doctor, cause)
+            reading = await AutoscalerReader(doctor, "shop", "web").read()
         why = sentence.describe(reading.view, reading.examination)
         assert cause in why.cause, name
         for advice in (found.change, why.advice, str(found)):

@@ -20,7 +20,7 @@ from fastpath_tools.doctor.diagnosis import Examination
 from fastpath_tools.doctor.hops import Hop, Improvement, State, plain
 from fastpath_tools.live.facts import AnswerFacts, Leaders
 from fastpath_tools.ui import sentence
-from tests.support.autoscaler_views import REQUESTS, at, view
+from tests.support.autoscaler_views import REQUESTS, at, explain, view
 from tests.support.doctor import fast_facts
 from tests.tools.doctor.test_diagnosis import boosted, facts, hpa, load
 
@@ -92,7 +92,7 @@ ASKS = "http_requests asks for 6"
     ids=str,
 )
 def test_what_limits_the_count(restraint: Restraint | None, changes: dict[str, Any], text: str) -> None:
-    assert sentence.explain(view(restraint, **changes), None) == text
+    assert explain(view(restraint, **changes), None) == text
 
 
 def test_every_restraint_has_words() -> None:
@@ -152,16 +152,16 @@ PAUSED = WritersView(paused_until=at(60), paused_by="argocd", reversals=(at(-60)
     ids=["target", "suspended", "reverted", "no value", "too old", "of unknown age"],
 )
 def test_what_stops_it_comes_before_its_limits(changes: dict[str, Any], text: str) -> None:
-    assert sentence.explain(view(Restraint.HIGHEST, **changes), None) == text
+    assert explain(view(Restraint.HIGHEST, **changes), None) == text
 
 
 def test_an_error_of_the_last_decision_is_a_cause() -> None:
     decided = view(Restraint.FAILED)
     assert decided.last is not None
     failed = msgspec.structs.replace(decided.last, error="the scale cannot be read")
-    assert sentence.explain(view(last=failed), None) == "5 replicas: the scale cannot be read."
+    assert explain(view(last=failed), None) == "5 replicas: the scale cannot be read."
     silent = msgspec.structs.replace(decided.last, trace=())
-    assert sentence.explain(view(last=silent), None) == "5 replicas: the target cannot be scaled."
+    assert explain(view(last=silent), None) == "5 replicas: the target cannot be scaled."
 
 
 def examined(state: State) -> Examination:
@@ -172,7 +172,7 @@ def examined(state: State) -> Examination:
 
 
 def test_a_fault_that_doctor_finds_is_the_cause() -> None:
-    text = sentence.explain(view(Restraint.HIGHEST), examined(State.FAULT))
+    text = explain(view(Restraint.HIGHEST), examined(State.FAULT))
     assert text == "5 replicas: it is so. Change it."
     warned = sentence.describe(view(Restraint.HIGHEST), examined(State.WARNING))
     assert warned.cause.startswith("maxReplicas is reached")
@@ -197,7 +197,7 @@ def test_a_reversal_is_the_cause_for_some_minutes(manager: str, times: tuple[int
 
 def test_what_comes_next_has_its_time() -> None:
     held = view(Restraint.HELD, next=NextChange(replicas=1, at=at(130), released=Restraint.HELD.value))
-    assert sentence.explain(held, None).endswith(". 1 replica at 08:02:10 UTC if the load stays.")
+    assert explain(held, None).endswith(". 1 replica at 08:02:10 UTC if the load stays.")
 
 
 def test_pods_that_are_not_ready_are_named() -> None:
@@ -282,10 +282,10 @@ def undecided(restraint: Restraint | None, wanted: int | None, **changes: Any) -
 )
 def test_a_limit_of_an_hpa_ends_at_a_time_that_is_not_known(wanted: int, then: str) -> None:
     limited, held = (undecided(restraint, wanted) for restraint in (Restraint.LIMITED, Restraint.HELD))
-    assert sentence.explain(limited, None).endswith(then.format("as soon as the policy allows"))
-    assert sentence.explain(held, None).endswith(then.format("when the window ends"))
+    assert explain(limited, None).endswith(then.format("as soon as the policy allows"))
+    assert explain(held, None).endswith(then.format("when the window ends"))
     fast = msgspec.structs.replace(held, kind=KIND)
-    assert sentence.explain(fast, None).endswith(STAYS), "a scaler knows when, or that it does not"
+    assert explain(fast, None).endswith(STAYS), "a scaler knows when, or that it does not"
 
 
 def test_a_mode_that_writes_nothing_is_named() -> None:
@@ -298,13 +298,13 @@ def test_a_direction_that_is_disabled_is_named(way: str, wanted: int) -> None:
     behavior = {f"scale{way}": {"selectPolicy": "Disabled"}}
     field = f"spec.behavior.scale{way}.selectPolicy"
     examination = diagnosis.examine(facts(hpa=hpa(behavior=behavior)))
-    assert sentence.explain(undecided(Restraint.LIMITED, wanted), examination) == (
+    assert explain(undecided(Restraint.LIMITED, wanted), examination) == (
         f"5 replicas: {field} is Disabled: it never scales {way.lower()}; http_requests asks for {wanted}. "
         f"Remove {field}. {STAYS}"
     )
     held = sentence.describe(undecided(Restraint.HELD, wanted), examination)
     assert held.cause.startswith(field), "the window may end"
-    other = sentence.explain(undecided(Restraint.LIMITED, 12 - wanted), examination)
+    other = explain(undecided(Restraint.LIMITED, 12 - wanted), examination)
     assert other.startswith("5 replicas: a scaling policy limits the step")
     calm = sentence.describe(undecided(Restraint.TOLERATED, 5), examination)
     assert calm.cause.startswith("within tolerance"), "it is not why the count is what it is"
@@ -312,7 +312,7 @@ def test_a_direction_that_is_disabled_is_named(way: str, wanted: int) -> None:
 
 def test_an_hpa_without_conditions_was_not_decided() -> None:
     examination = diagnosis.examine(facts(hpa=hpa(conditions=[])))
-    assert sentence.explain(undecided(None, None), examination) == (
+    assert explain(undecided(None, None), examination) == (
         "5 replicas: the HPA controller has not set conditions yet."
     )
 
@@ -323,7 +323,7 @@ def test_an_hpa_without_conditions_was_not_decided() -> None:
 def test_a_ratio_within_tolerance_is_that_of_all_pods() -> None:
     target = TargetView(kind="Deployment", name="web", replicas=5, ready=2)
     busy = MetricView(name="pods metric inflight", current="25", target="10", ratio=2.5)
-    text = sentence.explain(view(Restraint.TOLERATED, target=target, metrics=(busy,)), None)
+    text = explain(view(Restraint.TOLERATED, target=target, metrics=(busy,)), None)
     assert text == (
         "5 replicas, 2 of them ready: within tolerance: inflight is 25 at a target of 10 in 2 Ready pods, "
         f"3 pods that are not Ready counted as 0, ratio 1. {STAYS}"
