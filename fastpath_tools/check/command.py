@@ -89,11 +89,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             except KubernetesError as error:
                 unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
-        faults = (
-            *collect_faults(parsed, catalogue),
-            *given.faults,
-            *schedules.faults_of(given.schedules),
-        )
+        faults = (*collect_faults(parsed, catalogue), *given.faults, *schedules.faults_of(given.schedules))
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in faults)

@@ -12,11 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from adapter.model.autoscaling.fastpath_autoscaler import (
-    FastPathAutoscaler,
-    FastPathAutoscalerSpec,
-    Metadata,
-)
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerBehavior,
     HPAScalingRules,
