@@ -200,6 +200,7 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
         for event in sorted(events, key=_at, reverse=True)
         if event.reason == "FailedCreate"
     }
+    since: int | None
     for one in target.sets:
         condition = _find_condition(one.status.conditions, "ReplicaFailure")
         event = refusals.get(one.metadata.name)

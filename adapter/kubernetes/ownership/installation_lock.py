@@ -130,7 +130,7 @@ class InstallationLock:
                 return
 
     def _is_due(self, record: LeaseRecord | None, *, begins: bool = False) -> bool:
-        """Note the Lease as it is, None if there is none; return whether to write it.
+        """Note the Lease as it is, None if it does not exist; return whether to write it.
 
         Where another installation held one that was deleted, that one makes it again first.
         """

@@ -19,7 +19,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
-from fastpath_tools.ui.access import ClusterAccess
+from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_page import AutoscalerPage
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
@@ -157,8 +157,8 @@ async def test_doctor(kind: str, kubeconfig: str, capsys: pytest.CaptureFixture[
 
 async def test_the_list(kind: str, kubeconfig: str) -> None:
     async with AsyncExitStack() as stack:
-        access = await ClusterAccess.open(UiOptions(kubeconfig=kubeconfig), stack)
-        reader = FleetReader(access, "shop")
+        doctor = await Doctor.open(UiOptions(kubeconfig=kubeconfig), stack)
+        reader = FleetReader(doctor, "shop")
         async with running(reader.examine()):
             rows = (await reader.read()).rows
             assert {row.name for row in rows} == set(EVERY[kind])
@@ -171,10 +171,10 @@ async def test_the_list(kind: str, kubeconfig: str) -> None:
 async def test_the_pages(kind: str, kubeconfig: str) -> None:
     """Of the words that are unknown: a page takes a tenth of a second."""
     async with AsyncExitStack() as stack:
-        access = await ClusterAccess.open(UiOptions(kubeconfig=kubeconfig), stack)
+        doctor = await Doctor.open(UiOptions(kubeconfig=kubeconfig), stack)
         for name, (place, _) in EVERY[kind].items():
             if name.endswith("mars") and place[0] == "spec":
-                page = AutoscalerPage(access, Templates("/token/", "prod"), "shop", name)
+                page = AutoscalerPage(doctor, Templates("/token/", "prod"), "shop", name)
                 text = " ".join(section.html for section in (await page.read({})).sections)
                 assert f"{write(place)}: " in text
 

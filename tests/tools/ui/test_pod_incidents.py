@@ -132,9 +132,9 @@ async def test_a_scrape_that_fails_comes_before_the_maximum(
         server = await stack.enter_async_context(TestServer(scaler))
         kubeconfig = str(shop.cluster.kubeconfig(tmp_path / "kubeconfig"))
         options = UiOptions(kubeconfig=kubeconfig, config=(str(rules),), server=str(server.make_url("")))
-        access = await ClusterAccess.open(options, stack)
-        examined = await access.doctor.examine("shop", "web")
-        reading = await AutoscalerReader(access, "shop", "web").read()
+        doctor = await Doctor.open(options, stack)
+        examined = await doctor.examine("shop", "web")
+        reading = await AutoscalerReader(doctor, "shop", "web").read()
     found = examined.fpas[0] if examined.fpas else examined.hpas[0]
     why = sentence.describe(reading.view, reading.examination)
     if not scraped or kind == "plain":
