@@ -16,16 +16,13 @@ _GROUP_VERSIONS = (
     ("custom.metrics.k8s.io", "v1beta1"),
     ("external.metrics.k8s.io", "v1beta1"),
 )
-NAMESPACE = "fastpath"
-"""The namespace of Fastpath, of which the verb believes the Leases of a scaler."""
-
-_SERVICE = {"namespace": NAMESPACE, "name": "fastpath"}
+SERVICE = {"namespace": "fastpath", "name": "fastpath"}
 
 
 def register(cluster: Cluster, port: int) -> None:
     """Have the adapter at a local port serve the metrics APIs of the cluster, as with the manifests."""
     service = {"type": "ExternalName", "externalName": "127.0.0.1", "ports": [{"port": port}]}
-    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": _SERVICE, "spec": service})
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": SERVICE, "spec": service})
     for priority, (group, version) in enumerate(reversed(_GROUP_VERSIONS), start=1):
         spec = {
             "group": group,
@@ -33,7 +30,7 @@ def register(cluster: Cluster, port: int) -> None:
             "groupPriorityMinimum": 100,
             "versionPriority": 100 * priority,
             "insecureSkipTLSVerify": True,  # the adapter has a self-signed certificate
-            "service": {**_SERVICE, "port": port},
+            "service": {**SERVICE, "port": port},
         }
         conditions = [{"type": "Available", "status": "True", "reason": "Passed"}]
         cluster.create(

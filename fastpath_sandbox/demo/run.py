@@ -110,7 +110,7 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
             metrics_relist_interval=2.0,
             metrics_max_age=60.0,
             scaler=True,
-            leader_elect_resource_namespace=pages.NAMESPACE,
+            leader_elect_resource_namespace=pages.SERVICE["namespace"],
             local_address="",  # one of a fixed port would keep a second demo from starting
             scrape_pod_cidrs=("127.0.0.0/8",),  # the demo's pods are on this machine
         )
