@@ -247,7 +247,9 @@ class RealBackend:
     async def account(self, cluster: ClusterUnderTest, name: str, namespace: str) -> Config:
         """Return the kubeconfig of a ServiceAccount, with a token."""
         token = await cluster.kubectl("create", "token", name, "-n", namespace, "--duration=1h")
-        return Config(self._plane.token_kubeconfig(cluster.directory / f"{name}.kubeconfig", token.strip()))
+        return Config(
+            self._plane.token_kubeconfig(cluster.directory / f"{namespace}.{name}.kubeconfig", token.strip())
+        )
 
     async def install_widgets(self, cluster: ClusterUnderTest) -> None:
         await cluster.create(_CUSTOM_RESOURCE)

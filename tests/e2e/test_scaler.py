@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +153,12 @@ async def admit(scene: Scene) -> Config:
 
 @contextlib.asynccontextmanager
 async def scaling(
-    scene: Scene, config: Config, *arguments: str, pod: str = "scaler-0", namespace: str = NAMESPACE
+    scene: Scene,
+    config: Config,
+    *arguments: str,
+    pod: str = "scaler-0",
+    namespace: str = NAMESPACE,
+    program: Sequence[str] = ("-m", "adapter"),
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a scaler; it ends in order with the block, unless it has ended before."""
     rules = scene.directory / "rules.yaml"
@@ -171,7 +176,7 @@ async def scaling(
     with file.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "adapter", "scale", *flags),
+            *(*program, "scale", *flags),
             stdout=log,
             stderr=log,
             env=os.environ | {"POD_NAME": pod, "POD_NAMESPACE": namespace, "PYTHONPATH": str(ROOT)},
@@ -418,6 +423,67 @@ async def test_scalers_share_the_slices_and_take_them_over(scene: Scene) -> None
             await until(lambda found: found == {"third": 64}, shares)
             backlog.length = 40
             await wait_replicas(cluster, 4)
+
+
+HOLD = 6
+"""Seconds after which another installation takes over here, in place of 60."""
+
+HASTY = f"""
+import runpy
+from adapter.kubernetes.ownership import installation_lock
+installation_lock.HOLD = {HOLD}
+runpy.run_module("adapter", run_name="__main__", alter_sys=True)
+"""
+
+
+def move(objects: rendered.Objects, namespace: str) -> rendered.Objects:
+    """Return the rights of a second installation: in a namespace and with names of its own."""
+    moved = rendered.Objects(json.loads(json.dumps(objects.documents)))
+    for each in moved.documents:
+        meta = each["metadata"]
+        if "Role" in each["kind"]:
+            meta["name"] += f"-{namespace}"
+        if meta.get("namespace") == NAMESPACE:
+            meta["namespace"] = namespace
+        for subject in each.get("subjects", ()):
+            subject["namespace"] = namespace
+        if "roleRef" in each and not each["roleRef"]["name"].startswith(("system:", "extension-")):
+            each["roleRef"]["name"] += f"-{namespace}"
+    moved.one("Namespace")["metadata"]["name"] = namespace
+    return moved
+
+
+@EVERYWHERE
+async def test_one_of_two_installations_scales(scene: Scene) -> None:
+    """The other one says so, and takes over when the first one was killed."""
+    cluster, config = scene.cluster, await admit(scene)
+    objects = await asyncio.to_thread(rendered.render, MANIFESTS / "overlays" / "scaler")
+    other = await scene.backend.admit(cluster, move(objects, "trial"), "fastpath-scaler", "trial")
+
+    async def holder() -> str:
+        lease = ("lease", "fastpath-scaler", "-n", "kube-system")
+        return await cluster.kubectl("get", *lease, "-o", "jsonpath={.spec.holderIdentity}")
+
+    async def said() -> str:
+        return await asyncio.to_thread((scene.directory / "trial.log").read_text)
+
+    async with queueing(scene, 20) as backlog, contextlib.AsyncExitStack() as stack:
+        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
+        first = await stack.enter_async_context(scaling(scene, config, pod="first", program=("-c", HASTY)))
+        await wait_replicas(cluster, 2)
+        assert await holder() == f"{NAMESPACE}/fastpath-scaler"
+        await stack.enter_async_context(
+            scaling(scene, other, pod="trial", namespace="trial", program=("-c", HASTY))
+        )
+        await until(lambda text: f"is held by {NAMESPACE}/fastpath-scaler" in text, said)
+        backlog.length = 30
+        await wait_replicas(cluster, 3)
+        assert await holder() == f"{NAMESPACE}/fastpath-scaler"
+        first.kill()
+        await until(lambda found: found == "trial/fastpath-scaler", holder)
+        backlog.length = 40
+        await wait_replicas(cluster, 4)
+        assert "could not be read or written" not in await said()
 
 
 @ALONE

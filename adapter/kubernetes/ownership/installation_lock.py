@@ -68,16 +68,17 @@ class InstallationLock:
     async def decide(self) -> None:
         """Look until it is known which installation scales, before a membership: others deal slices to it."""
         self._since, self._failing, self._refused = self._clock.monotonic(), None, False
-        self.begin(0.0)
+        self._looked = -math.inf
+        self.begin()
         while True:
             await self._attempt()
             if self.allowed or self.holder:
                 return
             await asyncio.sleep(_RETRY)
 
-    def begin(self, valid: float = HOLD / 2) -> None:
+    def begin(self) -> None:
         """Begin a membership: what was seen longer ago may be wrong by now, and does not count."""
-        if self._clock.monotonic() - self._looked >= valid:
+        if self._clock.monotonic() - self._looked >= HOLD / 2:
             self.allowed = False
             if self.holder == self._me:
                 self.holder = ""

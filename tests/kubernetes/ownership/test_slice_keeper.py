@@ -64,8 +64,8 @@ def test_one_scaler_owns_all_and_writes_no_more_than_a_leader(world: World) -> N
     assert {world.holder(slices.name_of(NAME, number)) for number in range(slices.COUNT)} == {alone.identity}
     before, calls = len(world.log), alone.calls
     world.run(60)
-    assert len(world.log) - before == 30 + 5, "the renewals of its own Lease, and of that of the installation"
-    assert alone.calls - calls == 30 + 5 + 11, "those, and looks at the Lease of the installation"
+    assert len(world.log) - before == 30 + 6, "the renewals of its own Lease, and of that of the installation"
+    assert alone.calls - calls == 30 + 6 + 12, "those, and looks at the Lease of the installation"
 
 
 def test_one_that_joins_gets_its_share_and_nothing_else_moves(world: World) -> None:
