@@ -205,7 +205,7 @@ def _refusal(target: PodTarget, living: int, events: Iterable[ObjectEvent]) -> U
         condition = _find_condition(one.status.conditions, "ReplicaFailure")
         event = refusals.get(one.metadata.name)
         if condition is not None and condition.status == "True":
-            message, since = condition.message, condition.last_transition_time
+            message, since = condition.message, condition.last_transition_time or 0
         elif event is not None and living < target.replicas:
             message, since = event.message, event.first_timestamp or event.at
         else:

@@ -38,6 +38,7 @@ from fastpath_tools.live.facts import (
     Starts,
     TargetFacts,
     Unread,
+    UnreadyPods,
     UsageFacts,
     UsageVerdict,
 )
@@ -542,6 +543,16 @@ def test_a_prometheus_that_does_not_answer_is_to_be_restored() -> None:
     error = "unable to fetch metrics: Prometheus does not answer since 2026-11-29T20:22:39Z"
     found = examine(facts(load(answer=AnswerFacts(0, 0.1, error=error, status=500))))
     assert found.change == "restore Prometheus, or correct --prometheus-url of Fastpath"
+
+
+def test_pods_of_a_node_that_is_gone_come_before_the_server_that_ran_there() -> None:
+    """Both are its pods: the metrics API fails too, and the pods are not late yet."""
+    unready = UnreadyPods("3 pods are not Ready: node node-1", "restore node node-1", is_late=False)
+    down = load(answer=AnswerFacts(0, 0.1, error="503"), serving=OURS._replace(fault="MissingEndpoints"))
+    target = facts().target
+    assert isinstance(target, TargetFacts)
+    found = examine(facts(down, target=target._replace(unready=unready)))
+    assert (found.diagnosis, found.change) == (unready.text, unready.change)
 
 
 def test_boost_without_knowing_who_serves() -> None:
