@@ -87,7 +87,8 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             try:
                 catalogue, notes = await cluster.catalogue(), ()
             except KubernetesError as error:
-                unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
+                said = f"cannot query the API server, using the built-in kinds: {error}"
+                (unseen if error.status == 403 else unreachable).append(said)
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         faults = (*collect_faults(parsed, catalogue), *given.faults, *schedules.faults_of(given.schedules))
         if question is not None:
@@ -95,7 +96,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             left_out = missing.rules_of(fault.path for fault in faults)
             explanation = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
             _print(explanation, options.output)
-            unreachable, unseen = unreachable + explanation.unreachable, explanation.unseen
+            unreachable, unseen = unreachable + explanation.unreachable, unseen + explanation.unseen
             absent = not explanation.served
         else:
             asking = _Servers(prometheus, cluster, unreachable, unseen)

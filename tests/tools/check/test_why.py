@@ -12,7 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from adapter.cli import main
+from adapter.errors import KubernetesError
+from adapter.model.resources import Catalogue
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools.live.servers import ClusterReader
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 
@@ -533,6 +536,19 @@ async def test_a_right_that_is_missing_is_said_and_is_no_failure(
     assert (checked.status, checked.err.count("\n"), checked.err.startswith(unseen)) == (0, 1, True), (
         checked.err
     )
+
+
+@pytest.mark.parametrize(("status", "expected"), [(403, 0), (401, 1), (503, 1)])
+async def test_kinds_that_may_not_be_read_are_no_failure(
+    run: Run, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, expected: int
+) -> None:
+    async def refuse(_: ClusterReader) -> Catalogue:
+        raise KubernetesError(status, "Refused", "no discovery")
+
+    monkeypatch.setattr(ClusterReader, "catalogue", refuse)
+    checked = await run(f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}")
+    said = "fastpath check: cannot query the API server, using the built-in kinds: no discovery\n"
+    assert (checked.status, checked.err) == (expected, said)
 
 
 async def test_objects_that_cannot_be_listed_end_the_story(
