@@ -14,14 +14,8 @@ from msgspec import structs
 
 from adapter.cli import command_line
 from adapter.model import quantity, visible
+from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscalerBehavior,
-    HPAScalingPolicy,
-    HPAScalingRules,
-    MetricSpec,
-    encode_scalar,
-)
 from adapter.model.quantity import Quantity
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FAST, NATIVE, SimulatedPolicy, read_policy
@@ -44,8 +38,8 @@ WINDOWS = (60, 300, 900)
 
 _DEFAULT_WINDOW = 300
 
-UNBOUNDED = HPAScalingRules(
-    stabilization_window_seconds=0, select_policy="Max", policies=(HPAScalingPolicy("Percent", 900, 15),)
+UNBOUNDED = hpa.HPAScalingRules(
+    stabilization_window_seconds=0, select_policy="Max", policies=(hpa.HPAScalingPolicy("Percent", 900, 15),)
 )
 """Rules for raises that bound nothing in practice: to ten times the pods in 15 s."""
 
@@ -63,7 +57,7 @@ class Suggestion(NamedTuple):
     target: Quantity | None
     window: int | None
     is_unbounded: bool
-    behavior: HorizontalPodAutoscalerBehavior | None
+    behavior: hpa.HorizontalPodAutoscalerBehavior | None
 
 
 def grid(
@@ -88,7 +82,7 @@ def _policy(pace: SimulatedPolicy, target: Quantity | None) -> SimulatedPolicy:
     return SimulatedPolicy(text, pace.name, pace.native, pace.fast, pace.usage, target=target)
 
 
-def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quantity | None]:
+def _targets(metrics: Sequence[hpa.MetricSpec], capacity_ratio: float) -> list[Quantity | None]:
     """Return the targets to try, None for the given one, which is first."""
     targets: list[Quantity | None] = [None]
     if len(metrics) != 1:
@@ -110,11 +104,11 @@ def _targets(metrics: Sequence[MetricSpec], capacity_ratio: float) -> list[Quant
 
 
 def _behaviors(
-    given: HorizontalPodAutoscalerBehavior | None,
-) -> Iterator[tuple[int | None, bool, HorizontalPodAutoscalerBehavior | None]]:
+    given: hpa.HorizontalPodAutoscalerBehavior | None,
+) -> Iterator[tuple[int | None, bool, hpa.HorizontalPodAutoscalerBehavior | None]]:
     """Yield window, whether raises are unbounded, and the behavior; None for what is given."""
-    base = given or HorizontalPodAutoscalerBehavior()
-    down = base.scale_down or HPAScalingRules()
+    base = given or hpa.HorizontalPodAutoscalerBehavior()
+    down = base.scale_down or hpa.HPAScalingRules()
     own = down.stabilization_window_seconds
     own = _DEFAULT_WINDOW if own is None else own
     for window in (None, *(window for window in WINDOWS if window != own)):
@@ -289,7 +283,7 @@ def _change(given: Inputs, suggestion: Suggestion) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
-    return msgspec.to_builtins(value, enc_hook=encode_scalar, str_keys=True)
+    return msgspec.to_builtins(value, enc_hook=hpa.encode_scalar, str_keys=True)
 
 
 def _to_json(given: Inputs, front: Front) -> str:

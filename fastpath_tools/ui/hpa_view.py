@@ -12,6 +12,7 @@ from adapter.autoscaler.debug import moment
 from adapter.autoscaler.decide.observation import Band, Settings
 from adapter.autoscaler.decide.restraint import Restraint
 from adapter.autoscaler.decide.trace import Step, number
+from adapter.model.autoscaling import view as views
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.autoscaling.hpa import (
     Condition,
@@ -21,17 +22,6 @@ from adapter.model.autoscaling.hpa import (
     with_defaults,
 )
 from adapter.model.autoscaling.status import describe_value
-from adapter.model.autoscaling.view import (
-    VERSION,
-    AutoscalerView,
-    HistoryView,
-    LastDecisionView,
-    LimitsView,
-    MetricView,
-    NextChange,
-    TargetView,
-    WritersView,
-)
 from adapter.model.timestamps import SECOND, read_nanoseconds
 from fastpath_tools.doctor import metric_hops
 from fastpath_tools.doctor.diagnosis import Examination
@@ -49,7 +39,7 @@ _LIMITED = {
 _HELD = frozenset({"ScaleDownStabilized", "ScaleUpStabilized"})
 
 
-def build(examination: Examination, history: HistoryView | None = None) -> AutoscalerView:
+def build(examination: Examination, history: views.HistoryView | None = None) -> views.AutoscalerView:
     """Return the document; `history` is that of Prometheus, None without one."""
     facts = examination.facts
     spec, now = with_defaults(facts.hpa.spec), facts.now
@@ -62,9 +52,9 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
         if metric.ratio is not None
     ]
     restraint = _restraint(facts, metrics, band, max(demands, default=0))
-    limits = LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
-    view = AutoscalerView(
-        version=VERSION,
+    limits = views.LimitsView(min=spec.min_replicas or 0, max=spec.max_replicas)
+    view = views.AutoscalerView(
+        version=views.VERSION,
         kind=HPA_KIND,
         namespace=facts.hpa.metadata.namespace,
         name=facts.hpa.metadata.name,
@@ -84,9 +74,9 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
             "conditions": [_condition(condition) for condition in facts.conditions],
         },
         recommendations={},
-        writers=WritersView(paused_until=None, paused_by="", reversals=()),
+        writers=views.WritersView(paused_until=None, paused_by="", reversals=()),
         ready_times={},
-        last=LastDecisionView(
+        last=views.LastDecisionView(
             time=moment(now),
             inputs=(),
             trace=tuple(_ladder(facts, metrics, demands)),
@@ -100,16 +90,16 @@ def build(examination: Examination, history: HistoryView | None = None) -> Autos
     return msgspec.structs.replace(view, next=_next(view, facts, restraint))
 
 
-def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> TargetView:
+def _target(facts: Facts, status: HorizontalPodAutoscalerStatus) -> views.TargetView:
     reference, target = facts.hpa.spec.scale_target_ref, facts.target
     if isinstance(target, Unread):
-        view = TargetView(kind=reference.kind, name=reference.name)
+        view = views.TargetView(kind=reference.kind, name=reference.name)
         if not any((one.type, one.status) == ("AbleToScale", "True") for one in facts.conditions):
             return msgspec.structs.replace(view, error=target.why)
         # the controller reads it, and says how many there are
         count = status.current_replicas
         return msgspec.structs.replace(view, replicas=count, status_replicas=count)
-    return TargetView(
+    return views.TargetView(
         kind=reference.kind,
         name=reference.name,
         replicas=target.replicas,
@@ -127,13 +117,13 @@ def _condition(condition: Condition) -> dict[str, str]:
 # -- metrics -------------------------------------------------------------------------------------------------
 
 
-def _metric(examination: Examination, place: int) -> MetricView:
+def _metric(examination: Examination, place: int) -> views.MetricView:
     metric, chain = examination.facts.metrics[place], examination.chains[place]
     status = _status(examination.facts, metric)
     current, target, ratio = describe_value(metric.spec, status)
     faults = [hop.text for hop in chain.hops if hop.state is State.FAULT]
     age = _age(metric)
-    return MetricView(
+    return views.MetricView(
         name=metric.label,
         current=UNKNOWN if faults else current,
         target=target,
@@ -187,7 +177,9 @@ def _base(facts: Facts, spec: MetricSpec) -> int:
     return min(ready, _decided_on(facts)) or _decided_on(facts)
 
 
-def _restraint(facts: Facts, metrics: Sequence[MetricView], band: Band, demand: int) -> Restraint | None:
+def _restraint(
+    facts: Facts, metrics: Sequence[views.MetricView], band: Band, demand: int
+) -> Restraint | None:
     """Return what keeps the count by the conditions, None without conditions."""
     conditions = {condition.type: condition for condition in facts.conditions}
     able, active, limited = (
@@ -215,7 +207,7 @@ def _restraint(facts: Facts, metrics: Sequence[MetricView], band: Band, demand: 
     return Restraint.LOWEST if 0 < demand < least == replicas else Restraint.FOLLOWS
 
 
-def _ladder(facts: Facts, metrics: Sequence[MetricView], demands: Sequence[int]) -> Iterator[str]:
+def _ladder(facts: Facts, metrics: Sequence[views.MetricView], demands: Sequence[int]) -> Iterator[str]:
     """Yield what each metric asks for, and the conditions: the steps between are the controller's own."""
     rest = iter(demands)
     for metric in metrics:
@@ -229,7 +221,7 @@ def _ladder(facts: Facts, metrics: Sequence[MetricView], demands: Sequence[int])
         yield f"{condition.type} {condition.status} ({condition.reason}): {condition.message}"
 
 
-def _next(view: AutoscalerView, facts: Facts, restraint: Restraint | None) -> NextChange | None:
+def _next(view: views.AutoscalerView, facts: Facts, restraint: Restraint | None) -> views.NextChange | None:
     """Return the next change: when the stabilization window ends, or at the next decision."""
     status, replicas = facts.hpa.status, view.target.replicas
     if status is None or replicas is None:
@@ -242,10 +234,10 @@ def _next(view: AutoscalerView, facts: Facts, restraint: Restraint | None) -> Ne
         ended, demand = known[held[-1] + 1].at, known[-1].demand or 0
         goal = min(max(demand, view.limits.min), view.limits.max)
         at = read_nanoseconds(ended) + round(_window(facts) * SECOND)
-        return NextChange(replicas=goal, at=moment(at), released=restraint.value)
+        return views.NextChange(replicas=goal, at=moment(at), released=restraint.value)
     if restraint is Restraint.FOLLOWS and status.desired_replicas != replicas:
         at = facts.now + round(facts.period.seconds * SECOND)
-        return NextChange(replicas=status.desired_replicas, at=moment(at), released="")
+        return views.NextChange(replicas=status.desired_replicas, at=moment(at), released="")
     return None
 
 

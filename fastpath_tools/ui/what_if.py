@@ -12,16 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
-from adapter.model.autoscaling.hpa import (
-    HorizontalPodAutoscalerBehavior,
-    HPAScalingRules,
-    MetricIdentifier,
-    MetricSpec,
-    MetricTarget,
-    PodsMetricSource,
-    with_defaults,
-)
 from adapter.model.autoscaling.view import HistoryView
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND, read_nanoseconds
@@ -64,7 +56,7 @@ _LEAST = 60 * SECOND
 
 def settings(autoscaler: FastPathAutoscaler, *, is_hpa: bool, is_boosted: bool) -> Trial:
     """Return the settings of today."""
-    behavior = with_defaults(autoscaler.spec).behavior
+    behavior = hpa.with_defaults(autoscaler.spec).behavior
     rules = behavior.scale_down if behavior is not None else None
     window = None if rules is None else rules.stabilization_window_seconds
     policy = FAST if not is_hpa else BOOST if is_boosted else NATIVE
@@ -121,10 +113,10 @@ def replay(history: HistoryView, autoscaler: FastPathAutoscaler, start_up: float
     return _replay(alone, demand, seconds, max(1, round(start_up)), trial)
 
 
-_DEMAND = MetricSpec(
+_DEMAND = hpa.MetricSpec(
     type="Pods",
-    pods=PodsMetricSource(
-        MetricIdentifier("demand"), MetricTarget(type="AverageValue", average_value=Quantity(1))
+    pods=hpa.PodsMetricSource(
+        hpa.MetricIdentifier("demand"), hpa.MetricTarget(type="AverageValue", average_value=Quantity(1))
     ),
 )
 """A metric of which a pod serves 1: its load is the demand in pods."""
@@ -141,10 +133,10 @@ def _replay(
     loads = {"demand": load.of_points(demand, seconds)}
     scenario = Scenario(autoscaler, loads, (start_up,), phases=_PHASES, carries=False)
     policy = with_fields(read_policy(trial.policy), target_share=trial.target / 100)
-    behavior = with_defaults(autoscaler.spec).behavior or HorizontalPodAutoscalerBehavior()
-    down = replace(behavior.scale_down or HPAScalingRules(), stabilization_window_seconds=trial.window)
+    behavior = hpa.with_defaults(autoscaler.spec).behavior or hpa.HorizontalPodAutoscalerBehavior()
+    down = replace(behavior.scale_down or hpa.HPAScalingRules(), stabilization_window_seconds=trial.window)
     changed = replace(behavior, scale_down=down)
-    spec = with_defaults(replace(autoscaler.spec, behavior=changed))
+    spec = hpa.with_defaults(replace(autoscaler.spec, behavior=changed))
     runs = simulation.simulate(scenario, policy, spec.behavior).runs
     return Result(
         sum(figures.shortage for figures in runs) / len(runs),
