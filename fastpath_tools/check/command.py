@@ -87,8 +87,8 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             try:
                 catalogue, notes = await cluster.catalogue(), ()
             except KubernetesError as error:
-                said = f"cannot query the API server, using the built-in kinds: {error}"
-                (unseen if error.status == 403 else unreachable).append(said)
+                failure = f"cannot query the API server, using the built-in kinds: {error}"
+                (unseen if error.status == 403 else unreachable).append(failure)
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         faults = (*collect_faults(parsed, catalogue), *given.faults, *schedules.faults_of(given.schedules))
         if question is not None:
