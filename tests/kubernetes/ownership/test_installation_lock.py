@@ -175,20 +175,55 @@ def test_members_that_leave_together_clear_it(world: World) -> None:
     assert world.run_until(scales(world, OTHER)) < TAKEN
 
 
-def test_a_new_pod_of_the_holder_waits_for_nothing(world: World) -> None:
-    """After a crash of all, and although the other installation is about to take the Lease."""
+def test_a_new_pod_of_the_holder_waits_for_nothing_and_renews_at_once() -> None:
+    """Seconds before the other installation takes the Lease."""
+    with world_of() as world:
+        (first,), _ = install_two(world)
+        first.kill()
+        took = world.run_until(scales(world, OTHER))
+    with world_of() as world:
+        (first,), _ = install_two(world)
+        first.kill()
+        world.run(took - 4)
+        world.join()
+        world.edit(first.lease, holderIdentity="")
+        assert world.run_until(scales(world, NAME)) < AT_ONCE
+        world.run(LONG)
+        assert owners(world) == {NAME}
+
+
+def test_one_that_joins_long_after_its_look_looks_again(world: World) -> None:
     (first,), _ = install_two(world)
     first.kill()
-    world.run(HOLD - HOLD / 6 - LOOK - 1)
-    world.join(pod="")
-    for lease in [name for name in world.leases if "-member-" in name and NAME in name]:
-        world.edit(lease, holderIdentity="")
+    again = world.join()
+    world.run_until(lambda: again.keeper._lock.allowed)
+    again.mode = "cut"
+    world.edit(first.lease, holderIdentity="")
+    world.run_until(scales(world, OTHER))
+    again.heal()
+    world.lock_faults = {"get": HANGS}
+    world.run(2 * LAST_ATTEMPT)
+    assert (owners(world), world.holder(again.lease) != "") == ({OTHER}, True)
+    world.lock_faults = {}
     world.run(LONG)
-    assert owners(world) == {NAME}
+    assert (owners(world), active(again)) == ({OTHER}, {STANDS_BACK})
+
+
+def test_a_member_that_does_not_know_is_dealt_no_slices(world: World) -> None:
+    """The others keep what it would own."""
+    world.join(), world.join()
+    world.run_until(world.is_fair)
+    refuse(world, {"get"}, 503)
+    third = world.join()
+    assert longest_gap(world, HOLD - LAST_ATTEMPT) < MOVES
+    assert (third.owned, world.holder(third.lease), active(third)) == ([], "", {UNREAD})
+    world.lock_faults = {}
+    world.run(20)
+    assert third.owned
 
 
 def test_of_installations_that_begin_together_one_scales() -> None:
-    for seed in range(20):
+    for seed in range(6):
         with world_of(seed) as world:
             for installation in (NAME, OTHER) * 3:
                 world.join(installation=installation)
@@ -221,7 +256,7 @@ def test_one_that_is_overruled_gives_its_slices_up(world: World) -> None:
 
 
 def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
-    for seed in range(10):
+    for seed in range(5):
         with world_of(seed) as world:
             install_two(world, 2)
             world.run(seed)
@@ -318,14 +353,14 @@ def test_one_that_stands_back_goes_on_with_that_for_a_minute(verbs: set[str]) ->
 
 
 def test_a_short_fault_of_all_requests_changes_nothing() -> None:
-    for status, seconds in itertools.product((REFUSED | UNANSWERED).values(), (3.0, 14.0, 50.0)):
+    for status, seconds in itertools.product((REFUSED | UNANSWERED).values(), (14.0, 50.0)):
         with world_of() as world:
             install_two(world, 2)
             world.faults = dict.fromkeys(("get", "write", "list", "watch"), status)
             world.run(seconds)
             world.faults = {}
             assert world.run_until(lambda world=world: not world.free) < HANDED_OVER  # type: ignore[misc]
-            assert longest_gap(world, 2 * HOLD) < MOVES
+            assert longest_gap(world, 30) < MOVES
             assert owners(world) == {NAME}
 
 
@@ -345,7 +380,7 @@ RECOVERED = TAKEN + 15.0 + 4 * LAST_ATTEMPT
 """Seconds after the last fault in which one installation owns all slices: 15 are the duration of a Lease."""
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 20))
 @pytest.mark.timeout(120)
 def test_never_two_installations_and_never_none_for_long(seed: int) -> None:
