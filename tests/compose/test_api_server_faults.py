@@ -22,6 +22,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.scope import SliceScope
 from adapter.kubernetes.client import ListWatch, ResponseBody
 from adapter.kubernetes.codec import WatchEvent
+from adapter.kubernetes.ownership import installation_lock
 from adapter.telemetry.metrics import Monitoring
 from tests.compose.test_scaler import runtime
 from tests.support.clock import LoopClock
@@ -100,6 +101,8 @@ class APIServer:
         """When kinds were last listed, or a watch of them began or showed something."""
         self._version = 10
         self._leases: dict[str, Document] = {}
+        self._lock: dict[str, Document] = {}
+        """The Lease of the installation that scales, which has no label."""
         self._changes: list[Document] = []
         self._watches: list[tuple[str, asyncio.Queue[Document | None]]] = []
 
@@ -163,9 +166,10 @@ class APIServer:
     async def get(self, path: str, **_: object) -> ResponseBody:
         kind, name = path.rsplit("/", 1)
         await self._answer(kind.rpartition("/")[2])
-        if name not in self._leases:
+        leases = self._lock if f"/{installation_lock.NAMESPACE}/" in path else self._leases
+        if name not in leases:
             raise KubernetesError(404, "NotFound", f"cannot get {path}")
-        return ResponseBody("application/json", msgspec.json.encode(self._leases[name]))
+        return ResponseBody("application/json", msgspec.json.encode(leases[name]))
 
     async def write(
         self,
@@ -187,6 +191,9 @@ class APIServer:
         if "/leases" in path and method != "DELETE":
             self._version += 1
             document["metadata"]["resourceVersion"] = str(self._version)
+        if f"/{installation_lock.NAMESPACE}/" in path:
+            self._lock[installation_lock.NAME] = document
+        elif "/leases" in path and method != "DELETE":
             self._leases[document["metadata"]["name"]] = document
             self._changes.append(document)
             for kind, queue in self._watches:

@@ -12,6 +12,7 @@ import yaml
 
 from adapter.telemetry import metrics
 from tests.support import docs, expressions, rendered, tools
+from tests.telemetry import test_doubts
 
 ROOT = Path(__file__).parent.parent.parent
 TESTS = Path(__file__).parent / "alerts.yaml"
@@ -23,7 +24,7 @@ OBJECT: JSON = yaml.safe_load(ALERTS.read_text())
 RULES: list[JSON] = [rule for group in OBJECT["spec"]["groups"] for rule in group["rules"]]
 NAMES = list(dict.fromkeys(rule["alert"] for rule in RULES))
 UNIT_TESTS: JSON = yaml.safe_load(TESTS.read_text())
-FAULTS = {"prometheus", "discovery", "config", "config-reload", "no-series"}
+FAULTS = {"prometheus", "discovery", "config", "config-reload", "no-series", "installation"}
 """The problems that alerts name; `no-series`, which a rule for an optional program may have, fires none."""
 
 by_rule = pytest.mark.parametrize(
@@ -158,9 +159,8 @@ def test_problems_that_alerts_name_are_reported() -> None:
         for faults in re.findall(r'fault!?[=~]+"([^"]+)"', rule["expr"]):
             named |= set(faults.split("|"))
     assert named == FAULTS
-    sources = "".join(path.read_text() for path in (ROOT / "adapter").rglob("*.py"))
-    for fault in FAULTS:
-        assert re.search(rf'report\(\s*"{fault}",', sources), fault
+    reported = {fault for path in (ROOT / "adapter").rglob("*.py") for fault in test_doubts.reported(path)}
+    assert named <= reported
 
 
 @by_rule

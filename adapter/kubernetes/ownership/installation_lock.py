@@ -70,11 +70,10 @@ class InstallationLock:
         self._since, self._failing, self._refused = self._clock.monotonic(), None, False
         self._looked = -math.inf
         self.begin()
-        while True:
-            await self._attempt()
-            if self.allowed or self.holder:
-                return
+        await self._attempt()
+        while not (self.allowed or self.holder):
             await asyncio.sleep(_RETRY)
+            await self._attempt()
 
     def begin(self) -> None:
         """Begin a membership: what was seen longer ago may be wrong by now, and does not count."""
@@ -114,21 +113,19 @@ class InstallationLock:
             self._problems.resolve(UNREAD)
         self._judge()
 
-    async def _look(self) -> None:
+    async def _look(self, *, is_last: bool = False) -> None:
         """Read the Lease, and write it if that is due; after a conflict once more."""
-        for is_last in (False, True):
-            lease = await self._store.fetch(_ATTEMPT)
-            # one that begins renews it at once: another installation may have seen no renewal for long
-            if not self._is_due(None if lease is None else lease.record, begins=not is_last):
-                return
-            try:
-                self._is_due((await self._write(lease)).record)
-            except errors.KubernetesError as error:
-                # 404 on replace: the Lease was deleted; on create: there is no such namespace
-                if is_last or (error.status != 409 and (error.status != 404 or lease is None)):
-                    raise
-            else:
-                return
+        lease = await self._store.fetch(_ATTEMPT)
+        # one that begins renews it at once: another installation may have seen no renewal for long
+        if not self._is_due(None if lease is None else lease.record, begins=not is_last):
+            return
+        try:
+            self._is_due((await self._write(lease)).record)
+        except errors.KubernetesError as error:
+            # 404 on replace: the Lease was deleted; on create: there is no such namespace
+            if is_last or (error.status != 409 and (error.status != 404 or lease is None)):
+                raise
+            await self._look(is_last=True)
 
     def _is_due(self, record: LeaseRecord | None, *, begins: bool = False) -> bool:
         """Note the Lease as it is, None if it does not exist; return whether to write it.
