@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
+from adapter.kubernetes.ownership import installation_lock
 from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -201,6 +202,8 @@ class Lane:
 
 async def kill_owners() -> tuple[list[Lane], list[Written]]:
     async with AuditedCluster() as cluster:
+        # each lane is an installation of its own, and all scale at once
+        cluster.forbid("get", "leases", installation_lock.NAMESPACE)
         lanes = [Lane(cluster, number) for number in range(LANES)]
         async with asyncio.TaskGroup() as group:
             for lane in lanes:
