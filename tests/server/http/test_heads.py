@@ -69,6 +69,9 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it never holds")
 
 
+_CUTS = Monitoring().connections_closed
+
+
 class Side:
     """The server's end of a connection whose requests are answered in `turns` turns of the event loop."""
 
@@ -78,7 +81,7 @@ class Side:
         self.connection = ClientConnection(
             web.Server(self._answer),
             loop=asyncio.get_running_loop(),
-            cuts=Monitoring().connections_closed,
+            cuts=_CUTS,
             long_heads=LongHeads(budgets.LONG_HEADS_BYTES),
             judge=lambda _: None,
             turns=FairQueue(asyncio.get_running_loop(), 8),
