@@ -11,6 +11,7 @@ from cryptography import x509
 
 from adapter.compose.clock import SystemClock
 from adapter.compose.scaler import LISTED_SECONDS
+from adapter.kubernetes.ownership import installation_lock
 from adapter.kubernetes.ownership.lease import micro_time
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -177,6 +178,40 @@ async def test_probes_say_what_is_not_synced(tmp_path: Path, world: ScaledCluste
         status, text = await running.at(port).get("/readyz")
         assert status == 500
         assert "[-]caches-synced failed" in text
+
+
+def let_another_scale(world: ScaledCluster) -> None:
+    spec = {"holderIdentity": "other/fastpath-scaler", "leaseDurationSeconds": 60}
+    metadata = {"name": installation_lock.NAME, "namespace": installation_lock.NAMESPACE}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    world.cluster.create(lease | {"metadata": metadata, "spec": spec})
+
+
+HELD = "the Lease kube-system/fastpath-scaler is held by other/fastpath-scaler"
+
+
+async def test_a_scaler_that_stands_back_is_ready_and_names_the_holder(
+    tmp_path: Path, world: ScaledCluster
+) -> None:
+    let_another_scale(world)
+    async with scaling(tmp_path, world) as running:
+        await running.shows('fastpath_faults_active{fault="installation"} 1.0')
+        await running.shows('fastpath_ready{command="scale"} 1.0')
+        await running.shows(HELD, "/readyz/installation")
+        await running.shows('fastpath_scaler_slices{name="fastpath-scaler"} 0.0')
+
+
+async def test_a_server_whose_scaler_stands_back_is_ready_and_names_the_holder(
+    tmp_path: Path, world: ScaledCluster
+) -> None:
+    (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
+    let_another_scale(world)
+    flags = ("--scaler", "--local-address=")
+    async with running(tmp_path, world.cluster, world.prometheus.url, *flags) as adapter:
+        await adapter.wait_for("/readyz/installation", lambda answer: HELD in str(answer.body))
+        await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
+        told = await adapter.get("/readyz?verbose")
+        assert "[-]installation failed: reason withheld (informational)" in str(told.body)
 
 
 async def test_a_server_whose_scaler_never_listed_a_kind_is_not_ready(
