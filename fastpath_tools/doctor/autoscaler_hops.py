@@ -37,7 +37,7 @@ from fastpath_tools.live.facts import (
     overlap,
 )
 
-BOOSTING, FLOOR, BEHAVIOR = "boost", "floor", "behavior"
+BOOSTING, FLOOR, BEHAVIOR, SCALERS = "boost", "floor", "behavior", "scalers"
 """The names of hops; a floor that cannot be read concerns the HPA itself."""
 
 UNCONDITIONED = "the HPA controller has not set conditions yet"
@@ -133,7 +133,7 @@ def boost_hop(facts: Facts) -> Hop | None:
 def scalers_hop(leaders: Leaders | Unread) -> Hop | None:
     """Return the fault where scalers that do not share slices have Leases, else None."""
     seen = overlap(leaders)
-    return _hop(State.FAULT, seen, KEEP_ONE, "scalers") if seen else None
+    return _hop(State.FAULT, seen, KEEP_ONE, SCALERS) if seen else None
 
 
 def _hop(state: State, text: str, change: str = "", name: str = BOOSTING) -> Hop:

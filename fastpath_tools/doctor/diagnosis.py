@@ -85,9 +85,9 @@ def examine(facts: Facts) -> Examination:
         after.append(scale_down_hops.scale_down_hop(facts.scale_down, how))
     examined = Examination(facts, before, chains, tuple(after))
     every = examined.hops()
-    # pods that cannot start come first, however short that is; causes that were found here come before what
-    # the controller makes of them, and both before what only boosting lacks
-    first = {SPEC, target_hops.PODS}
+    # scalers that overwrite each other and pods that cannot start come first, however short that is; causes
+    # that were found here come before what the controller makes of them, and both before what boosting lacks
+    first = {autoscaler_hops.SCALERS, SPEC, target_hops.PODS}
     faults = [hop for hop in every if hop.state is State.FAULT or hop.name in first]
     faults.sort(
         key=lambda hop: (hop.name not in first, hop.name == autoscaler_hops.BOOSTING, hop.change is None)
