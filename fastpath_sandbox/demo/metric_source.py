@@ -144,5 +144,8 @@ async def _wait_ready(base: str, process: asyncio.subprocess.Process, log: Path)
                         if response.status == 200:
                             return
                 await asyncio.sleep(0.05)
-    last = "".join(log.read_text(errors="replace").strip().splitlines()[-1:])
-    raise RunError(f"Prometheus did not start: {last or 'it printed nothing'}")
+    raise RunError(f"Prometheus did not start: {_last_line(log)}")
+
+
+def _last_line(log: Path) -> str:
+    return "".join(log.read_text(errors="replace").strip().splitlines()[-1:]) or "it printed nothing"

@@ -32,14 +32,13 @@ def register(cluster: Cluster, port: int) -> None:
             "insecureSkipTLSVerify": True,  # the adapter has a self-signed certificate
             "service": {**SERVICE, "port": port},
         }
-        conditions = [{"type": "Available", "status": "True", "reason": "Passed"}]
         cluster.create(
             {
                 "apiVersion": "apiregistration.k8s.io/v1",
                 "kind": "APIService",
                 "metadata": {"name": f"{version}.{group}"},
                 "spec": spec,
-                "status": {"conditions": conditions},
+                "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
             }
         )
 
