@@ -21,7 +21,7 @@ _OURS = ("fastpath", "prometheus-adapter")
 """What the names of installed objects begin with."""
 
 _KINDS = (
-    *("clusterrole", "clusterrolebinding", "customresourcedefinition", "rolebinding"),
+    *("clusterrole", "clusterrolebinding", "customresourcedefinition", "role", "rolebinding"),
     *("validatingadmissionpolicybinding", "validatingadmissionpolicy"),
 )
 
@@ -29,7 +29,7 @@ _KINDS = (
 async def remove_leftovers(cluster: "ClusterUnderTest") -> None:
     """Delete what other tests left: Helm takes over no object that it has not created."""
     for kind in _KINDS:
-        where = "kube-system" if kind == "rolebinding" else ""
+        where = "kube-system" if kind in {"role", "rolebinding"} else ""
         names = [name for name in await cluster.names(kind, namespace=where) if name.startswith(_OURS)]
         if names:
             scope = ("-n", where) if where else ()

@@ -156,7 +156,7 @@ async def test_costs_that_are_not_answered_do_not_hold_a_shrink(
     idle.fall(made, "a")
     await until(lambda: made.ready == LEFT, WAIT)
     assert gate.asked
-    assert patches(control_plane, world) == [], "none is answered"
+    assert not [patch for patch in patches(control_plane, world) if patch.status < 400], "none is answered"
     gate.is_open.set()
     await until(lambda: len(patches(control_plane, world)) >= len(gate.asked), WAIT)
     await until(lambda: not world.costs("web"), WAIT)
@@ -176,7 +176,7 @@ async def test_a_shrink_that_does_not_come_leaves_no_cost(
     await until(lambda: not world.costs("web"), WAIT)
     assert made.ready == PODS
     found = patches(control_plane, world)
-    assert len(found) <= 2 * (PODS - LEFT), found
+    assert len(found) <= 4 * (PODS - LEFT), found  # marked, moved with the load once, and taken back
 
 
 async def test_the_costs_of_a_scaler_that_was_killed_are_taken_back(

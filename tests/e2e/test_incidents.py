@@ -105,7 +105,7 @@ async def test_causes_that_the_controllers_show(world: World, tmp_path: Path) ->
             "tolerance", r"^2 replicas: within tolerance: backlog is 10.5 at a target of 10, ratio 1.05$"
         )
         await first("mislabelled", r"^2 replicas: Fastpath .*backlog.*")
-        await first("bare", r"^2 replicas.*missing request for cpu in container bare of Pod bare-")
+        await first("bare", r"^2 replicas: container bare of Deployment bare has no request for cpu")
         await first(
             "stable",
             r"the selector app=stable of Deployment stable also matches 1 pod of Deployment stable-canary",
