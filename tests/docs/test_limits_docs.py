@@ -177,7 +177,7 @@ NUMBERS = {
     "32 MiB; 64 KiB of an error are read": (
         kubernetes._LONGEST // MIB, transport._STATUS_BYTES // 1024,
     ),
-    "for one more; those that are used may grow to 20 MiB": autoscalers.STAYING_BYTES // MIB,
+    "with a new one; those that are in use may grow to 20 MiB": autoscalers.STAYING_BYTES // MIB,
     "64 are processed at a time, of schedules 16 KiB": (
         codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
     ),

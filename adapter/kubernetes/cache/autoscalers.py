@@ -127,10 +127,10 @@ LONGEST_SPEC, LONGEST_STATUS = 64 * 1024, 128 * 1024
 """Bytes of JSON. A longer status does not count."""
 
 NAMESPACE_BYTES = 16 * 1024 * 1024
-"""Bytes of JSON of the autoscalers of a kind in one namespace, for one more to be let in."""
+"""Bytes of JSON, of all autoscalers of a kind in one namespace, up to which a new one is let in."""
 
 STAYING_BYTES = 20 * 1024 * 1024
-"""Those with which the ones that are in stay.
+"""Those up to which one that was let in stays.
 
 The status counts because it takes memory, and it grows while an autoscaler works. With one limit, the last
 one would be refused and, with the short status of a refused one, let in again.

@@ -5,9 +5,9 @@ each other here. Another installation takes it when it has seen no renewal for `
 once without a holder. A write names the version that was read, so one of two gets a conflict.
 
 It must not be a new way to stop all scaling: two installations that write name the version of what they read,
-and none that writes is an outage. Where the API server refuses this Lease, as to roles of before, the
-installation goes on without it. Without an answer the holder goes on. One that stands back, or does not know,
-goes on after `HOLD`: the API server answers for the Leases of the members meanwhile.
+and none that writes is an outage. Where the API server refuses this Lease, as with the role of an older
+version, an installation that knows no holder scales at once. Without an answer the holder goes on, and the
+others scale after `HOLD`. That time counts while the API server answers for the Leases of the members.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class InstallationLock:
         self._failing: float | None = None
         """Since when no look has succeeded, None if the last one has."""
         self._refused = False
-        """Whether the API server has refused one of these."""
+        """Whether the API server has refused one of the looks since then."""
 
     async def decide(self) -> None:
         """Look until it is known which installation scales, before a membership: others deal slices to it."""
