@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from adapter.cli.command_line import program, show, tell, version
 from adapter.cli.verbs import SERVERS, listed, registered
@@ -74,7 +75,13 @@ def _follow_signals(verb: str, *, is_process: bool) -> None:
     The servers stop in an order of their own.
     """
     if is_process and verb not in SERVERS:
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell script
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _sentence(error: Exception) -> str:

@@ -63,16 +63,29 @@ async def test_pages_that_are_not_served_end_the_demo(opened: Callable[[], list[
     assert opened() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    ("number", "interrupt"),
+    [
+        pytest.param(signal.SIGTERM, signal.SIG_DFL, id="SIGTERM"),
+        pytest.param(signal.SIGTERM, signal.SIG_IGN, id="SIGTERM to a background job of a script"),
+        pytest.param(signal.SIGINT, signal.SIG_DFL, id="SIGINT"),
+    ],
+)
 async def test_a_signal_to_the_demo_leaves_nothing(
-    number: signal.Signals, opened: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals,
+    interrupt: signal.Handlers,
+    opened: Callable[[], list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither Prometheus nor the server of the pages, nor the folder with the token."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "adapter", "demo", "--ui", stdout=asyncio.subprocess.DEVNULL
+        *(sys.executable, "-m", "adapter", "demo", "--ui"),
+        stdout=asyncio.subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
     )
     children: list[int] = []
     try:
