@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.stage import Stage
+from scripts.generate import crd, crd_schedules
 from tests.e2e import controlplane, nodes
 from tests.e2e.aggregation import NAMESPACE, FrontedControlPlane, apply
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.frontproxy import NAME
-from tests.support import crd, crd_schedules
 from tests.support.kubectl import Kubectl
 from tests.support.tls import Authority
 

@@ -1,4 +1,4 @@
-// Written by `python -m tests.support.plugin_types` from adapter/model/autoscaling/view.py.
+// Written by `python -m scripts.generate.plugin_types` from adapter/model/autoscaling/view.py.
 
 /** The version of the document that this plugin reads. */
 export const VERSION = 'v1';

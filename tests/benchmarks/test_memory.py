@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from adapter.telemetry.server_metrics import CACHES
-from tests.support import memory
-from tests.support.memory import MemoryOfContainer
+from scripts.generate import memory
+from scripts.generate.memory import MemoryOfContainer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

@@ -12,7 +12,8 @@ import yaml
 
 from adapter.config.options import IGNORED, SCALE, SERVE
 from fastpath_tools.live import chart_values as helm_values
-from tests.support import chart_values, charts
+from scripts.generate import chart_values
+from tests.support import charts
 from tests.support.charts import NOTES
 
 Values = dict[str, Any]
@@ -268,7 +269,7 @@ def test_the_defaults_are_described() -> None:
 
 def test_the_readme_has_the_table_of_the_values() -> None:
     text = chart_values.README.read_text()
-    assert text == chart_values.updated(text), "run: python -m tests.support.chart_values"
+    assert text == chart_values.updated(text), "run: python -m scripts.generate.chart_values"
 
 
 REFUSED: Mapping[str, tuple[Values, str]] = {

@@ -11,7 +11,7 @@ from adapter.config import checks, option_fields
 from adapter.config.option_fields import Command, CommandOptions, arguments, option, renamed, replaced
 from adapter.config.pflag import Flag, FlagType
 from adapter.errors import Fault, InputError
-from tests.support.docs import render_markdown
+from scripts.generate.docs import render_markdown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from adapter import errors
 from adapter.config import checks, https_options, options, pflag, rules_file
 from adapter.config.options import SCALE, SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
-from tests.support.docs import render_markdown
+from scripts.generate.docs import render_markdown
 
 CONFIG = "--config=rules.yaml"
 TABLE = SERVE.table

@@ -18,7 +18,8 @@ from adapter.telemetry import metrics
 from fastpath_tools.check import lint
 from fastpath_tools.live import chart_values as helm_values
 from fastpath_tools.live import preview
-from tests.support import docs, rendered
+from scripts.generate import docs
+from tests.support import rendered
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -77,7 +78,7 @@ def test_the_map_leads_to_every_page() -> None:
 @pytest.mark.parametrize("name", docs.PAGES)
 def test_made_pages_are_up_to_date(name: str) -> None:
     made = docs.PAGES[name]()
-    assert (docs.DOCS / name).read_text() == made, "run python -m tests.support.docs"
+    assert (docs.DOCS / name).read_text() == made, "run python -m scripts.generate.docs"
 
 
 REMOVED_METRICS = {"fastpath_request_head_bytes"}

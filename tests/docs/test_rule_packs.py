@@ -32,7 +32,8 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selec
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from fastpath_tools.live.preview import named_series
-from tests.support import crd, recorded, structural
+from scripts.generate import crd
+from tests.support import recorded, structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
 from tests.support.recorded import RecordedEndpoint

@@ -13,7 +13,8 @@ from adapter.bounds.schedule.windows import CronWindow, DayWindow, SingleWindow
 from adapter.cli import main
 from adapter.config.yaml import documents as yaml_documents
 from adapter.model.timestamps import SECOND, read_span
-from tests.support import crd_schedules, structural
+from scripts.generate import crd_schedules
+from tests.support import structural
 from tests.support.rendered import ROOT
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule

@@ -19,12 +19,13 @@ from adapter.model.autoscaling import floor as floors
 from adapter.server import tls
 from fastpath_sandbox.prometheus.series import SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
+from scripts.generate import crd, crd_schedules
 from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import Fronted
 from tests.e2e.test_aggregation import WELL
-from tests.support import boosting, crd, crd_schedules
+from tests.support import boosting
 from tests.support.boosting import CLOCK, HOLD, UNIT, Loads, Workload
 from tests.support.naive import MANAGER
 from tests.support.nativechain import Front

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from adapter.model.autoscaling import documents, fastpath_autoscaler
+from scripts.generate import crd
 from tests.e2e import conftest
 from tests.e2e.clusters import ClusterUnderTest
-from tests.support import crd
 from tests.support.rendered import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]

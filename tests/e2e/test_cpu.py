@@ -13,13 +13,14 @@ from typing import NamedTuple
 import pytest
 
 from adapter.model.autoscaling.status import FAST_USAGE
+from scripts.generate import crd, crd_schedules
 from tests.e2e import aggregation, nodes, watching
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.nodes import KINDS, Nodes
 from tests.e2e.test_aggregation import until
-from tests.support import crd, crd_schedules, waiting
+from tests.support import waiting
 from tests.support.adapter import RunningAdapter
 from tests.support.boosting import CLOCK
 from tests.support.scalewrites import BOOSTER, NATIVE, Audit

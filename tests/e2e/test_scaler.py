@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.model.autoscaling import fastpath_autoscaler
+from scripts.generate import crd
 from tests.e2e import aggregation, conftest
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Config, Document
 from tests.e2e.conftest import Fronted
 from tests.e2e.test_aggregation import RULES as RESOURCE_RULES
 from tests.e2e.test_aggregation import deployment, get, make_well, until, write
-from tests.support import crd, rendered
+from tests.support import rendered
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.rendered import MANIFESTS, ROOT
 

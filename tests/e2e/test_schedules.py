@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from adapter.bounds.schedule import documents
+from scripts.generate import crd_schedules
 from tests.bounds.schedule.test_schema import ACCEPTED, ONLY_BY_THE_PROGRAM
 from tests.e2e import conftest
 from tests.e2e.clusters import ClusterUnderTest
-from tests.support import crd_schedules
 from tests.support.schedules import EXAMPLE, document, excepting
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]

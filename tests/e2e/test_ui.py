@@ -19,10 +19,11 @@ from rich.console import Console
 
 from adapter.model.autoscaling import fastpath_autoscaler
 from fastpath_sandbox.demo import pages, run
+from scripts.generate import crd
 from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.test_aggregation import deployment, write
 from tests.e2e.test_scaler import BACKLOG, RULES, autoscaler
-from tests.support import chromium, crd, tools, waiting
+from tests.support import chromium, tools, waiting
 from tests.support.adapter import RunningAdapter
 from tests.support.chromium import Browser, Node, Tab
 from tests.support.processor import limited

@@ -9,7 +9,8 @@ import yaml
 from adapter.bounds.schedule import documents
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.forecast import MOST_HOLIDAYS
-from tests.support import crd, crd_parts, crd_schedules, structural
+from scripts.generate import crd, crd_parts, crd_schedules
+from tests.support import structural
 
 JSON = dict[str, Any]
 
@@ -64,7 +65,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
 
 def test_the_file_is_up_to_date(kind: Kind) -> None:
     made = crd_parts.render(kind.module.definition())
-    assert kind.module.PATH.read_text() == made, "run python -m tests.support.crd"
+    assert kind.module.PATH.read_text() == made, "run python -m scripts.generate.crd"
 
 
 def test_the_schema_is_structural(kind: Kind) -> None:

@@ -26,8 +26,9 @@ from adapter.cli.verbs import registered
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
 from fastpath_tools.live import chart_values as helm_values
+from scripts.generate import crd
 from tests.support import adapter as support
-from tests.support import containers, crd, rendered
+from tests.support import containers, rendered
 from tests.support.containers import Confined, Engine, Image, Pod
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer

@@ -16,7 +16,8 @@ from adapter.model.autoscaling import floor, slices
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, PLURAL
 from adapter.server import tls
 from fastpath_tools.live import cluster_options as deployment
-from tests.support import crd, crd_schedules, rendered
+from scripts.generate import crd, crd_schedules
+from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from adapter.telemetry import metrics
-from tests.support import docs, expressions, rendered, tools
+from scripts.generate import docs
+from tests.support import expressions, rendered, tools
 from tests.telemetry import test_doubts
 
 ROOT = Path(__file__).parent.parent.parent

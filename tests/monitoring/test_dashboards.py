@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
+from scripts.generate import dashboards
+from scripts.generate.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.monitoring.test_alerts import RULES, UNIT_TESTS
 from tests.support import adapter as support
-from tests.support import boosting, dashboards, expressions, rendered
+from tests.support import boosting, expressions, rendered
 from tests.support.adapter import RunningAdapter
 from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload, own
-from tests.support.panels import DASHBOARDS, Dashboard, Panel, Query
 from tests.support.processor import Limit
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.tools import free_port
@@ -51,7 +52,7 @@ ANY = {"namespace": ".*", "name": "x", "kind": "x", "job": ".*", "instance": ".*
 def test_the_files_are_up_to_date(dashboard: Dashboard) -> None:
     made = dashboards.render(dashboard)
     assert (dashboards.FOLDER / f"{dashboard.name}.json").read_text() == made, (
-        "run python -m tests.support.dashboards"
+        "run python -m scripts.generate.dashboards"
     )
 
 

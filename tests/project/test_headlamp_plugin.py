@@ -11,7 +11,7 @@ import yaml
 from adapter.model.autoscaling import slices
 from fastpath_tools import explain
 from fastpath_tools.live import cluster_options
-from tests.support import plugin_types
+from scripts.generate import plugin_types
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "headlamp-plugin"
@@ -26,7 +26,7 @@ def _source(name: str) -> str:
 
 
 def test_the_types_are_those_of_the_document() -> None:
-    assert plugin_types.FILE.read_text() == plugin_types.render(), "python -m tests.support.plugin_types"
+    assert plugin_types.FILE.read_text() == plugin_types.render(), "python -m scripts.generate.plugin_types"
 
 
 def test_a_namespace_has_the_same_slice() -> None:

@@ -32,7 +32,8 @@ from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus import series as exporter
 from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from fastpath_sandbox.prometheus.server import Prometheus
-from tests.support import adapter, crd
+from scripts.generate import crd
+from tests.support import adapter
 from tests.support.adapter import RunningScaler
 from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place, follow

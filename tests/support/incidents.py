@@ -19,7 +19,8 @@ from fastpath_sandbox.apiserver.workloads import Workloads
 from fastpath_tools.doctor.command import Doctor
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReader, AutoscalerReading
 from fastpath_tools.ui.options import UiOptions
-from tests.support import crd, doctor
+from scripts.generate import crd
+from tests.support import doctor
 from tests.support.tls import Authority
 
 RULES = """

@@ -24,7 +24,7 @@ from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_tools import explain
 from fastpath_tools.live import scaler_access
-from tests.support import crd
+from scripts.generate import crd
 from tests.support.controller import Bench, fpa, shown_document
 from tests.support.processor import limited
 from tests.support.scaling import external_metric

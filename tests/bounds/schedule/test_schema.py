@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from adapter.bounds.schedule import documents
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
+from scripts.generate import crd_schedules
 from tests.bounds.schedule.test_documents import (
     CRON,
     DAILY,
@@ -18,7 +19,7 @@ from tests.bounds.schedule.test_documents import (
     REFUSED_WINDOWS,
     SINGLE,
 )
-from tests.support import crd_schedules, structural
+from tests.support import structural
 from tests.support.schedules import EXAMPLE, document, excepting
 
 JSON = dict[str, Any]

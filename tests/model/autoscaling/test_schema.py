@@ -27,7 +27,8 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
-from tests.support import crd, structural
+from scripts.generate import crd
+from tests.support import structural
 from tests.support.scaling import document
 
 JSON = dict[str, Any]

@@ -11,7 +11,7 @@ from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.store import JSON
 from fastpath_sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
 from fastpath_sandbox.prometheus.series import Exporter
-from tests.support import crd, crd_schedules
+from scripts.generate import crd, crd_schedules
 from tests.support.clock import FakeClock
 
 

@@ -24,7 +24,7 @@ from adapter.model.metrics import (
 from adapter.server.api import documents, encoding
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, PREVIEW_VERSIONS, RESOURCE_GROUP, VERSIONS
-from tests.support import openapi as specification
+from scripts.generate import openapi as specification
 
 GROUP_VERSIONS = [(group, version) for group, versions in PREVIEW_VERSIONS.items() for version in versions]
 
@@ -35,7 +35,9 @@ def plain(document: object) -> Any:
 
 
 def test_the_shipped_file_is_as_generated() -> None:
-    assert specification.PATH.read_text() == specification.text(), "python -m tests.support.openapi writes it"
+    assert specification.PATH.read_text() == specification.text(), (
+        "python -m scripts.generate.openapi writes it"
+    )
 
 
 def v2() -> Any:

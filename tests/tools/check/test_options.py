@@ -3,7 +3,7 @@ import pytest
 from adapter import errors
 from adapter.config.options import SERVE
 from fastpath_tools.check.options import COMMAND, CheckOptions
-from tests.support.docs import render_markdown
+from scripts.generate.docs import render_markdown
 
 
 def parse(*arguments: str) -> CheckOptions:

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from adapter.model.autoscaling import documents
-from tests.support import crd, structural
+from scripts.generate import crd
+from tests.support import structural
 from tests.support.simulation import Printed
 
 HPA = """\

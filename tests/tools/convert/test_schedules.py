@@ -10,7 +10,8 @@ import yaml
 
 from adapter.compose.clock import SystemClock
 from fastpath_tools.convert import keda
-from tests.support import crd_schedules, structural
+from scripts.generate import crd_schedules
+from tests.support import structural
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
 

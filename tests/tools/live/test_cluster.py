@@ -20,7 +20,8 @@ from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_tools.live.cluster import option_values
 from fastpath_tools.live.sources import selectors_of
-from tests.support import crd, doctor
+from scripts.generate import crd
+from tests.support import doctor
 from tests.support.doctor import CPU, HANDSHAKE, REQUESTS, Doctor, hpa
 from tests.support.ownerleases import owner_leases
 from tests.support.tls import Authority

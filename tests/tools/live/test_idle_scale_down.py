@@ -20,7 +20,7 @@ from fastpath_tools.live.api_objects import PodDocument
 from fastpath_tools.live.cluster import LiveCluster
 from fastpath_tools.live.cluster_options import KubeconfigOptions
 from fastpath_tools.live.facts import PatchRight, Unread
-from tests.support import crd
+from scripts.generate import crd
 from tests.support.doctor import REQUESTS, Doctor, hpa
 from tests.support.ownerleases import owner_leases
 

@@ -15,7 +15,7 @@ from adapter.model.autoscaling import slices
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
-from tests.support import crd
+from scripts.generate import crd
 from tests.support.doctor import HANDSHAKE, REQUESTS, Doctor, hpa
 from tests.support.ownerleases import owner_leases
 from tests.support.verbs import Verb

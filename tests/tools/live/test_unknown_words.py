@@ -24,7 +24,8 @@ from fastpath_tools.ui.autoscaler_page import AutoscalerPage
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
 from fastpath_tools.ui.pages import Templates
-from tests.support import crd, doctor
+from scripts.generate import crd
+from tests.support import doctor
 from tests.support.ownerleases import owner_leases
 from tests.support.waiting import running
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support import simulated_guide
-from tests.support.simulated_guide import Block
+from scripts.generate import simulated_guide
+from scripts.generate.simulated_guide import Block
 
 BLOCKS = list(simulated_guide.blocks())
-UPDATE = "run python -m tests.support.simulated_guide"
+UPDATE = "run python -m scripts.generate.simulated_guide"
 
 
 def test_the_guides_have_what_they_are_about() -> None:

@@ -38,7 +38,8 @@ from fastpath_tools.live.facts import Leaders
 from fastpath_tools.ui import autoscaler_page
 from fastpath_tools.ui.autoscaler_reading import AutoscalerReading
 from fastpath_tools.ui.pages import Templates
-from tests.support import crd, incidents
+from scripts.generate import crd
+from tests.support import incidents
 from tests.support.autoscaler_views import REQUESTS, at, explain, history, point, view
 from tests.support.doctor import CPU, HANDSHAKE, fast_facts
 from tests.support.doctor import REQUESTS as REQUESTS_SPEC

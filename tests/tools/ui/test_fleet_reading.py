@@ -26,7 +26,8 @@ from fastpath_tools.ui.fleet_page import FleetPage
 from fastpath_tools.ui.fleet_reading import Fleet, FleetReader
 from fastpath_tools.ui.options import COMMAND
 from fastpath_tools.ui.pages import Templates
-from tests.support import crd, doctor
+from scripts.generate import crd
+from tests.support import doctor
 from tests.support.autoscaler_views import ENTRY
 from tests.support.waiting import running, until
 

@@ -20,7 +20,8 @@ from fastpath_tools.ui.autoscaler_reading import AutoscalerReader
 from fastpath_tools.ui.fleet import Problem
 from fastpath_tools.ui.fleet_reading import FleetReader
 from fastpath_tools.ui.options import UiOptions
-from tests.support import crd, incidents, pod_incidents
+from scripts.generate import crd
+from tests.support import incidents, pod_incidents
 from tests.support.doctor import HANDSHAKE, REQUESTS, hpa
 from tests.support.incidents import Incident, incident, measured
 from tests.support.pod_incidents import INCIDENTS, SETS, PodIncident, shifted

@@ -1,6 +1,6 @@
 """The OpenAPI document in adapter/server/api/openapi.json.
 
-``python -m tests.support.openapi`` writes the file.
+``python -m scripts.generate.openapi`` writes the file.
 
 Both versions of OpenAPI come from the same tables. Only kinds of our own groups have names. The schemas that
 they share with other kinds stand in place, since kube-aggregator renames a name that another server gives

@@ -1,4 +1,4 @@
-"""The Grafana dashboards in manifests/chart/files. ``python -m tests.support.dashboards`` writes them.
+"""The Grafana dashboards in manifests/chart/files. ``python -m scripts.generate.dashboards`` writes them.
 
 `panels` says what they show. The names of metrics, and what they mean, come from the table in
 `adapter.telemetry.metrics`. The panels of a dashboard fill rows of 24 units from left to right.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.telemetry.metrics import METRICS
-from tests.support.panels import DASHBOARDS, Dashboard, Panel, Query, Variable
+from scripts.generate.panels import DASHBOARDS, Dashboard, Panel, Query, Variable
 
 FOLDER = Path(__file__).parent.parent.parent / "manifests" / "chart" / "files" / "dashboards"
 

@@ -1,4 +1,4 @@
-"""Writes the types of the document in the Headlamp plugin: `python -m tests.support.plugin_types`.
+"""Writes the types of the document in the Headlamp plugin: `python -m scripts.generate.plugin_types`.
 
 They are those of `adapter.model.autoscaling.view`: an interface for each struct of an `AutoscalerView`.
 """
@@ -14,7 +14,7 @@ from adapter.model.autoscaling import view
 FILE = Path(__file__).parents[2] / "headlamp-plugin" / "src" / "document.ts"
 
 _HEADER = f"""\
-// Written by `python -m tests.support.plugin_types` from adapter/model/autoscaling/view.py.
+// Written by `python -m scripts.generate.plugin_types` from adapter/model/autoscaling/view.py.
 
 /** The version of the document that this plugin reads. */
 export const VERSION = '{view.VERSION}';

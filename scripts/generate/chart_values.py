@@ -1,4 +1,4 @@
-"""The table of values in the chart's README: ``python -m tests.support.chart_values`` writes it."""
+"""The table of values in the chart's README: ``python -m scripts.generate.chart_values`` writes it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from tests.support.rendered import MANIFESTS
 
 CHART = MANIFESTS / "chart"
 README = CHART / "README.md"
-BEGIN, END = "<!-- values: python -m tests.support.chart_values -->", "<!-- end of values -->"
+BEGIN, END = "<!-- values: python -m scripts.generate.chart_values -->", "<!-- end of values -->"
 
 Schema = Mapping[str, Any]
 

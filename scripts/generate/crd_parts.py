@@ -219,5 +219,5 @@ class _Dumper(yaml.SafeDumper):
 
 def render(document: JSON) -> str:
     kind = document["spec"]["names"]["kind"]
-    head = f"# The kind {kind}, for Kubernetes 1.27 and later. Made by `python -m tests.support.crd`.\n"
+    head = f"# The kind {kind}, for Kubernetes 1.27 and later. Made by `python -m scripts.generate.crd`.\n"
     return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""Takes the pictures of the README: `python -m tests.support.screenshots [MINUTES]`.
+"""Takes the pictures of the README: `python -m scripts.generate.screenshots [MINUTES]`.
 
 It runs the demo for some minutes, an hour by default, so that the axis has something to show, and takes a
 picture of the page of an autoscaler soon after the load has stepped up, in light and in dark. It needs

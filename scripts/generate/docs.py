@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
+"""The pages of docs/reference that are generated from code: ``python -m scripts.generate.docs``."""
 
 import inspect
 import json

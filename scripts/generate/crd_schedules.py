@@ -8,8 +8,8 @@ the status.
 from adapter.autoscaler.schedules import status
 from adapter.bounds.schedule import documents
 from adapter.model.timestamps import SECOND
-from tests.support import crd_parts as parts
-from tests.support.crd_parts import JSON, Table, field
+from scripts.generate import crd_parts as parts
+from scripts.generate.crd_parts import JSON, Table, field
 
 PATH = parts.FOLDER / "fastpathschedules.yaml"
 

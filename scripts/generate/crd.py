@@ -1,4 +1,4 @@
-"""Generate the CustomResourceDefinitions in manifests/chart/files/crd: ``python -m tests.support.crd``.
+"""Generate the CustomResourceDefinitions in manifests/chart/files/crd: ``python -m scripts.generate.crd``.
 
 This module has the table of FastPathAutoscaler, and `crd_parts` makes the schema of it.
 tests/model/autoscaling/test_schema.py compares the schema with the program.
@@ -16,9 +16,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.forecast import ForecastSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.scale_down import Drain, ScaleDown
-from tests.support import crd_parts as parts
-from tests.support import crd_schedules
-from tests.support.crd_parts import JSON, Table, field
+from scripts.generate import crd_parts as parts
+from scripts.generate import crd_schedules
+from scripts.generate.crd_parts import JSON, Table, field
 
 PATH = parts.FOLDER / "fastpathautoscalers.yaml"
 

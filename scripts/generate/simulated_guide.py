@@ -1,4 +1,4 @@
-"""What the guides of simulations and forecasts show. ``python -m tests.support.simulated_guide`` writes it.
+"""What the guides of simulations and forecasts show: ``python -m scripts.generate.simulated_guide``.
 
 A block of a page that begins with ``$ fastpath`` runs in the folder of the page's examples; what it prints
 follows. A command that is redirected draws a picture.
