@@ -95,7 +95,8 @@ class Oracle:
         self.seen[model] = self.seen.get(model, 0) + 1
         place = f"{model} {_name(stored)}"
         try:
-            typed = self._api.deserialize(SimpleNamespace(data=json.dumps(stored)), model)
+            read = SimpleNamespace(data=json.dumps(stored))
+            typed = self._api.deserialize(read, model)  # type: ignore[arg-type] # it reads `data` alone
         except (ValueError, ApiException) as error:
             return [f"{place}: {error}"]
         return [
