@@ -1,4 +1,7 @@
-"""Fixtures of the end-to-end tests: each test runs on the sandbox, and on a real control plane if present."""
+"""Fixtures of the end-to-end tests: each test runs on the sandbox, and on a real control plane if present.
+
+After each test a client that is not ours reads what was written to the cluster (`oracle`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -9,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from fastpath_sandbox.apiserver.server import Cluster
-from tests.e2e import controlplane
+from tests.e2e import controlplane, oracle
 from tests.e2e.aggregation import FrontedBackend, FrontedControlPlane, FrontedSandbox
 from tests.e2e.clusters import ClusterUnderTest, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane
@@ -79,11 +82,13 @@ async def _open(plane: ControlPlane | None, directory: Path) -> AsyncIterator[Cl
         cluster = ClusterUnderTest(RealBackend(plane), Kubectl(directory, plane.kubectl), directory)
         await cluster.open()
         yield cluster
+        await oracle.examine(cluster)
         return
     async with Cluster() as sandbox:
         cluster = ClusterUnderTest(SandboxBackend(sandbox), Kubectl(directory), directory)
         await cluster.open()
         yield cluster
+        await oracle.examine(cluster)
 
 
 @pytest.fixture(params=KINDS)
@@ -131,6 +136,7 @@ async def _open_fronted(
         cluster = ClusterUnderTest(backend, Kubectl(directory, plane.kubectl), directory)
         await cluster.open()
         yield Fronted(cluster, backend)
+        await oracle.examine(cluster)
         return
     proxy = FrontProxy(directory)
     async with Cluster(tls=authority.server_context(), proxy_certificate=proxy.identity) as sandbox:
@@ -138,6 +144,7 @@ async def _open_fronted(
         cluster = ClusterUnderTest(front, Kubectl(directory), directory)
         await cluster.open()
         yield Fronted(cluster, front)
+        await oracle.examine(cluster)
 
 
 @pytest.fixture(params=KINDS)
