@@ -27,6 +27,10 @@ hypothesis.settings.load_profile(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="tests/golden: write what commands print now")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give a property, which is a hundred tests in one, the time of several; a limit of its own wins."""
     for item in items:
