@@ -1,7 +1,7 @@
 """Seeded defects: small wrong changes of the code, each of which a test has to notice.
 
-`tests/defects/PACKAGE.diff` has the defects of a package. `scripts/defects` applies one after the other to a copy of
-the tree and runs tests there, until one fails. A file reads:
+`tests/defects/PACKAGE.diff` has the defects of a package. `scripts/defects` applies one after the other to a
+copy of the tree, and runs tests there until one fails. A file reads:
 
     tests: tests/rules tests/scenarios/test_serve.py
 
@@ -13,9 +13,9 @@ the tree and runs tests there, until one fails. A file reads:
     -    return re.compile(f"^(?:{text})$")
     +    return re.compile(text)
 
-`tests:` names what runs when the test named by `found:` does not notice the defect, or when there is none. `from:` is
-the commit that corrected it, or `mutation`. A change has no line numbers: its lines are in the file exactly once.
-`@@` divides two changes of one file.
+`found:` is the test that notices the defect. If it does not, or there is none, all of `tests:` run. `from:`
+is the commit that corrected the defect, or `mutation`. A change has no line numbers: its lines are in the
+file exactly once. `@@` divides two changes of one file.
 """
 
 import argparse
@@ -125,9 +125,8 @@ def changed(defect: Defect, root: Path) -> dict[Path, str]:
             texts[path] = path.read_text()
         count = texts[path].count(change.before) if change.before else 0
         if count != 1:
-            raise DefectError(
-                f"{defect.package}.diff: {defect.name}: its lines are {count} times in {change.path}, not once"
-            )
+            wrong = f"its lines are {count} times in {change.path}, not once"
+            raise DefectError(f"{defect.package}.diff: {defect.name}: {wrong}")
         texts[path] = texts[path].replace(change.before, change.after)
         try:
             ast.parse(texts[path])
@@ -139,7 +138,7 @@ def changed(defect: Defect, root: Path) -> dict[Path, str]:
 
 
 def write(texts: dict[Path, str]) -> None:
-    """Write modules so that Python compiles them: it takes a file of the same size and second for the same."""
+    """Write modules, and have them compiled: Python takes a file of the same size and second for the same."""
     for path, text in texts.items():
         path.write_text(text)
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -172,18 +171,18 @@ class Copy:
         """Apply a defect, run its tests until one fails, and take it back."""
         texts = changed(defect, self._folder)
         before = {path: path.read_text() for path in texts}
-        begun = time.monotonic()
+        begun = time.monotonic()  # noqa: TID251 - a program of its own
         write(texts)
         try:
             found_by = self.failing((defect.found_by,)) if defect.found_by else None
             found_by = found_by or self.failing(defect.tests)
         finally:
             write(before)
-        return Outcome(defect, found_by, time.monotonic() - begun)
+        return Outcome(defect, found_by, time.monotonic() - begun)  # noqa: TID251
 
     def failing(self, tests: Sequence[str]) -> str | None:
         """Run tests, and return the first that fails, without its parameters."""
-        options = ["-q", "-x", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        options = ["-q", "-x", "--tb=no", "-rfE", "-p", "no:cacheprovider"]
         present = [test for test in tests if (self._folder / test.split("::")[0]).exists()]
         if not present:
             return None
@@ -191,7 +190,13 @@ class Copy:
         environment = os.environ | {"PYTHONPATH": str(self._folder), "HYPOTHESIS_PROFILE": "ci"}
         try:
             run = subprocess.run(
-                command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=LIMIT
+                command,
+                check=False,
+                cwd=self._folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
             return f"no end within {LIMIT} s"
@@ -224,7 +229,7 @@ def sample(defects: Sequence[Defect], count: int, seed: str) -> list[Defect]:
     """Choose some of the defects that a test is known to find; the same ones for the same seed."""
     known = [defect for defect in defects if defect.found_by]
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
-    return random.Random(number).sample(known, min(count, len(known)))  # noqa: S311 - a choice, no secret
+    return random.Random(number).sample(known, min(count, len(known)))
 
 
 def record(outcome: Outcome) -> None:
@@ -269,16 +274,15 @@ def main() -> int:
     outcomes = []
     for outcome in seed_all(defects, options.jobs):
         outcomes.append(outcome)
+        where = f"{outcome.defect.package}: {outcome.defect.name}"
+        found_by = outcome.found_by or "no test"
         word = "found " if outcome.found_by else "MISSED"
-        where = f"  {outcome.found_by}" if outcome.found_by else ""
-        print(
-            f"{word} {outcome.seconds:4.0f} s  {outcome.defect.package}: {outcome.defect.name}{where}",
-            flush=True,
-        )
+        sys.stdout.write(f"{word} {outcome.seconds:4.0f} s  {where}  {found_by}\n")
+        sys.stdout.flush()
         if options.update:
             record(outcome)
     missed = [outcome for outcome in outcomes if not outcome.found_by]
-    print(f"{len(outcomes) - len(missed)} of {len(outcomes)} defects found")
+    sys.stdout.write(f"{len(outcomes) - len(missed)} of {len(outcomes)} defects found\n")
     return 1 if missed else 0
 
 
