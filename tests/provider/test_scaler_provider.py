@@ -172,7 +172,7 @@ async def test_an_older_answer_that_the_api_may_still_use_is_not_used_here() -> 
         await series(here)
         here.querier.answer = table(DOWN, DOWN)
         here.clock.advance(2)
-        with pytest.raises(InternalError, match=f"{UNFETCHED}: Prometheus does not answer since 20"):
+        with pytest.raises(InternalError, match=UNFETCHED):
             await objects(here)
         with pytest.raises(InternalError, match=UNFETCHED):
             await series(here)
