@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
@@ -178,6 +179,18 @@ async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
             bench.controller.close()
     assert done == [KEY]
     assert defects(bench) == 1
+
+
+async def test_a_defect_in_a_new_spec_leaves_the_old_target_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.begin_with(4)
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr(prepared_spec, "prepare", None)
+        bench.put(fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}))
+    bench.want(9)
+    await bench.steps(3)
+    assert bench.server.writes == []
 
 
 async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> None:
