@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import prepared_spec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
+from adapter.model.autoscaling import fastpath_autoscaler
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.waiting import until
 
@@ -185,9 +185,11 @@ async def test_a_defect_in_a_new_spec_leaves_the_old_target_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.begin_with(4)
-    with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr(prepared_spec, "prepare", None)
-        bench.put(fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}))
+    moved = fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"})
+    with monkeypatch.context() as patch:
+        patch.setattr(fastpath_autoscaler, "validate", None)
+        with pytest.raises(TypeError):
+            bench.put(moved)
     bench.want(9)
     await bench.steps(3)
     assert bench.server.writes == []

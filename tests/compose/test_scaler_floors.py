@@ -174,7 +174,7 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
     def lose(name: str, target: str) -> None:
-        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "11"}
         spec = {"scaleTargetRef": {**reference, "name": target}}
         raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
         hpas.lose(Unreadable("default", name, "11", raw, "ValueError: no"))
