@@ -167,15 +167,16 @@ class Copy:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
 
-    def seed(self, defect: Defect) -> Outcome:
-        """Apply a defect, run its tests until one fails, and take it back."""
+    def seed(self, defect: Defect, *, known_only: bool = False) -> Outcome:
+        """Apply a defect, run its tests until one fails, and take it back. `known_only` is about `found:`."""
         texts = changed(defect, self._folder)
         before = {path: path.read_text() for path in texts}
         begun = time.monotonic()  # noqa: TID251 - a program of its own
         write(texts)
         try:
             found_by = self.failing((defect.found_by,)) if defect.found_by else None
-            found_by = found_by or self.failing(defect.tests)
+            if found_by is None and not known_only:
+                found_by = self.failing(defect.tests)
         finally:
             write(before)
         return Outcome(defect, found_by, time.monotonic() - begun)  # noqa: TID251
@@ -206,7 +207,7 @@ class Copy:
         return failed[1] if failed else f"pytest ended with {run.returncode}"
 
 
-def seed_all(defects: Sequence[Defect], jobs: int) -> Iterator[Outcome]:
+def seed_all(defects: Sequence[Defect], jobs: int, *, known_only: bool = False) -> Iterator[Outcome]:
     """Seed defects in several copies at a time; the outcomes come as they are known."""
     with tempfile.TemporaryDirectory(prefix="defects-") as folder, ThreadPoolExecutor(jobs) as threads:
         copies: SimpleQueue[Copy] = SimpleQueue()
@@ -216,7 +217,7 @@ def seed_all(defects: Sequence[Defect], jobs: int) -> Iterator[Outcome]:
         def seed(defect: Defect) -> Outcome:
             copy = copies.get()
             try:
-                return copy.seed(defect)
+                return copy.seed(defect, known_only=known_only)
             finally:
                 copies.put(copy)
 
@@ -233,12 +234,13 @@ def sample(defects: Sequence[Defect], count: int, seed: str) -> list[Defect]:
 
 
 def record(outcome: Outcome) -> None:
-    """Write the test that found a defect into the defect's file."""
+    """Write the test that found a defect into its file; a known one stays until another finds it."""
     defect = outcome.defect
+    if "::" not in (outcome.found_by or ""):
+        return
     file = FOLDER / f"{defect.package}.diff"
     block = re.compile(rf"(^== {re.escape(defect.name)}\nfrom: .+\n)(?:found: .+\n)?", re.MULTILINE)
-    found = f"found: {outcome.found_by}\n" if outcome.found_by else ""
-    file.write_text(block.sub(lambda match: match[1] + found, file.read_text()))
+    file.write_text(block.sub(lambda match: f"{match[1]}found: {outcome.found_by}\n", file.read_text()))
 
 
 def main() -> int:
@@ -260,6 +262,7 @@ def main() -> int:
     parser.add_argument(
         "--update", action="store_true", help="write the tests that found them into tests/defects"
     )
+    parser.add_argument("--known", action="store_true", help="only run the test that is known to find each")
     options = parser.parse_args()
     try:
         defects = [defect for defect in read(options.packages) if options.named in defect.name]
@@ -272,7 +275,7 @@ def main() -> int:
     except DefectError as error:
         parser.error(str(error))
     outcomes = []
-    for outcome in seed_all(defects, options.jobs):
+    for outcome in seed_all(defects, options.jobs, known_only=options.known):
         outcomes.append(outcome)
         where = f"{outcome.defect.package}: {outcome.defect.name}"
         found_by = outcome.found_by or "no test"
