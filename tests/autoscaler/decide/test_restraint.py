@@ -72,6 +72,10 @@ def restrained(
         ({"replicas": 7, "wish": 1, "maxReplicas": 5}, Restraint.HIGHEST),
         ({"replicas": 2, "wish": 9, "minReplicas": 3}, Restraint.LOWEST),
         ({"replicas": 4, "wish": 1, "bounds": Bounds(min=3), "behavior": FREE}, Restraint.SCHEDULED),
+        (
+            {"replicas": 4, "wish": 1, "bounds": Bounds(min=3, forecast=2), "behavior": FREE},
+            Restraint.SCHEDULED,
+        ),
         ({"replicas": 4, "wish": 9, "bounds": Bounds(max=5)}, Restraint.SCHEDULED),
         ({"replicas": 4, "wish": 1, "bounds": Bounds(forecast=3), "behavior": FREE}, Restraint.FORECAST),
         ({"replicas": 4, "wish": None}, Restraint.ABSENT),
