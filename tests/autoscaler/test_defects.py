@@ -11,6 +11,7 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
+from adapter.model.autoscaling import fastpath_autoscaler
 from tests.support.controller import QUEUE, Bench, fpa
 from tests.support.waiting import until
 
@@ -178,6 +179,20 @@ async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
             bench.controller.close()
     assert done == [KEY]
     assert defects(bench) == 1
+
+
+async def test_a_defect_in_a_new_spec_leaves_the_old_target_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.begin_with(4)
+    moved = fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"})
+    with monkeypatch.context() as patch:
+        patch.setattr(fastpath_autoscaler, "validate", None)
+        with pytest.raises(TypeError):
+            bench.put(moved)
+    bench.want(9)
+    await bench.steps(3)
+    assert bench.server.writes == []
 
 
 async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> None:

@@ -302,6 +302,15 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
 
 
+async def test_a_demand_that_no_decision_has_seen_lately_is_not_known() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(10)
+    bench.clock.seconds += STEP
+    await bench.book.look(bench.controller)
+    assert bench.book.bound_of(bench.key).min == 0
+
+
 async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
     bench = Bench()
     bench.limits = LIMITS._replace(max_extra=0.01)

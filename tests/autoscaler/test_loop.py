@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import snapshot as snapshots
+from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.conflicts import ScaleObservation
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
@@ -363,6 +365,11 @@ async def test_modes_that_write_nothing(bench: Bench, mode: str, reason: str) ->
     assert bench.server.writes == []
     assert reason in {each.reason for each in bench.last().status.conditions}
     assert bench.last().status.desired_replicas == (7 if mode == "Advise" else 4)
+    spec, after_restart = bench.last().spec, memories.remember(bench.last().status)
+    assert spec is not None
+    assert memories.observe(spec, after_restart, ScaleObservation(4), 0)[1] is None, (
+        "no other client changed it"
+    )
 
 
 async def test_a_fallback_floor_raises_after_its_time(bench: Bench) -> None:

@@ -299,6 +299,10 @@ async def test_without_the_right_to_read_nothing_is_written(store: Store, proces
         await asyncio.sleep(PERIOD + 10)
         assert process.reported() == ""
 
+    process.line.cut = True
+    async with leading(process):
+        await asyncio.sleep(1)
+        process.line.cut = False  # after the only look of this term
     assert stored(store) == {"uid-1": [20], "uid-2": [20]}
 
 

@@ -54,7 +54,8 @@ def published(store: Store, name: str = NAME) -> dict[str, int]:
 
 
 async def test_the_first_floor_makes_the_config_map(process: FloorProcess) -> None:
-    async with leading(process) as writer:
+    process.rate = 0.1  # one write: a start that has nothing to write leaves it to the first floor
+    async with asyncio.timeout(5), leading(process) as writer:
         assert process.store.objects == {}
         assert process.line.writes == []
         await writer.publish(entry("a", 8))

@@ -9,9 +9,10 @@ import pytest
 
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.interfaces import Key
+from adapter.compose import floors as serving
 from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
-from adapter.errors import NotLeadingError
+from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.autoscalers import keep_hpa
 from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost as boosting
@@ -173,7 +174,7 @@ async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: 
     reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
     def lose(name: str, target: str) -> None:
-        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "11"}
         spec = {"scaleTargetRef": {**reference, "name": target}}
         raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
         hpas.lose(Unreadable("default", name, "11", raw, "ValueError: no"))
@@ -198,6 +199,28 @@ async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> No
     async with asyncio.timeout(3):
         await scaler._boosted_hpas.adopt_floors(SLICE, Floors({}, NotLeadingError()))
     assert len(put_with(scaler)) == 1
+
+
+async def test_floors_that_cannot_be_read_are_a_fault_until_the_slice_ends(scaler: Any) -> None:
+    refused = Floors({}, KubernetesError(403, "Forbidden", "no"))
+    adopting = asyncio.create_task(scaler._boosted_hpas.adopt_floors(SLICE, refused))
+    await asyncio.sleep(0)
+    assert scaler._runtime.problems.active() == {("floors", f"slice {SLICE}"): "no"}
+    adopting.cancel()
+    scaler._boosted_hpas.end(SLICE)
+    assert scaler._runtime.problems.active() == {}
+
+
+def test_an_hpa_that_may_only_be_advised_is_served_no_floor() -> None:
+    boosted = hpa("10")
+    owned = msgspec.structs.replace(
+        boosted, asked=msgspec.structs.replace(boosted.asked, owner="ScaledObject web")
+    )
+    for one, boosts in ((boosted, True), (owned, False)):
+        hpas: Any = SimpleNamespace(synced=True, find=lambda *_, found=one: found)
+        served = serving._find_autoscaler(hpas, "default", "web")
+        assert served is not None
+        assert served.boosts is boosts
 
 
 def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:

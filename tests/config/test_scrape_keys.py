@@ -178,16 +178,15 @@ def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -
             "{port: a, credentials: {tokenFile: t, namespaces: [b]}}",
             '.credentials.tokenFile: "t": expected the absolute path of a file that holds a token',
         ),
-        (
+        *(
             (
-                "{port: a, credentials: {tokenFile: "
-                "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}"
-            ),
-            (
-                ".credentials.tokenFile: "
-                '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
-                "the pod's own service account token is never sent to pods: expected another file"
-            ),
+                f"{{port: a, credentials: {{tokenFile: {folder}/serviceaccount/token, namespaces: [b]}}}}",
+                (
+                    f'.credentials.tokenFile: "{folder}/serviceaccount/token": '
+                    "the pod's own service account token is never sent to pods: expected another file"
+                ),
+            )
+            for folder in ("/var/run/../run/secrets/kubernetes.io", "/run/secrets/kubernetes.io")
         ),
         ("{port: a, credentials: {tokenFile: /t}}", f".credentials.namespaces: missing: {_NAMESPACES}"),
         (

@@ -269,6 +269,7 @@ async def test_a_token_is_in_no_error_and_in_no_log(
     with pytest.raises(KubernetesError) as raised:
         await asking_scripted.reviews.review_token("s3cret")
     assert str(raised.value) == "token review refused: 400 BadRequest"
+    assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
     assert "s3cret" not in repr([record.__dict__ for record in caplog.records])
     assert "s3cret" not in repr(asking_scripted.faults.active())
     (seen,) = scripted.seen

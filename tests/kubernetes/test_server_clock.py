@@ -82,8 +82,9 @@ def test_a_slow_response_does_not_hide_what_an_earlier_one_has_shown() -> None:
     comparison.hear()
     comparison.hear(3600.0)
     assert comparison.compared.doubt() == ""
-    comparison.set(30.0)
-    assert comparison.compared.doubt() == DIFFERS
+    for shift in (30.0, -60.0):
+        comparison.set(shift)
+        assert comparison.compared.doubt() == DIFFERS
 
 
 @pytest.mark.parametrize(

@@ -194,10 +194,12 @@ def test_the_budget_is_kept_by_dropping_losers(changes: list[tuple[str, str, int
         assert all(sum(size for (where, _), size in held.items() if where == each) <= 60 for each in "abc")
 
 
-@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=300))
-def test_a_queue_of_any_place_waits_for_few_turns_of_others(turns: list[list[bool]]) -> None:
+@given(st.lists(st.tuples(st.tuples(*[st.booleans()] * 4), st.integers(1, 50)), min_size=1, max_size=10))
+def test_a_queue_of_any_place_waits_for_few_turns_of_others(
+    spells: list[tuple[tuple[bool, ...], int]],
+) -> None:
     precedence, passed = Precedence(4), [0] * 4
-    for waiting in turns:
+    for waiting in (waiting for waiting, turns in spells for _ in range(turns)):
         chosen = precedence.choose(waiting)
         assert (chosen is None) is not any(waiting)
         if chosen is None:

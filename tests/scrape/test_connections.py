@@ -169,6 +169,7 @@ async def test_what_was_not_parsed_is_not_charged_to_a_body_that_is_closed(tmp_p
         asking = asyncio.create_task(connection.ask(b"GET / HTTP/1.1\r\n\r\n", body, 1000))
         await asyncio.sleep(0)
         connection.data_received(ANSWER)
+        assert bodies.size == 4 + len(ANSWER)
         asking.cancel()
         connection.abort()
         body.close()

@@ -66,7 +66,7 @@ async def test_a_namespace_that_was_idle_has_no_credit() -> None:
     await work.run("one", 100)
     await asyncio.gather(work.run("one", 20), work.run("two", 20))
 
-    assert work.ran[100:110].count("two") <= 10
+    assert 8 <= work.ran[100:120].count("two") <= 12
     both = work.ran[100:]
     await asyncio.gather(work.run("two", 30), work.run("one", 30))
     assert {both.count("one"), both.count("two")} == {20}

@@ -39,6 +39,8 @@ class FloorProcess:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.rate = 1000.0
+        """The most writes a second, and the most at once."""
         self.line = Line(store)
         self.clock = LoopClock()
         self.monitoring = Monitoring()
@@ -55,7 +57,7 @@ class FloorProcess:
         await end(self._task)
 
     def open_term(self, gate: Gate, number: int = 0) -> FloorWriter:
-        budget = WriteRateLimiter(1000.0, self.clock, self.monitoring)
+        budget = WriteRateLimiter(self.rate, self.clock, self.monitoring)
         unused: Any = None
         writer = Writer(self.line, gate, budget, self.clock, self.monitoring, unused)  # type: ignore[arg-type]  # all it calls
         return FloorWriter(writer, NAMESPACE, number, self.faults)

@@ -158,6 +158,7 @@ def test_only_fresh_values_raise() -> None:
         pytest.param(["web-9"], 17, id="left out by it"),
         pytest.param([], 10, id="all"),
         pytest.param([f"web-{number}" for number in range(9)], 10, id="all that count"),
+        pytest.param(["web-0"], 16, id="one that the other cut leaves out"),
     ],
 )
 def test_a_pod_whose_value_is_not_fresh_counts_as_missing(late: Sequence[str], replicas: int) -> None:

@@ -248,6 +248,8 @@ def test_what_a_pod_without_a_sample_counts() -> None:
     assert UtilizationAverage({"a": 7}, 150).absent("a") == 10
     assert UtilizationAverage({"a": 2**62}, 100).absent("a") == 0
     assert ValueAverage(500, memory=False).absent("anything") == 500
+    wrapped = _step(_load(pods(2), reading(5000, None), -5000, 3), "repair")
+    assert wrapped.facts["ratio"] == 0, "the thousandths of a target may wrap below zero"
 
 
 # --- single values -----------------------------------------------------------------------------------------

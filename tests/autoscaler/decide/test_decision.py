@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import decision as decisions
+from adapter.autoscaler.decide import memory as memories
 from adapter.autoscaler.decide.decision import Decision, Event, decide, read_selector, without_scale
 from adapter.autoscaler.decide.history import (
     History,
@@ -236,6 +237,7 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
 
     assert decision.rescale
     assert conditions_of(decision).get("ScaledToZero") == condition
+    assert memories.remember(decision.status).conflicts.own_zero is (condition == ("True", "ScaledToZero"))
 
 
 # --- what is remembered ------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_a_raise_never_waits() -> None:
 
 def test_a_maximum_that_was_lowered_is_no_wait() -> None:
     made = Story(maxReplicas=6).decide(4, 0)
-    assert (made.replicas, made.rescale) == (6, True)
+    assert (made.replicas, made.rescale, made.draining) == (6, True, None)
 
 
 def test_the_minimum_holds() -> None:

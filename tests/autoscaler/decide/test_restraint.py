@@ -6,15 +6,21 @@ import pytest
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide import memory as memories
+from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.conflicts import ConflictState
+from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.decide.restraint import Restraint, find_limit, restraint_of
+from adapter.autoscaler.decide.trace import Step
+from adapter.autoscaler.last_decision import LastDecision
 from adapter.bounds.timeline import Bounds
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, PAUSED
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.support.controller import QUEUE, fpa, wanted
 from tests.support.scaling import NOW, pods
@@ -66,6 +72,10 @@ def restrained(
         ({"replicas": 7, "wish": 1, "maxReplicas": 5}, Restraint.HIGHEST),
         ({"replicas": 2, "wish": 9, "minReplicas": 3}, Restraint.LOWEST),
         ({"replicas": 4, "wish": 1, "bounds": Bounds(min=3), "behavior": FREE}, Restraint.SCHEDULED),
+        (
+            {"replicas": 4, "wish": 1, "bounds": Bounds(min=3, forecast=2), "behavior": FREE},
+            Restraint.SCHEDULED,
+        ),
         ({"replicas": 4, "wish": 9, "bounds": Bounds(max=5)}, Restraint.SCHEDULED),
         ({"replicas": 4, "wish": 1, "bounds": Bounds(forecast=3), "behavior": FREE}, Restraint.FORECAST),
         ({"replicas": 4, "wish": None}, Restraint.ABSENT),
@@ -98,3 +108,18 @@ def test_a_ratio_within_tolerance_is_no_limit() -> None:
 
 def test_a_limit_applies_to_a_count_that_is_not_written_too() -> None:
     assert restrained(4, 9, maxReplicas=5, mode=ADVISE) == (Restraint.WITHHELD, Restraint.HIGHEST)
+
+
+def test_a_decision_with_other_steps_has_a_restraint_of_its_own() -> None:
+    last, status = None, HorizontalPodAutoscalerStatus()
+    for step, expected in (("disabled", Restraint.DISABLED), ("withheld", Restraint.WITHHELD)):
+        decision = Decision(
+            replicas=4,
+            status=status,
+            status_changed=False,
+            events=(),
+            history=History(),
+            trace=(Step(step, {}),),
+        )
+        last = LastDecision.after(last, decision, None, ReplicaLimits(1, 9), NOW)
+        assert last.restraint is expected

@@ -90,7 +90,9 @@ def test_late_answers() -> None:
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
     old = SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
-    assert isinstance(series_reading(old, FIVE, CONTEXT, ""), Unavailable)
+    part = SourceAnswer({}, {"0": NOW - 301 * SECOND, "1": NOW}, (1000, 2000), trusted=True)
+    for answered in (old, part):
+        assert isinstance(series_reading(answered, FIVE, CONTEXT, ""), Unavailable)
     assert isinstance(series_reading(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, CONTEXT, ""), Unavailable)
     assert series_reading(SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, CONTEXT, "") == ExternalReading(
         (1, 2), 3

@@ -86,6 +86,14 @@ def test_an_object_that_cannot_be_read_is_reported_until_it_can_or_is_gone() -> 
         assert not filled.problems.active()
 
 
+async def test_a_list_keeps_the_last_state_of_an_object_that_cannot_be_read() -> None:
+    filled = Filled()
+    filled.store.put(PartialMetadata("a", "other"))
+    async with filled.filler.replacing("") as put:
+        put(Unreadable("other", "a", "2", b"", "ValueError: no"))
+    assert filled.names() == ["a"]
+
+
 def test_objects_of_other_slices_are_dropped() -> None:
     scope = SliceScope()
     scope.set({slices.slice_of("default")})

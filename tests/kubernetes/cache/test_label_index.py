@@ -190,6 +190,7 @@ def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPat
     for number in range(10):
         store.put("a", f"n{number}", {"app": "a", "number": str(number)})
     selector = parse_selector("app=a")
+    assert len(store.names("a", selector)) == 10  # from the second time on the answer is kept
     steps = store.select("a", selector)
     for number in (3, 7):
         next(steps)

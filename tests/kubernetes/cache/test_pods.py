@@ -350,6 +350,10 @@ def test_who_selects_the_same_pods(watch: PodCache) -> None:
     assert (web.selected_by, tier.selected_by) == (("default/tier", "default/web"),) * 2
     put(watch, pod("c", app="web"))
     assert (web.selected_by, tier.selected_by) == (("default/web",), ())
+    late = watch.follow("default", parse_selector("app"), "default/late", ignored)
+    assert (web.selected_by, tier.selected_by) == (("default/late", "default/web"), ())
+    late.close()
+    assert (web.selected_by, tier.selected_by) == (("default/web",), ())
 
 
 def test_a_callback_may_close_what_it_likes(watch: PodCache) -> None:

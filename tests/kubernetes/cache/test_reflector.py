@@ -106,6 +106,7 @@ async def play(
     watched: float = 0.0,
     periods: ReflectorPeriods = ReflectorPeriods(),  # noqa: B008 - it is frozen
     until_failed: bool = False,
+    optional: bool = False,
 ) -> tuple[Script, Reflector[PartialMetadata], ProblemLog]:
     clock = FakeClock()
     script = Script(clock, *steps)
@@ -114,7 +115,8 @@ async def play(
     faults = ProblemLog(monitoring, clock)
     client: Any = script
     context = ReflectorContext(client, clock, monitoring, faults, random, script.sleep, periods)
-    (reflector,) = MetadataCache(ListWatch(PARTIAL_METADATA, PODS), context).reflectors
+    source = ListWatch(PARTIAL_METADATA, PODS, optional=optional)
+    (reflector,) = MetadataCache(source, context).reflectors
     reflector._on_demand = False
     async with running(reflector.run()):
         await script.done.wait()
@@ -170,6 +172,12 @@ def event(version: int, kind: str = "MODIFIED") -> WatchEvent[PartialMetadata]:
 async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
     script, _, _ = await play(*steps)
     assert script.asked == asked
+
+
+async def test_an_optional_kind_that_is_not_found_for_a_moment_keeps_its_objects() -> None:
+    """An API server that starts has not read the definitions of kinds yet."""
+    _, reflector, _ = await play("7", failure(410), failure(404), optional=True)
+    assert reflector.store.count("") == 1
 
 
 async def test_reasons_are_distinguished_within_a_bound() -> None:

@@ -395,15 +395,20 @@ def test_a_problem_of_one_lease_lasts_until_that_lease_changes(world: World) -> 
     assert world.run_until(lambda: process.problems.active() == {}) < 20
 
 
-def test_a_late_member_is_cleared_when_the_api_server_answers_again(world: World) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "most"), [(6, 4), (16, 8)], ids=["a member", "one that is no member any more"]
+)
+def test_a_late_member_is_cleared_when_the_api_server_answers_again(
+    world: World, seconds: float, most: float
+) -> None:
     first, second = settle(world, 2)
     first.kill()
     world.run(11)
     second.mode = "error"
-    world.run(6)
+    world.run(seconds)
     assert ("slices", first.lease) in second.problems.active()
     second.mode = "good"
-    assert world.run_until(world.is_fair) < 4
+    assert world.run_until(world.is_fair) < most
 
 
 def test_a_slice_that_is_deleted_while_it_is_taken_is_taken_anew(world: World) -> None:

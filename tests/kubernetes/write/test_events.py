@@ -105,8 +105,9 @@ async def test_a_counted_event_whose_time_is_over_starts_again(office: Office) -
     assert office.events()[0]["count"] == 2
 
 
-async def test_while_the_server_fails_all_wait_in_their_order(office: Office) -> None:
-    office.desk.cluster.fail(503, "create", "events", 3)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_while_the_server_fails_all_wait_in_their_order(office: Office, status: int) -> None:
+    office.desk.cluster.fail(status, "create", "events", 3)
     office.say("one")
     office.say("two")
     assert office.desk.sample("fastpath_write_queue_length", type="event") == 2

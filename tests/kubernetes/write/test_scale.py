@@ -4,12 +4,9 @@ import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
-from adapter.kubernetes.write.scale import (
-    ScaleState,
-    ScaleWriter,
-    is_superseded,
-    may_be_ours,
-)
+from adapter.kubernetes.client import ResponseBody
+from adapter.kubernetes.write import scale
+from adapter.kubernetes.write.scale import ScaleState, ScaleWriter, is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import WriteKind
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import deployment
@@ -107,6 +104,8 @@ async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
 async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
     with pytest.raises(KubernetesError, match="response is not a Scale object"):
         await ScaleWriter(desk.writer).get_scale(WEB._replace(path="/version"))
+    with pytest.raises(KubernetesError, match="without a resource version"):
+        scale._decode(ResponseBody("application/json", b'{"metadata": {}}'), "get it")
 
 
 # --- the fence ----------------------------------------------------------------------------------------------

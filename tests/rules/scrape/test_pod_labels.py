@@ -147,6 +147,7 @@ def test_a_ratio_of_two_series() -> None:
         ("kind!=a", 5),
         ("kind in (a,b)", 8),
         ("kind notin (a)", 5),
+        ("kind in (,x)", None),
         ("absent", None),
         ("!absent", 8),
         ("kind=a,code=500", None),

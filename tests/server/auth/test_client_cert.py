@@ -83,6 +83,8 @@ def test_until_when_a_verdict_holds() -> None:
     assert NOW < verdict.until <= end
     assert isinstance(verdict.user, User)
     assert PeerJudge().judge(Peer(leaf), both, NOW).until == NOW + 60, "its time may come"
+    other = ClientTrust(3, FrontProxy(Bundle(Signer("other").pem)), both.clients)
+    assert PeerJudge().judge(Peer(leaf, between), other, NOW).until == NOW + 60, "as front proxy"
 
 
 def broken(old: bytes, new: bytes) -> bytes:

@@ -190,6 +190,7 @@ def test_a_patch(case: str) -> None:
 
 
 FAULTS = {
+    "too many documents": ("---\n" * 10_001, False, ["a: expected at most 10,000 documents"]),
     "two for a patch": (
         SHOP,
         True,

@@ -216,6 +216,7 @@ def test_an_index_is_only_touched_where_it_is_the_handshake() -> None:
     ]
 
 
+OWNER = {"apiVersion": "shop.io/v1", "kind": "Shop", "name": "web", "uid": "1", "controller": True}
 NOTES = {
     "nothing to say": (_hpa([QUEUE]), BOOST, []),
     "no metrics": (
@@ -238,6 +239,11 @@ NOTES = {
         _hpa([QUEUE], {"fastpath.io/pending-capacity": "jobs=2"}),
         ADVISE,
         ['annotation fastpath.io/pending-capacity: "jobs": spec.metrics has no metric of this name'],
+    ),
+    "an owner": (
+        _hpa([QUEUE]) | {"metadata": {"name": "web", "ownerReferences": [OWNER]}},
+        BOOST,
+        ["it belongs to the Shop web, whose controller may put its spec back, without fastpath_replicas"],
     ),
     "a hold, plain again": (_hpa([QUEUE], {"fastpath.io/hold": "1h"}), PLAIN, []),
     "zero replicas": (
