@@ -1,9 +1,9 @@
 """Outputs as data: `VERB/CASE/transcript` has command lines, and what each of them prints.
 
-A line after `$ ` is a command. It runs in a copy of the folder of the case, so the case's other files are its input;
-`< FILE` gives one as standard input. Behind it are its standard output, its standard error after `! `, and its exit
-status after `? ` where that is not 0. `scripts/test tests/golden --update` writes what the commands print now: the diff
-is what a change does to users, and is reviewed as such.
+A line after `$ ` is a command. It runs in a copy of the folder of the case, so the other files of the case are
+its input; `< FILE` gives one as standard input. Below it are its standard output, its standard error after `! `,
+and its exit status after `? ` where that is not 0. `scripts/test tests/golden --update` writes what the commands
+print now. The diff is what a change does to users, and is reviewed as such.
 """
 
 import io
