@@ -2,17 +2,20 @@
 ARG PYTHON=python:3.11.15-slim-trixie@sha256:db3ff2e1800a8581e2c48a27c3995339d47bdf046da21c7627accd3d51053a93
 
 FROM ${PYTHON} AS build
+# The lock file of what is installed: runtime, or forecast, which has numpy as well.
+ARG REQUIREMENTS=runtime
 WORKDIR /build
-COPY requirements/build.txt requirements/runtime.txt ./
+COPY requirements/build.txt requirements/runtime.txt requirements/forecast.txt ./
 # Wheels only: nothing is compiled, so nothing that compiles is needed.
 RUN python -m venv /opt/fastpath \
-    && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r runtime.txt \
+    && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r ${REQUIREMENTS}.txt \
     && pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r build.txt
 # What no program runs: the packages' own tests, type stubs, and sources and static libraries for a compiler.
 RUN find /opt/fastpath/lib -depth \( -path '*/site-packages/*/tests/*' -o -type d -name tests \
     -o -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' -o -name '*.a' \) -delete
 COPY pyproject.toml README.md LICENSE ./
 COPY adapter adapter
+COPY fastpath_forecast fastpath_forecast
 COPY fastpath_tools fastpath_tools
 COPY fastpath_sandbox fastpath_sandbox
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-index --no-build-isolation --wheel-dir dist . \

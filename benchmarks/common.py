@@ -34,7 +34,15 @@ The same core where there is only one.
 _LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parser")
 
 
-_CODE = ("adapter", "fastpath_tools", "fastpath_sandbox", "benchmarks/*.py", "tests/support", "requirements")
+_CODE = (
+    "adapter",
+    "fastpath_forecast",
+    "fastpath_tools",
+    "fastpath_sandbox",
+    "benchmarks/*.py",
+    "tests/support",
+    "requirements",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.simulate.load import Load
 from benchmarks import contest_adapt, contest_scenarios, contest_worldcup, simulated, traces
 from benchmarks.contest_scenarios import Line
 from benchmarks.traces import TRACES
+from fastpath_forecast.simulate.load import Load
 
 PAGE = Path(__file__).parent.parent / "docs" / "contest.md"
 PARTS = ("traces", "worldcup", "adapt")

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from adapter.simulate import load as loads
-from adapter.simulate.deciders import Decider
-from adapter.simulate.load import Load
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import simulated
+from fastpath_forecast.simulate import load as loads
+from fastpath_forecast.simulate.deciders import Decider
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.simulation import Scenario, simulate
 
 SEEDS = (42, 123, 456, 789, 1337)
 CAPACITY = 100.0

@@ -10,10 +10,10 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingRules,
 )
 from adapter.model.quantity import Quantity
-from adapter.simulate.load import Load
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import simulated
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.simulation import Scenario, simulate
+from fastpath_tools.simulate.policies import read_policy
 from fastpath_tools.simulate.results import ELASTICITY, PolicyFigures
 
 BASELINE = "native"

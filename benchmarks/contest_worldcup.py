@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.simulate import elasticity
-from adapter.simulate.load import Load, of_points
 from benchmarks import contest_scenarios, traces
 from benchmarks.contest_scenarios import Line
 from benchmarks.traces import TRACES
+from fastpath_forecast.simulate import elasticity
+from fastpath_forecast.simulate.load import Load, of_points
 
 MINUTE = 60
 _BEGIN = datetime(1998, 4, 30, 21, 30, tzinfo=UTC)

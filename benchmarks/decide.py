@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
@@ -25,7 +24,7 @@ from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 from benchmarks import common
 from benchmarks.common import Goal, Report
-from fastpath_tools import evaluate
+from fastpath_tools import evaluate, evaluate_document
 
 _CASES = Path(__file__).parent.parent / "tests" / "data" / "hpa-evaluate"
 _NOW = read_instant("2026-11-20T12:00:00Z")

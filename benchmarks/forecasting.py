@@ -39,7 +39,6 @@ from adapter.bounds.forecast.plan import HOUR, Plan
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
 from adapter.config.options import PrometheusOptions
 from adapter.forecast.service import MEMORY_BYTES, ForecastService
-from adapter.forecast.worker import MOST_SAMPLES
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -48,6 +47,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common, tick
 from benchmarks.common import Goal, Report
+from fastpath_forecast.worker import MOST_SAMPLES
 from tests.support.controller import NoForecasts
 
 _METRIC = {

@@ -26,19 +26,19 @@ import numpy as np
 
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, ReplayFigures
-from adapter.forecast import judge, planner
-from adapter.forecast.judge import Case
-from adapter.forecast.planner import DayOfMinimums
-from adapter.forecast.replay import STEP, SplitFigures
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
-from adapter.simulate.load import Load, of_points
-from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ForecastMinimums
 from benchmarks import daily_loads, simulated, traces
 from benchmarks.simulated import START_UPS
 from benchmarks.traces import TRACES
+from fastpath_forecast import judge, planner
+from fastpath_forecast.judge import Case
+from fastpath_forecast.planner import DayOfMinimums
+from fastpath_forecast.replay import STEP, SplitFigures
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.load import Load, of_points
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.schedules import ForecastMinimums
 
 PAGE = Path(__file__).parent.parent / "docs" / "forecast-traces.md"
 WEEKS = 3

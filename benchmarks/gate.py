@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from adapter.forecast import judge
 from benchmarks import common
+from fastpath_forecast import judge
 from tests.support.demands import NOISE, case_for
 
 

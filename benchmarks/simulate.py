@@ -13,12 +13,12 @@ import time
 
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.simulate import load
-from adapter.simulate.load import Load
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import common
 from benchmarks.common import Goal, Report
+from fastpath_forecast.simulate import load
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.simulation import Scenario, simulate
+from fastpath_tools.simulate.policies import read_policy
 
 _SEED = 20261123
 _DAY = 86_400

@@ -19,11 +19,11 @@ import msgspec
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.simulate.load import Load
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import traces
 from benchmarks.traces import TRACES
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.simulation import Scenario, simulate
+from fastpath_tools.simulate.policies import read_policy
 from fastpath_tools.simulate.results import PolicyFigures
 
 PAGE = Path(__file__).parent.parent / "docs" / "simulated-traces.md"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.simulate.load import Load, of_points
+from fastpath_forecast.simulate.load import Load, of_points
 
 LONGEST = 7 * 24 * 3600
 """The longest part of a trace that is simulated, in seconds: the part around its highest value."""

@@ -1,6 +1,6 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.evaluate_document` reads the input and `autoscaler.decide.decision` decides. The result is
+`fastpath_tools.evaluate_document` reads the input and `autoscaler.decide.decision` decides. The result is
 one document for each document of the input, or with --explain lines for people.
 """
 
@@ -13,17 +13,16 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, switch
-from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model import visible
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 from adapter.provider import text_files
+from fastpath_tools import evaluate_document, yaml_documents
+from fastpath_tools.evaluate_document import ControllerOptions, EvaluateDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +146,7 @@ def _read_yaml(
         yield InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", source)])
         return
     count = 0
-    for document in documents.read_documents(decoded, source):
+    for document in yaml_documents.read_documents(decoded, source):
         count += 1
         if isinstance(document, InputError):
             yield not_json if count == 1 and not_json is not None else document

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from adapter.bounds.schedule import documents as schedule_documents
 from adapter.bounds.schedule.documents import FastPathSchedule
 from adapter.cli import command_line
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
+from fastpath_tools import yaml_documents
+from fastpath_tools.yaml_documents import YAMLDocument
 
 NOWHERE = "a-namespace"
 """Stands in for a namespace that a manifest leaves to `kubectl --namespace`; no result has it."""
@@ -30,7 +30,7 @@ class ManifestObject(NamedTuple):
 
     def located(self, fault: Fault) -> Fault:
         """Return a fault of the object with file and line."""
-        return documents.located(fault, self.place, self.document, self.source)
+        return yaml_documents.located(fault, self.place, self.document, self.source)
 
     @contextlib.contextmanager
     def collecting(self, faults: list[Fault]) -> Iterator[None]:
@@ -43,7 +43,7 @@ class ManifestObject(NamedTuple):
 
 def objects_in(text: str, source: str, faults: list[Fault]) -> Iterator[ManifestObject]:
     """Yield the objects of a text; `faults` grows with those of documents that cannot be read."""
-    for document in documents.read_documents(text, source):
+    for document in yaml_documents.read_documents(text, source):
         if isinstance(document, InputError):
             faults += document.faults
             continue

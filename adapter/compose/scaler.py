@@ -31,6 +31,7 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
+from adapter.forecast.metric_queries import RuleHistories
 from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
@@ -51,7 +52,6 @@ from adapter.model import timestamps
 from adapter.model.autoscaling import slices
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
-from adapter.simulate.metric_queries import RuleHistories
 from adapter.steps import run_steps
 
 _DRAIN_TIMEOUT = 0.5

@@ -1,1 +1,1 @@
-"""Forecasts of demand, which become minimums once replay has shown that they help."""
+"""The client of the process of forecasts, and the queries for the demand of the past."""

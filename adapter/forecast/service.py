@@ -19,7 +19,7 @@ from adapter.prometheus import worker_process
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.telemetry.problems import ProblemLog
 
-MODULE = "adapter.forecast.worker"
+MODULE = "fastpath_forecast.worker"
 
 PROBLEM = "forecast-worker"
 
@@ -41,7 +41,10 @@ QUERY_TIMEOUT = 30.0
 _GRACE = 2.0
 """For how long, in seconds, a process that has closed its output may take to end."""
 
-_MISSING = "numpy is not installed: install the extra forecast (pip install 'fastpath-adapter[forecast]')"
+_MISSING = (
+    "numpy is not installed: take the image whose tag ends in -forecast, "
+    "or pip install 'fastpath-adapter[forecast]'"
+)
 
 
 class ForecastService:

@@ -18,9 +18,8 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide import decision, evaluate_document, prepared_spec
+from adapter.autoscaler.decide import decision, prepared_spec
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.evaluate_document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, Unavailable
 from adapter.errors import KubernetesError
@@ -49,6 +48,8 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools import evaluate_document
+from fastpath_tools.evaluate_document import EvaluateDocument, Metrics
 
 PERIOD = 15.0
 """``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""

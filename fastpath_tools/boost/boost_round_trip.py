@@ -23,10 +23,10 @@ from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
+from fastpath_tools import yaml_documents
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, TEST, PatchOperation
+from fastpath_tools.yaml_documents import YAMLDocument
 
 # What stands before the content: blank lines, comments, directives and the marker.
 _HEAD = re.compile(r"(?:(?:[ \t]*(?:#[^\n]*)?|%[^\n]*|---[ \t]*(?:#[^\n]*)?)\r?\n)*")
@@ -72,7 +72,7 @@ def edit(part: str, document: YAMLDocument, operations: Sequence[PatchOperation]
     tail = end[0] if end else ""
     body = part[len(head) : len(part) - len(tail)]
     for edited in (_as_json(body, wanted), _edited(body, operations)):
-        again = documents.read_part(0, f"{head}{edited}{tail}", "") if edited else None
+        again = yaml_documents.read_part(0, f"{head}{edited}{tail}", "") if edited else None
         if isinstance(again, YAMLDocument) and again.value == wanted:
             return Edited(head + edited + tail, is_rewritten=False)
     whole: str = yaml.dump(

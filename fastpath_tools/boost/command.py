@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, switch, text_option
-from adapter.config.yaml import documents, reader
-from adapter.config.yaml.documents import YAMLDocument
+from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import EXTERNAL, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from fastpath_tools import yaml_documents
 from fastpath_tools.boost import boost_patch, boost_round_trip
 from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
+from fastpath_tools.yaml_documents import YAMLDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +149,9 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     lines_of: list[int] = []
     places: list[str] = []
     every: list[_Planned] = []
-    documents.refuse_large(text, source)
-    for lines, part in documents.split_documents(text):
-        document = documents.read_part(lines, part, source)
+    yaml_documents.refuse_large(text, source)
+    for lines, part in yaml_documents.split_documents(text):
+        document = yaml_documents.read_part(lines, part, source)
         if isinstance(document, InputError):
             faults += document.faults
         if not isinstance(document, YAMLDocument):
@@ -204,7 +205,7 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
         try:
             planned = boost_patch.plan(tree, wish)
         except InputError as error:
-            faults += (documents.located(fault, place, document, source) for fault in error.faults)
+            faults += (yaml_documents.located(fault, place, document, source) for fault in error.faults)
         else:
             meta, reference = tree["metadata"], tree["spec"]["scaleTargetRef"]
             group = reference.get("apiVersion", "").rpartition("/")[0]

@@ -17,8 +17,8 @@ from adapter.errors import RunError
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.autoscaling.forecast import ANNOTATION, PATH
 from adapter.model.timestamps import SECOND
-from adapter.simulate.policies import BOOST, FAST, read_policy
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast.simulate.policies import BOOST, FAST, read_policy
+from fastpath_forecast.simulate.simulation import Scenario
 from fastpath_tools.forecast import picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from fastpath_tools.live.cluster_options import NAMESPACE
@@ -26,7 +26,7 @@ from fastpath_tools.loads import sources
 from fastpath_tools.loads.wording import load_notes
 
 if TYPE_CHECKING:
-    from adapter.forecast.judge import Case
+    from fastpath_forecast.judge import Case
 
 
 class ShownCard(NamedTuple):
@@ -86,7 +86,7 @@ def read_case(options: ForecastOptions) -> "tuple[Case, bool, Sequence[str]]":
 
     InputError with what is wrong in the command line and in the files.
     """
-    from adapter.forecast.judge import Case  # noqa: PLC0415 - needs numpy, which is an extra
+    from fastpath_forecast.judge import Case  # noqa: PLC0415 - needs numpy, which is an extra
 
     recorded = sources.read_recorded(options)
     schedules, _ = sources.read_schedules(options, recorded)
@@ -111,7 +111,7 @@ def read_case(options: ForecastOptions) -> "tuple[Case, bool, Sequence[str]]":
 
 def make_card(case: "Case") -> ForecastCard:
     """Return the card of a case. It takes seconds: a week is replayed up to nine times."""
-    from adapter.forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
+    from fastpath_forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
 
     demand = judge.build_demand(case)
     if not len(demand.values):

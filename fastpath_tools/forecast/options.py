@@ -11,7 +11,7 @@ from adapter.config.option_fields import Command, list_option, text_option
 from adapter.errors import Fault
 from adapter.model.autoscaling import forecast as forecast_spec
 from adapter.model.autoscaling.forecast import ForecastSpec
-from adapter.simulate.policies import BOOST, FAST
+from fastpath_forecast.simulate.policies import BOOST, FAST
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerServiceOptions
 from fastpath_tools.loads.load_options import LoadOptions
 

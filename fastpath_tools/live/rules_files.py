@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from adapter.cli.command_line import STDIN
 from adapter.config import rules_file
 from adapter.config.rules_config import Parsed, RulesConfig, fault_at
-from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files
 from adapter.provider.rule_source import EMPTY, RulesFiles
+from fastpath_tools import yaml_documents
 from fastpath_tools.live import chart_values as helm_values
 
 _NOT_BUILT_IN = (
@@ -71,7 +71,7 @@ def combine(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:
 
 def unread(text: str, source: str) -> Iterator[Fault]:
     """Yield the documents of a file after its first, which no reader of rules reads."""
-    for document in list(documents.read_documents(text, source))[1:]:
+    for document in list(yaml_documents.read_documents(text, source))[1:]:
         line = document.faults[0].line if isinstance(document, InputError) else document.line_of("")
         yield Fault(
             "", "", "only the first document of a file is read: put this one into another file", source, line

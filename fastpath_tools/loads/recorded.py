@@ -20,6 +20,8 @@ from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
 from adapter.config.rules_config import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
+from adapter.forecast import metric_queries
+from adapter.forecast.metric_queries import HistoryQueries
 from adapter.model import timestamps
 from adapter.model.apiservices import ServiceReference
 from adapter.model.autoscaling import fastpath_autoscaler
@@ -32,12 +34,10 @@ from adapter.prometheus.range_query import RangeReader
 from adapter.prometheus.series import SeriesLister
 from adapter.rules import compile as compiler
 from adapter.rules import registry
-from adapter.simulate import metric_queries
-from adapter.simulate.load import MOST_POINTS, Grid, Load, Values, build_grid, build_load
-from adapter.simulate.metric_queries import HistoryQueries
-from adapter.simulate.metrics import SimulatedMetric
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_forecast.simulate.load import MOST_POINTS, Grid, Load, Values, build_grid, build_load
+from fastpath_forecast.simulate.metrics import SimulatedMetric
 from fastpath_tools.live import cluster_options, impossible, rules_files
 from fastpath_tools.live.cluster import GROUPS, LiveCluster, absent
 from fastpath_tools.live.facts import Unread

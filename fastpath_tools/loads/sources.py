@@ -21,11 +21,11 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPa
 from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.timestamps import SECOND, Instant
-from adapter.simulate import load as loads
-from adapter.simulate import metrics
-from adapter.simulate.engine import EPOCH
-from adapter.simulate.load import Load
-from adapter.simulate.metrics import SimulatedMetric
+from fastpath_forecast.simulate import load as loads
+from fastpath_forecast.simulate import metrics
+from fastpath_forecast.simulate.engine import EPOCH
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.metrics import SimulatedMetric
 from fastpath_tools import manifests
 from fastpath_tools.loads.load_options import LoadOptions
 

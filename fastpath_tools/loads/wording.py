@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from adapter.simulate.load import Load
+from fastpath_forecast.simulate.load import Load
 from fastpath_tools.tables import duration, share
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from adapter.cli import command_line, verbs
 from adapter.errors import Fault, InputError
-from adapter.simulate import simulation
-from adapter.simulate.policies import BOOST
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.policies import BOOST
+from fastpath_forecast.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import inputs, picture, recorded_replay, report, results, running, suggest

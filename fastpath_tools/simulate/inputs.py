@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from adapter.bounds.schedule import windows
 from adapter.cli import command_line
-from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
 from adapter.model.autoscaling import documents as autoscaler_documents
@@ -14,24 +13,15 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_K
 from adapter.model.autoscaling.forecast import ForecastSettings, ForecastSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
-from adapter.simulate.policies import (
-    BOOST,
-    FAST,
-    FIXED,
-    FLAG,
-    KEDA,
-    KPA,
-    NATIVE,
-    UNSCHEDULED,
-    SimulatedPolicy,
-    read_policy,
-)
-from adapter.simulate.simulation import Scenario
-from fastpath_tools import tables
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.policies import BOOST, FAST, FIXED, FLAG, NATIVE, SimulatedPolicy
+from fastpath_forecast.simulate.simulation import Scenario
+from fastpath_tools import tables, yaml_documents
 from fastpath_tools.loads import sources, wording
 from fastpath_tools.loads.sources import NAMESPACE, Recorded
 from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
+from fastpath_tools.simulate.peers import KPA
+from fastpath_tools.simulate.policies import KEDA, KINDS, read_policy
 
 SUGGESTED = (NATIVE, BOOST, FAST)
 """The policies that `--suggest` tries."""
@@ -119,7 +109,7 @@ def _schedule_notes(scenario: Scenario, policies: Collection[str]) -> Iterator[s
         if least > highest:
             floor = f"a floor of {least} is above maxReplicas: it counts as {highest}"
             yield f"schedule {schedule.name}: {floor}"
-    without = [name for name in UNSCHEDULED if name in policies]
+    without = [name for name in KINDS if name in policies and name not in {FAST, BOOST}]
     if without:
         why = ": an HPA follows one only with boost" if NATIVE in without else ""
         *others, last = without
@@ -168,7 +158,7 @@ def _check(
 def read_behavior(file: str, autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscalerBehavior:
     """Return the behavior in a file: the mapping itself, or one below `behavior`. InputError."""
     source = command_line.read_source(file)
-    read = list(documents.read_documents(source.text, source.name))
+    read = list(yaml_documents.read_documents(source.text, source.name))
     if len(read) != 1:
         raise InputError([Fault("", "", "expected one document with a behavior", source.name)])
     document = read[0]

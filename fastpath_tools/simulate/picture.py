@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.simulate.engine import CountChange
-from adapter.simulate.load import LoadSpan
-from adapter.simulate.schedules import ScheduledStretch
+from fastpath_forecast.simulate.engine import CountChange
+from fastpath_forecast.simulate.load import LoadSpan
+from fastpath_forecast.simulate.schedules import ScheduledStretch
 from fastpath_tools import charts, tables
 from fastpath_tools.charts import AREA, HATCH, LINE, MARK, Frame, Look, Sheet, TrackStep
 from fastpath_tools.simulate.recording import Recording

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adapter.autoscaler.decide import restraint as restraints
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.simulate.deciders import Decider
+from fastpath_forecast.simulate.deciders import Decider
 
 
 class Extent(NamedTuple):

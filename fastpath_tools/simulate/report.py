@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from adapter.cli import command_line
 from adapter.model import visible
-from adapter.simulate.load import Load
+from fastpath_forecast.simulate.load import Load
 from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
 from fastpath_tools.simulate.results import ELASTICITY, BudgetVerdict, PolicyFigures, describe_verdicts
 from fastpath_tools.simulate.running import Played, Rolled

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling.forecast import DAY
-from adapter.simulate import elasticity
-from adapter.simulate.engine import Figures
-from adapter.simulate.policies import NATIVE
+from fastpath_forecast.simulate import elasticity
+from fastpath_forecast.simulate.engine import Figures
+from fastpath_forecast.simulate.policies import NATIVE
 
 FIGURES = {
     "shortagePodSeconds": "shortage",
@@ -33,7 +33,7 @@ FIGURES = {
 """The figures of the output in their order, and the fields of `Figures`."""
 
 ELASTICITY = ("thetaU", "thetaO", "timeU", "timeO")
-"""The figures of `adapter.simulate.elasticity`, in per cent."""
+"""The figures of `fastpath_forecast.simulate.elasticity`, in per cent."""
 
 _COUNTS = frozenset({"shortSeconds", "changes", "maxReplicas", "secondsAtMax"})
 

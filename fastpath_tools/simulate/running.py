@@ -15,11 +15,11 @@ from rich.progress import track
 from adapter.bounds.forecast.verdict import describe_alternative, percent
 from adapter.model.autoscaling.forecast import DAY, ForecastSettings
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
-from adapter.simulate.engine import CountChange, Figures
-from adapter.simulate.policies import BOOST, FAST
-from adapter.simulate.schedules import ForecastMinimums
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.engine import CountChange, Figures
+from fastpath_forecast.simulate.policies import BOOST, FAST
+from fastpath_forecast.simulate.schedules import ForecastMinimums
+from fastpath_forecast.simulate.simulation import Scenario
 from fastpath_tools.loads.sources import whole_hours
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.recording import Recording
@@ -114,8 +114,8 @@ def roll(scenario: Scenario, variant: PolicyVariant, settings: ForecastSettings)
 
     The verdict of each day comes from the time before it, as that of a running scaler. It takes long.
     """
-    from adapter.forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
-    from adapter.forecast.judge import Case  # noqa: PLC0415
+    from fastpath_forecast import judge, planner  # noqa: PLC0415 - needs numpy, which is an extra
+    from fastpath_forecast.judge import Case  # noqa: PLC0415
 
     # What a policy changes in the autoscaler holds for the judge too. With another target it decides by that,
     # and what a pod serves stays.

@@ -17,9 +17,9 @@ from adapter.model import quantity, visible
 from adapter.model.autoscaling import hpa
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.quantity import Quantity
-from adapter.simulate import simulation
-from adapter.simulate.policies import BOOST, FAST, NATIVE, SimulatedPolicy, read_policy
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE, SimulatedPolicy, read_policy
+from fastpath_forecast.simulate.simulation import Scenario
 from fastpath_tools import tables
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import running

@@ -16,7 +16,7 @@ from adapter.model.timestamps import SECOND, read_nanoseconds
 from adapter.prometheus.range_query import RangeReader
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.simulate.load import Grid, Values, build_grid
+from fastpath_forecast.simulate.load import Grid, Values, build_grid
 from fastpath_tools.ui import sentence
 
 HOUR = 3600.0

@@ -17,9 +17,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Fa
 from adapter.model.autoscaling.view import HistoryView
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND, read_nanoseconds
-from adapter.simulate import load, simulation
-from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast.simulate import load, simulation
+from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE, read_policy
+from fastpath_forecast.simulate.simulation import Scenario
 
 TARGETS = 50, 150
 """The least and the greatest target to try, in per cent of the one of today."""

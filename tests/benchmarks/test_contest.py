@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from adapter.simulate.load import of_points
 from benchmarks import contest, contest_adapt, contest_scenarios, contest_worldcup
 from benchmarks.contest_worldcup import PUBLISHED, TABLE_8
+from fastpath_forecast.simulate.load import of_points
 
 
 def test_two_runs_of_the_database_of_adapt() -> None:

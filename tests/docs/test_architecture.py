@@ -8,12 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PATHS = (ROOT / "docs" / "contributing" / "paths.md").read_text()
-PACKAGES = ("adapter", "fastpath_tools", "fastpath_sandbox")
+PACKAGES = ("adapter", "fastpath_forecast", "fastpath_tools", "fastpath_sandbox")
 
 _SECTION = re.compile(r"^## (.*)\n((?:(?!## ).*\n)*)", re.MULTILINE)
 _STEP = re.compile(r"^\d+\. .*(?:\n {3,}.*)*", re.MULTILINE)
 _DOTTED = re.compile(r"(?<!`)`(?:adapter\.)?([a-z_]+(?:\.\w+)*\.(?!py`)\w+)`(?!`)")
-_FILE = re.compile(r"(?<![\w/.-])(?:adapter|fastpath_tools|fastpath_sandbox|benchmarks|tests)/[\w/]+\.py\b")
+_FILE = re.compile(
+    r"(?<![\w/.-])(?:adapter|fastpath_forecast|fastpath_tools|fastpath_sandbox|benchmarks|tests)/[\w/]+\.py\b"
+)
 _KEYS = frozenset({"metrics.k8s.io", "rules.default", "resources.template", "resources.overrides"})
 """API groups and keys of rules files and of the chart that look like names of modules."""
 

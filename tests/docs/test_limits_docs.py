@@ -18,9 +18,8 @@ from adapter.boost import publisher
 from adapter.bounds.forecast import job, stored
 from adapter.bounds.schedule import documents
 from adapter.config.options import Options
-from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
-from adapter.forecast import service, worker
+from adapter.forecast import service
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, transport
 from adapter.kubernetes.cache import (
@@ -56,6 +55,8 @@ from adapter.server.http import (
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 from adapter.telemetry.server_metrics import CACHES
+from fastpath_forecast import worker
+from fastpath_tools import yaml_documents
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
 MIB = 1024 * 1024

@@ -11,8 +11,8 @@ import pytest
 from adapter.bounds.schedule import documents, windows
 from adapter.bounds.schedule.windows import CronWindow, DayWindow, SingleWindow
 from adapter.cli import main
-from adapter.config.yaml import documents as yaml_documents
 from adapter.model.timestamps import SECOND, read_span
+from fastpath_tools import yaml_documents
 from scripts.generate import crd_schedules
 from tests.support import structural
 from tests.support.rendered import ROOT

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
-from adapter.forecast import judge, planner, variants
-from adapter.forecast.grid import DAY
-from adapter.forecast.replay import STEP
 from adapter.model.autoscaling.forecast import ForecastSettings
+from fastpath_forecast import judge, planner, variants
+from fastpath_forecast.grid import DAY
+from fastpath_forecast.replay import STEP
 from tests.support.forecasts import (
     BASE_DAYS,
     MINUTES,

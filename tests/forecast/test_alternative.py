@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from adapter.bounds.forecast.verdict import NONE, Alternative, CandidateFigures, ReplayFigures
-from adapter.forecast import judge
-from adapter.forecast.alternative import (
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.timestamps import SECOND
+from fastpath_forecast import judge
+from fastpath_forecast.alternative import (
     CLOSE,
     MOST_REPLAYS,
     Alternatives,
@@ -17,11 +19,9 @@ from adapter.forecast.alternative import (
     LowerTarget,
     Rounding,
 )
-from adapter.forecast.grid import DAY
-from adapter.forecast.replay import JudgedDays, SplitFigures, go_on
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.timestamps import SECOND
-from adapter.simulate.policies import read_policy
+from fastpath_forecast.grid import DAY
+from fastpath_forecast.replay import JudgedDays, SplitFigures, go_on
+from fastpath_forecast.simulate.policies import read_policy
 from tests.support.forecasts import MINUTES, SETTINGS, Demand, autoscaler, case_of
 from tests.support.scaling import pods_metric, read_spec
 

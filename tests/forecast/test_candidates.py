@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.forecast.candidates import CANDIDATES, Forecast, continued
-from adapter.forecast.conformal import build_bounds, build_margins
-from adapter.forecast.grid import DemandGrid, Values
+from fastpath_forecast.candidates import CANDIDATES, Forecast, continued
+from fastpath_forecast.conformal import build_bounds, build_margins
+from fastpath_forecast.grid import DemandGrid, Values
 
 MINUTES = 1440
 NO_DATES: frozenset[date] = frozenset()

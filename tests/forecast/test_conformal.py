@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from adapter.forecast.conformal import build_bounds, build_margins
-from adapter.forecast.grid import DemandGrid
+from fastpath_forecast.conformal import build_bounds, build_margins
+from fastpath_forecast.grid import DemandGrid
 
 HOUR = 3600
 

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from adapter.bounds.forecast.job import MOST_VALUES_OF_ONE, ForecastJob, HistoryQuery
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.verdict import CandidateFigures, ReplayFigures, Verdict
-from adapter.forecast import judge, worker
-from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.histories import Histories
-from adapter.forecast.replay import Check
-from adapter.forecast.worker import TooMuchWorkError
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
+from fastpath_forecast import judge, worker
+from fastpath_forecast.candidates import CANDIDATES
+from fastpath_forecast.histories import Histories
+from fastpath_forecast.replay import Check
+from fastpath_forecast.worker import TooMuchWorkError
 from tests.support.controller import fpa
 from tests.support.forecasts import SETTINGS, case_of, working_days
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric

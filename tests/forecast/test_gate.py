@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from adapter.bounds.forecast.verdict import JUDGED_DAYS, ReplayFigures
-from adapter.forecast import judge
-from adapter.forecast.judge import Case
-from adapter.forecast.replay import SplitFigures
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
-from adapter.simulate.policies import read_policy
+from fastpath_forecast import judge
+from fastpath_forecast.judge import Case
+from fastpath_forecast.replay import SplitFigures
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.policies import read_policy
 from tests.support.demands import HELD, NOISE, case_for, drifting
 from tests.support.forecasts import BASE_DAYS, TARGET, working_days
 

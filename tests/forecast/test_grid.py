@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from adapter.forecast import grid as grids
-from adapter.forecast.grid import (
+from fastpath_forecast import grid as grids
+from fastpath_forecast.grid import (
     DAY,
     DemandGrid,
     Values,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapter.bounds.forecast.job import STEP, HistoryQuery
 from adapter.bounds.forecast.plan import HOUR
 from adapter.errors import PrometheusError
-from adapter.forecast.histories import Histories, NoRoomError
+from fastpath_forecast.histories import Histories, NoRoomError
 
 START = 1_700_000_000 // HOUR * HOUR
 QUERIES = (HistoryQuery("a", "A"), HistoryQuery("b", "B"))

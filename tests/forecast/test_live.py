@@ -7,13 +7,13 @@ import pytest
 
 from adapter.bounds.forecast.job import STEP
 from adapter.bounds.forecast.plan import HOUR
-from adapter.forecast import planner
-from adapter.forecast.judge import Case
 from adapter.model.autoscaling.forecast import ADVISE, DAY, FLOOR, ForecastSettings
 from adapter.model.timestamps import SECOND
-from adapter.simulate.load import of_points
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast import planner
+from fastpath_forecast.judge import Case
+from fastpath_forecast.simulate.load import of_points
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.simulation import Scenario
 from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, ForecastBench, days_of_jumps, queue_metric
 

@@ -8,10 +8,10 @@ import pytest
 
 from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR, PlannedMinimum
-from adapter.forecast import planner, variants
-from adapter.forecast.candidates import CANDIDATES
-from adapter.forecast.grid import DAY, DemandGrid
 from adapter.model.autoscaling.forecast import ForecastSettings
+from fastpath_forecast import planner, variants
+from fastpath_forecast.candidates import CANDIDATES
+from fastpath_forecast.grid import DAY, DemandGrid
 
 STEP = 60
 START = 19_700 * DAY

@@ -7,10 +7,10 @@ import pytest
 from adapter.bounds.forecast.job import HistoryQuery
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
+from adapter.forecast.metric_queries import RuleHistories
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import compile as compiler
 from adapter.rules import registry
-from adapter.simulate.metric_queries import RuleHistories
 from fastpath_tools.live import rules_files
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, pods_metric

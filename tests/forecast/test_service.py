@@ -20,17 +20,17 @@ from adapter.bounds.forecast.minimum import Limits
 from adapter.bounds.forecast.plan import HOUR
 from adapter.bounds.forecast.verdict import CandidateFigures, ForecastCard, ReplayFigures, Verdict
 from adapter.config.options import PrometheusOptions
-from adapter.forecast import messages, worker
-from adapter.forecast.histories import Histories
+from adapter.forecast import messages, metric_queries
 from adapter.forecast.service import MODULE, PROBLEM, ForecastService
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import DAY, FLOOR, ForecastSettings
 from adapter.model.ready_times import PodStart
 from adapter.prometheus import connection, endpoint, worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
-from adapter.simulate import metric_queries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_forecast import worker
+from fastpath_forecast.histories import Histories
 from tests.support.clock import FakeClock
 from tests.support.controller import Bench, fpa
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
@@ -326,7 +326,10 @@ async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytes
     answer = await service.run(job())
     assert (answer.reason, answer.problem) == (
         "NotInstalled",
-        "numpy is not installed: install the extra forecast (pip install 'fastpath-adapter[forecast]')",
+        (
+            "numpy is not installed: take the image whose tag ends in -forecast, "
+            "or pip install 'fastpath-adapter[forecast]'"
+        ),
     )
     assert service.pid == 0
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from adapter.bounds.forecast.minimum import UNKNOWN
-from adapter.forecast import judge, variants
-from adapter.forecast.candidates import CANDIDATES
 from adapter.model.autoscaling.forecast import ForecastSettings
+from fastpath_forecast import judge, variants
+from fastpath_forecast.candidates import CANDIDATES
 from tests.support.forecasts import (
     BASE_DAYS,
     MINUTES,

@@ -169,7 +169,7 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
     assert not [name for name in programs if fnmatch.fnmatch(name, "pip*")]
     site = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent.parent
     assert site.is_relative_to(PREFIX)
-    for package in ("adapter", "fastpath_tools", "fastpath_sandbox"):
+    for package in ("adapter", "fastpath_forecast", "fastpath_tools", "fastpath_sandbox"):
         installed = image.root / str(site / package)[1:]
         shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
         assert shipped == {str(path.relative_to(ROOT / package)) for path in (ROOT / package).rglob("*.py")}

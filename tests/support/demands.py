@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from adapter.forecast.judge import Case
+from fastpath_forecast.judge import Case
 from tests.support.forecasts import BASE_DAYS, MINUTES, SETTINGS, Demand, case_of
 
 HELD = 10

@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapter.bounds.forecast.verdict import ReplayFigures, Verdict
-from adapter.forecast import judge
-from adapter.forecast.grid import DAY
-from adapter.forecast.judge import Case
-from adapter.forecast.replay import STEP, SplitFigures
-from adapter.forecast.variants import Variant
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.forecast import ForecastSettings
 from adapter.model.timestamps import SECOND
-from adapter.simulate import simulation
-from adapter.simulate.load import Load, of_points
-from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ForecastMinimums
-from adapter.simulate.simulation import Scenario
+from fastpath_forecast import judge
+from fastpath_forecast.grid import DAY
+from fastpath_forecast.judge import Case
+from fastpath_forecast.replay import STEP, SplitFigures
+from fastpath_forecast.simulate import simulation
+from fastpath_forecast.simulate.load import Load, of_points
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.schedules import ForecastMinimums
+from fastpath_forecast.simulate.simulation import Scenario
+from fastpath_forecast.variants import Variant
 from tests.support.scaling import pods_metric, read_spec
 
 ZONE = ZoneInfo("Europe/Berlin")

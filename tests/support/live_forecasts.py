@@ -12,11 +12,12 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Controller
 from adapter.bounds.forecast.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.errors import Fault, InputError
-from adapter.forecast import messages, worker
-from adapter.forecast.histories import Histories
+from adapter.forecast import messages
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.ready_times import PodStart
 from adapter.prometheus.endpoint import PrometheusEndpoint, PrometheusServer, TLSFiles
+from fastpath_forecast import worker
+from fastpath_forecast.histories import Histories
 from tests.support.controller import Bench
 from tests.support.scaling import external_metric, pods
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.simulate import load
-from adapter.simulate.engine import Figures
-from adapter.simulate.load import Load
-from adapter.simulate.policies import read_policy
-from adapter.simulate.simulation import PolicyResult, Scenario, simulate
+from fastpath_forecast.simulate import load
+from fastpath_forecast.simulate.engine import Figures
+from fastpath_forecast.simulate.load import Load
+from fastpath_forecast.simulate.simulation import PolicyResult, Scenario, simulate
+from fastpath_tools.simulate.policies import read_policy
 from tests.support.scaling import pods_metric, read_spec
 
 TARGET = 10

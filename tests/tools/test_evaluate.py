@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.autoscaler.decide import evaluate_document
-from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
 from adapter.cli import main as cli
-from fastpath_tools import evaluate
+from fastpath_tools import evaluate, evaluate_document
+from fastpath_tools.evaluate_document import ControllerOptions, EvaluateDocument
 
 _ROOT = Path(__file__).parents[2]
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()

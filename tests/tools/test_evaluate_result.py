@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import evaluate_document
-from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
-from fastpath_tools import evaluate
+from fastpath_tools import evaluate, evaluate_document
+from fastpath_tools.evaluate_document import EvaluateDocument
 
 _TEXT: dict[str, Any] = {
     "name": "busy",

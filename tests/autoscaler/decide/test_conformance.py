@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import evaluate_document
-from fastpath_tools import evaluate
+from fastpath_tools import evaluate, evaluate_document
 
 _FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"
 _ANY_POD = re.compile(r"(missing (?:pod-level )?request for \S+|container \S+ not found) in .*")

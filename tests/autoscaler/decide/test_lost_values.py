@@ -27,7 +27,7 @@ from adapter.autoscaler.decide.observation import (
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
-from adapter.simulate import deciders
+from fastpath_forecast.simulate import deciders
 from tests.support.scaling import (
     NOW,
     autoscaler,

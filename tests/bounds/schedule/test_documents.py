@@ -7,8 +7,8 @@ import pytest
 
 from adapter.bounds.schedule import documents
 from adapter.bounds.schedule.windows import CronWindow, DayWindow, SingleWindow, Window
-from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
+from fastpath_tools import yaml_documents
 from tests.support.schedules import EXAMPLE, document, schedule
 
 

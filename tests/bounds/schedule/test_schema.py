@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.bounds.schedule import documents
-from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
+from fastpath_tools import yaml_documents
 from scripts.generate import crd_schedules
 from tests.bounds.schedule.test_documents import (
     CRON,

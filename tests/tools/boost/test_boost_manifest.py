@@ -6,12 +6,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import InputError
 from fastpath_sandbox.apiserver import patches
+from fastpath_tools import yaml_documents
 from fastpath_tools.boost import command as boost
 from fastpath_tools.boost.boost_patch import Wish
+from fastpath_tools.yaml_documents import YAMLDocument
 
 BOOST, ADVISE, PLAIN = Wish("boost"), Wish("advise"), Wish("")
 SHOP = """\
@@ -84,7 +84,7 @@ BOOSTED = (
 
 
 def _values(text: str) -> list[Any]:
-    return [each.value for each in documents.read_documents(text, "") if isinstance(each, YAMLDocument)]
+    return [each.value for each in yaml_documents.read_documents(text, "") if isinstance(each, YAMLDocument)]
 
 
 def _changed(text: str, wish: Wish) -> str:

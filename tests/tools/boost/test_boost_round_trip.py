@@ -8,17 +8,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
+from fastpath_tools import yaml_documents
 from fastpath_tools.boost import boost_patch, boost_round_trip
 from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
+from fastpath_tools.yaml_documents import YAMLDocument
 
 
 def _edit(text: str, *operations: PatchOperation) -> boost_round_trip.Edited:
-    document = documents.read_part(0, text, "a.yaml")
+    document = yaml_documents.read_part(0, text, "a.yaml")
     assert isinstance(document, YAMLDocument)
     edited = boost_round_trip.edit(text, document, operations)
-    again = documents.read_part(0, edited.text, "a.yaml")
+    again = yaml_documents.read_part(0, edited.text, "a.yaml")
     assert isinstance(again, YAMLDocument)
     assert again.value == boost_patch.apply(document.value, operations)
     return edited
@@ -242,7 +242,7 @@ def test_any_document_says_afterwards_what_the_operations_say(
     tree: dict[str, Any], style: str, draws: st.DataObject
 ) -> None:
     text = _STYLES[style](tree)
-    document = documents.read_part(3, text, "")
+    document = yaml_documents.read_part(3, text, "")
     if not isinstance(document, YAMLDocument):  # more text after the first blank line in quotes
         return
     places: list[tuple[str, ...]] = []

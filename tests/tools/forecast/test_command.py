@@ -13,10 +13,10 @@ from aiohttp import web
 
 from adapter.bounds.forecast.verdict import ForecastCard
 from adapter.cli import main
-from adapter.forecast.judge import Case
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
-from adapter.simulate.load import Load, of_points
+from fastpath_forecast.judge import Case
+from fastpath_forecast.simulate.load import Load, of_points
 from fastpath_tools.forecast import command
 from fastpath_tools.forecast.options import COMMAND
 from fastpath_tools.loads import sources

@@ -9,8 +9,8 @@ import pytest
 
 from adapter.cli import main
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, KIND
-from adapter.simulate import load as loads
-from adapter.simulate.load import LoadSpan
+from fastpath_forecast.simulate import load as loads
+from fastpath_forecast.simulate.load import LoadSpan
 from fastpath_tools.loads import wording
 from fastpath_tools.simulate import running
 from tests.support.simulation import HPA, Printed

@@ -12,10 +12,10 @@ from adapter.autoscaler.decide.restraint import Restraint
 from adapter.cli import main
 from adapter.model.autoscaling.forecast import DAY
 from adapter.model.timestamps import SECOND
-from adapter.simulate.engine import EPOCH
-from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ForecastMinimums
-from adapter.simulate.simulation import Scenario, simulate
+from fastpath_forecast.simulate.engine import EPOCH
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.schedules import ForecastMinimums
+from fastpath_forecast.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate.recording import Recording
 from tests.support.cards import weekly_load
 from tests.support.simulation import HPA, Printed, autoscaler, steps

@@ -6,10 +6,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.simulate.load import Load, LoadSpan
-from adapter.simulate.policies import read_policy
-from adapter.simulate.schedules import ScheduledStretch
-from adapter.simulate.simulation import Scenario, simulate
+from fastpath_forecast.simulate.load import Load, LoadSpan
+from fastpath_forecast.simulate.policies import read_policy
+from fastpath_forecast.simulate.schedules import ScheduledStretch
+from fastpath_forecast.simulate.simulation import Scenario, simulate
 from fastpath_tools.simulate import picture
 from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.picture import Panel

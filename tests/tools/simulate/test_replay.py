@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.decide import decision, evaluate_document, prepared_spec, record
+from adapter.autoscaler.decide import decision, prepared_spec, record
 from adapter.autoscaler.decide.memory import Memory
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Reading, Unavailable
 from adapter.autoscaler.decide.record import DecisionInputs
@@ -17,6 +17,7 @@ from adapter.autoscaler.reporter import Journal
 from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import from_hpa
 from adapter.model.timestamps import SECOND
+from fastpath_tools import evaluate_document
 from fastpath_tools.simulate import recorded_replay as replay
 from tests.autoscaler import test_pending
 from tests.support.controller import Bench, fpa

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
-from adapter.simulate.policies import read_policy
+from fastpath_forecast.simulate.policies import read_policy
 from fastpath_tools.simulate import running, suggest
 from fastpath_tools.simulate.inputs import SUGGESTED
 from tests.support.simulation import HPA, PODS, Printed, autoscaler

@@ -4,7 +4,7 @@ import promql_parser
 import pytest
 
 from adapter.autoscaler.decide.restraint import Restraint
-from adapter.simulate.load import Grid
+from fastpath_forecast.simulate.load import Grid
 from fastpath_tools.ui import hpa_history
 from fastpath_tools.ui.hpa_history import HistoryPlace, SeenHistory
 from tests.support.autoscaler_views import NOW, at, view

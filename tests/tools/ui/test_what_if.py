@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
-from adapter.simulate.policies import BOOST, FAST, NATIVE
+from fastpath_forecast.simulate.policies import BOOST, FAST, NATIVE
 from fastpath_tools.ui import what_if
 from fastpath_tools.ui.what_if import Trial
 from tests.support.autoscaler_views import history, point

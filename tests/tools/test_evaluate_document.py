@@ -1,0 +1,396 @@
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide.history import Recommendations, ScaleEvent
+from adapter.autoscaler.decide.observation import Settings
+from adapter.errors import InputError
+from adapter.model.timestamps import SECOND
+from fastpath_tools import evaluate, evaluate_document
+from fastpath_tools.evaluate_document import EvaluateDocument
+from tests.support.scaling import NOW
+
+_TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+_LEAST: dict[str, Any] = {
+    "now": "2026-11-20T12:00:00Z",
+    "hpa": {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": _TARGET, "maxReplicas": 5}},
+    "scale": {"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}},
+}
+_CASE: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
+    .read_text("utf-8")
+    .splitlines()[0]
+)["case"]
+
+
+def _read(value: Any) -> EvaluateDocument:
+    return evaluate_document.read_json(json.dumps(value).encode())
+
+
+def _changed(path: str, value: Any, base: dict[str, Any] = _CASE) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(base))
+    *way, last = (int(step) if step.isdigit() else step for step in path.split("/"))
+    below: Any = copy
+    for step in way:
+        below = below.setdefault(step, {}) if isinstance(below, dict) else below[step]
+    below[last] = value
+    return copy
+
+
+def _faults(value: Any) -> list[str]:
+    with pytest.raises(InputError) as plain:
+        evaluate_document.read_plain(value, "case.yaml")
+    with pytest.raises(InputError) as raised:
+        evaluate_document.read_json(json.dumps(value).encode(), "case.yaml")
+    assert [str(fault) for fault in plain.value.faults] == [str(fault) for fault in raised.value.faults]
+    return [str(fault) for fault in raised.value.faults]
+
+
+def test_the_least_document() -> None:
+    found = _read(_LEAST)
+
+    assert found.name is None
+    assert found.now == NOW
+    assert found.hpa.metadata.namespace == "default"
+    assert found.hpa.spec.min_replicas == 1
+    assert found.hpa.spec.metrics is not None
+    assert found.remembered().recommendations == Recommendations()
+    assert (found.pods, found.metrics, found.options) == (None, None, None)
+
+
+def test_the_namespace_is_that_of_the_scale_where_the_autoscaler_names_none() -> None:
+    scale = {**_LEAST["scale"], "metadata": {"namespace": "shop"}}
+
+    assert _read({**_LEAST, "scale": scale}).hpa.metadata.namespace == "shop"
+
+
+def test_null_is_absence() -> None:
+    nothing = dict.fromkeys(("name", "pods", "metrics", "history", "options"))
+
+    found = _read({**_LEAST, **nothing, "news": {"a": [1]}})
+
+    assert found.pods is None
+    assert found.remembered().ups == ()
+
+
+def test_ages_become_instants() -> None:
+    past = {
+        "recommendations": [{"replicas": 3, "ageSeconds": 300}, {"replicas": 4, "ageSeconds": 0.37}],
+        "scaleUpEvents": [{"change": 2, "ageSeconds": 15}],
+        "scaleDownEvents": [{"change": 1, "ageSeconds": 0}],
+    }
+
+    history = _read({**_LEAST, "history": past}).remembered()
+
+    assert history.recommendations.low == ((3, NOW - 300 * SECOND), (4, NOW - 370_000_000))
+    assert history.ups == (ScaleEvent(2, NOW - 15 * SECOND),)
+    assert history.downs == (ScaleEvent(1, NOW),)
+
+
+def test_options_are_settings() -> None:
+    options = {
+        "tolerance": 0,
+        "cpuInitializationPeriodSeconds": 1,
+        "initialReadinessDelaySeconds": 2.5,
+        "downscaleStabilizationSeconds": 3,
+        "scaleToZero": True,
+    }
+
+    given = _read({**_LEAST, "options": options}).options
+    default = _read({**_LEAST, "options": {}}).options
+
+    assert given is not None
+    assert default is not None
+    assert given.settings() == Settings(0.0, SECOND, 2_500_000_000, 3 * SECOND, scale_to_zero=True)
+    assert default.settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("now", "noon", 'now: "noon": "noon" is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z'),
+        ("now", 5, "now: 5: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
+        ("now", None, "now: null: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
+        ("name", 5, "name: 5: expected text or null, got an integer"),
+        ("hpa", [], "hpa: []: expected an object, got a list"),
+        ("hpa/spec/maxReplicas", "5", 'hpa.spec.maxReplicas: "5": expected an integer, got text'),
+        ("hpa/spec/maxReplicas", True, "hpa.spec.maxReplicas: true: expected an integer, got true or false"),
+        (
+            "hpa/spec/maxReplicas", 2**31,
+            "hpa.spec.maxReplicas: 2147483648: expected an integer <= 2147483647",
+        ),
+        ("hpa/spec/maxReplicas", 1.5, "hpa.spec.maxReplicas: 1.5: expected an integer, got a number"),
+        ("hpa/spec/metrics", {}, "hpa.spec.metrics: {}: expected a list or null, got an object"),
+        ("hpa/apiVersion", "autoscaling/v1", 'hpa.apiVersion: "autoscaling/v1": expected autoscaling/v2'),
+        ("hpa/kind", "Deployment", 'hpa.kind: "Deployment": expected HorizontalPodAutoscaler'),
+        ("hpa/spec/maxReplicas", 0, "hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0"),
+        (
+            "hpa/spec/behavior/scaleDown/policies", [],
+            "hpa.spec.behavior.scaleDown.policies: Required value: must specify at least one Policy",
+        ),
+        ("hpa/metadata/namespace", "A B", "hpa.metadata.namespace: Invalid value"),
+        (
+            "scale/spec/replicas", -1,
+            "scale.spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "pods/1/metadata/labels", {"app": 5},
+            'pods[1].metadata.labels["app"]: 5: expected text, got an integer',
+        ),
+        (
+            "pods/1/spec/containers/0/resources/requests",
+            {"memory": "1Gi", "cpu": "many"},
+            'pods[1].spec.containers[0].resources.requests["cpu"]: "many": quantities must match',
+        ),
+        (
+            "pods/1/spec/containers/0/resources/requests",
+            {"memory": 5, "cpu": True},
+            ('pods[1].spec.containers[0].resources.requests["cpu"]: true: expected a quantity such as 500m, '
+            '2 or 1Gi'),
+        ),
+        ("pods/0/status/startTime", "x", 'pods[0].status.startTime: "x": "x" is not an RFC 3339 time'),
+        (
+            "metrics/resource", [{"window": "soon"}],
+            'metrics.resource[0].window: "soon": time: invalid duration "soon"',
+        ),
+        ("metrics/custom", [{}], "metrics.custom[0].value: absent: it is required"),
+        (
+            "metrics/external", [{"value": []}],
+            "metrics.external[0].value: []: expected a quantity such as 500m, 2 or 1Gi",
+        ),
+        (
+            "history/recommendations", [{"replicas": 1}],
+            "history.recommendations[0].ageSeconds: absent: it is required",
+        ),
+        (
+            "history/recommendations", [{"replicas": 1, "ageSeconds": -1}],
+            "history.recommendations[0].ageSeconds: -1: expected a number >= 0.0",
+        ),
+        (
+            "history/scaleUpEvents", [{"change": 0, "ageSeconds": 1}],
+            "history.scaleUpEvents[0].change: 0: expected an integer >= 1",
+        ),
+        ("options/tolerance", -0.1, "options.tolerance: -0.1: expected a number >= 0.0"),
+        ("options/scaleToZero", "yes", 'options.scaleToZero: "yes": expected true or false, got text'),
+        (
+            "options/downscaleStabilizationSeconds", 1e300,
+            "options.downscaleStabilizationSeconds: 1e+300: expected a number <= 10000000000.0",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "/" in value else None,
+)  # fmt: skip
+def test_says_where_what_and_what_was_expected(path: str, value: Any, said: str) -> None:
+    faults = _faults(_changed(path, value))
+
+    assert faults[0].startswith(f"case.yaml: {said}")
+
+
+def test_says_all_violations_of_the_api() -> None:
+    broken = _changed("scale/spec/replicas", -1, _changed("hpa/spec/maxReplicas", 0))
+
+    assert [
+        fault.split(":")[1].strip() for fault in _faults({**broken, "hpa": {**broken["hpa"], "kind": "X"}})
+    ] == [
+        "hpa.kind",
+        "hpa.spec.maxReplicas",
+        "hpa.spec.maxReplicas",
+        "scale.spec.replicas",
+    ]
+
+
+@pytest.mark.parametrize("missing", ["now", "hpa", "scale"])
+def test_says_what_is_missing(missing: str) -> None:
+    rest = {name: value for name, value in _LEAST.items() if name != missing}
+
+    assert _faults(rest) == [f"case.yaml: {missing}: absent: it is required"]
+
+
+@pytest.mark.parametrize("value", [[], 5, "text", None, True])
+def test_a_document_is_an_object(value: Any) -> None:
+    assert _faults(value)[0].startswith("case.yaml: the document: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "not JSON: "),
+        (b"{", "not JSON: "),
+        (b"{}x", "not JSON: "),
+        (b"\xff", "not JSON: "),
+        (b'{"name": "\xff"}', "not JSON: "),
+        (b'{"name": "\\ud800"}', "not JSON: "),
+        (b"[" * 100_000, "not JSON: nested too deeply"),
+        (b'{"news": ' + b"[" * 100_000, "not JSON: nested too deeply"),
+    ],
+    ids=[
+        "nothing",
+        "cut",
+        "more",
+        "no text",
+        "not UTF-8",
+        "half a character",
+        "deep",
+        "deep inside an unused field",
+    ],
+)
+def test_what_is_not_json(text: bytes, said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        evaluate_document.read_json(text)
+
+    assert str(raised.value).startswith(said)
+    assert evaluate_document.read_name(text) is None
+
+
+def test_values_are_shown_short_and_visible() -> None:
+    long = _faults(_changed("now", "x" * 500))[0]
+    odd = _faults(_changed("hpa/spec/maxReplicas", "a\u0000\u202e\nb"))[0]
+
+    assert long.split(": ")[2] == f'"{"x" * 76}...'
+    assert odd.startswith('case.yaml: hpa.spec.maxReplicas: "a\\u0000\\u202e\\nb": expected an integer')
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b'{"name": "a", "now": 5}', "a"),
+        (b'{"name": 5}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"{", None),
+    ],
+)
+def test_names_of_what_is_not_valid(text: bytes, name: str | None) -> None:
+    assert evaluate_document.read_name(text) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"now": 5, "now": "2026-11-20T12:00:00Z", "hpa": {"spec": 5}, "hpa": {}}',
+        b'{"hpa": {"spec": 5}, "hpa": {}}',
+        b'{"hpa": {"spec": 5}, "hpa": []}',
+        b'{"pods": [{"metadata": {"labels": {"a": 5, "a": "x"}}}]}',
+        b'{"pods": [{"metadata": 5}], "pods": []}',
+    ],
+)
+def test_keys_given_twice_end_in_a_sentence(text: bytes) -> None:
+    with pytest.raises(InputError) as raised:
+        evaluate_document.read_json(text)
+
+    assert "expected" in str(raised.value)
+
+
+_ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["1", "500m", "1Ki", "x"]),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "spec", "value", "cpu", "type"]), below, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def _places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    below: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        below = list(value.items())
+    elif isinstance(value, list):
+        below = list(enumerate(value))
+    return [way, *(place for key, each in below for place in _places(each, (*way, key)))]
+
+
+_PLACES = _places({**_CASE, "pods": _CASE["pods"][:2]})[1:]
+
+
+@given(st.lists(st.tuples(st.sampled_from(_PLACES), _ANY), min_size=1, max_size=3))
+def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
+    value: Any = json.loads(json.dumps({**_CASE, "pods": _CASE["pods"][:2]}))
+    for place, new in changes:
+        below = value
+        try:
+            for step in place[:-1]:
+                below = below[step]
+            below[place[-1]] = new
+        except (KeyError, IndexError, TypeError):
+            continue
+    text = json.dumps(value).encode()
+    found = [
+        _outcome(partial(evaluate_document.read_json, text)),
+        _outcome(partial(evaluate_document.read_plain, value)),
+    ]
+    for read in found:
+        if isinstance(read, InputError):
+            assert all(fault.value or fault.expected for fault in read.faults)
+            assert all(fault.path or "not JSON" in fault.expected for fault in read.faults)
+            continue
+        decision = evaluate.evaluate(read)
+        assert evaluate.to_json(evaluate.show(read, decision))
+        assert evaluate.explain(read, decision)
+
+
+def _outcome(read: Callable[[], EvaluateDocument]) -> EvaluateDocument | InputError:
+    try:
+        return read()
+    except InputError as error:
+        return error
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_refused_with_a_sentence(text: bytes) -> None:
+    with pytest.raises(InputError):
+        evaluate_document.read_json(text)
+
+
+def _resource(name: str, container: str = "") -> dict[str, Any]:
+    source = {"name": name, "target": {"type": "AverageValue", "averageValue": "1"}}
+    if container:
+        return {"type": "ContainerResource", "containerResource": source | {"container": container}}
+    return {"type": "Resource", "resource": source}
+
+
+PODS: list[dict[str, Any]] = [
+    {"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "proxy"}, {"name": "app"}]}}
+]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "pods", "said"),
+    [
+        ([_resource("cpu"), _resource("memory", "app")], PODS, []),
+        (
+            [_resource("cpu", "application")],
+            PODS,
+            ["no pod has a container application: they have app, proxy"],
+        ),
+        ([_resource("cpu", "application")], [], []),
+        ([_resource("cpu", "log")], [{"spec": PODS[0]["spec"] | {"initContainers": [{"name": "log"}]}}], []),
+        (
+            [_resource("nvidia.com/gpu"), _resource("nvidia.com/gpu", "app")],
+            PODS,
+            2 * ["nvidia.com/gpu has no value: the resource metrics are cpu and memory only"],
+        ),
+    ],
+    ids=["right", "a typing mistake", "no pods", "a sidecar", "another resource"],
+)
+def test_why_a_resource_metric_can_have_no_value(
+    metrics: list[dict[str, Any]], pods: list[dict[str, Any]], said: list[str]
+) -> None:
+    tree = _changed("hpa/spec/metrics", metrics, _LEAST) | {"pods": pods}
+    assert list(evaluate_document.remarks(_read(tree))) == said
+
+
+def test_other_metrics_have_no_remark() -> None:
+    assert list(evaluate_document.remarks(_read(_CASE))) == []

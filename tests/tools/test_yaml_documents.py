@@ -1,0 +1,329 @@
+"""Documents of YAML as values, and those of JSON: read as YAML reads them, but many times as fast."""
+
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.config.yaml import reader
+from adapter.errors import InputError
+from fastpath_tools.yaml_documents import (
+    JSONText,
+    YAMLDocument,
+    read_documents,
+    read_json,
+    read_part,
+    split_documents,
+)
+
+
+def _values(text: str) -> list[object]:
+    found = []
+    for each in read_documents(text, "a.yaml"):
+        assert isinstance(each, YAMLDocument)
+        found.append(each.value)
+    return found
+
+
+def _faults(text: str) -> list[str]:
+    return [str(each) for each in read_documents(text, "a.yaml") if isinstance(each, InputError)]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("2026-11-20T12:00:00.5Z", "2026-11-20T12:00:00.5Z"),
+        ("2026-11-20", "2026-11-20"),
+        ("5", 5),
+        ("-5", -5),
+        ("+5", 5),
+        ("0", 0),
+        ("1_000", 1000),
+        ("0x1F", 31),
+        ("-0b101", -5),
+        ("010", 8),
+        ("0x", "0x"),
+        ("1:30", "1:30"),
+        ("9" * 60, "9" * 60),
+        ("0.5", 0.5),
+        ("1_0.5", 10.5),
+        ("1.5e+3", 1500.0),
+        ("1:30.5", "1:30.5"),
+        (".inf", math.inf),
+        ("-.Inf", -math.inf),
+        ("1e3", "1e3"),
+        ("500m", "500m"),
+        ("true", True),
+        ("off", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ('"5"', "5"),
+        ("'2026-11-20T12:00:00Z'", "2026-11-20T12:00:00Z"),
+        ("[1, a]", [1, "a"]),
+        ("{a: {}}", {"a": {}}),
+    ],
+)
+def test_scalars(written: str, value: object) -> None:
+    assert _values(f"a: {written}\n") == [{"a": value}]
+
+
+def test_no_number() -> None:
+    ((found,),) = ([_values("a: .nan\n")],)
+    assert isinstance(found[0], dict)
+    assert math.isnan(found[0]["a"])
+
+
+def test_several_documents() -> None:
+    text = "# first\n---\na: 1\n--- # second\nb: 2\n...\n---\n---\n# nothing\n---\nnull\n--- {c: 3}\n"
+
+    assert _values(text) == [{"a": 1}, {"b": 2}, {"c": 3}]
+
+
+def test_comments_may_follow() -> None:
+    assert _values("{a: 1} # one\n# two\n...\n\n# three") == [{"a": 1}]
+    assert _values("a: 1 # one\n\n# two\n...\n") == [{"a": 1}]
+    assert _values("- a\n- b: |\n    c\n\n\n") == [["a", {"b": "c\n"}]]
+
+
+def test_dashes_within_text_begin_nothing() -> None:
+    assert _values("a: |\n  x\n  ---\n  y\nb: ---c\n") == [{"a": "x\n---\ny\n", "b": "---c"}]
+
+
+def test_lines_count_from_the_top() -> None:
+    text = "a: 1\n---\nb:\n  - c: 2\n  - d: 3\n"
+
+    first, second = read_documents(text, "a.yaml")
+
+    assert isinstance(first, YAMLDocument)
+    assert isinstance(second, YAMLDocument)
+    assert first.line_of("a") == 1
+    assert second.line_of("b[1].d") == 5
+    assert second.line_of("b[1].nothing") == 5
+    assert second.line_of("b[7]") == 4
+    assert second.line_of("b[0].c.deeper") == 4
+    assert second.line_of("") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
+        ("# what this is\n%YAML 1.1\n%TAG !e! tag:example.org,2000:\n# more\n\n---\na: 1\n", [{"a": 1}]),
+        ("a: 1\n...\n%YAML 1.1\n--- # next\nb: 2\n---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
+        ("%YAML 1.1\r\n---\r\na: 1\r\n", [{"a": 1}]),
+        ("a: |\n  x\n  %YAML 1.1\n---\nb: 2\n", [{"a": "x\n%YAML 1.1\n"}, {"b": 2}]),
+    ],
+)
+def test_directives_belong_to_the_document_after_them(text: str, values: list[object]) -> None:
+    assert _values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", "a.yaml:3: not YAML: only YAML 1.1 is read"),
+        ("%ODD\n---\na: 1\n", "a.yaml:1: not YAML: unknown directive"),
+        ("%YAML 1.1\na: 1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+        ("%YAML 1.1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+    ],
+)
+def test_directives_that_are_wrong(text: str, said: str) -> None:
+    (fault,) = _faults(text)
+    assert fault.startswith(said)
+
+
+_LINES = ["%YAML 1.1", "%YAML 1.2", "---", "--- a", "...", "# c", "", "  ", "a: 1", "  %b", "- c", '"']
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
+# hypothesis calls it
+def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001
+    text = end.join(lines) + (end if ends else "")
+    parts = list(split_documents(text))
+    assert "".join(part for _, part in parts) == text
+    for before, part in parts:
+        assert (
+            text.splitlines(keepends=True)[before:][: part.count("\n")]
+            == part.splitlines(keepends=True)[: part.count("\n")]
+        )
+    markers = sum(line.startswith("---") for line in lines)
+    assert len(parts) == markers + 1
+
+
+def test_anchors_and_merges() -> None:
+    text = (
+        "base: &base {a: 1, b: 2}\nother: &other {c: 3, a: 9}\nx:\n  <<: *base\n  b: 5\ny:\n  b: 7\n  "
+        "<<: [*base, *other]\n"
+    )
+
+    (found,) = _values(text)
+
+    assert isinstance(found, dict)
+    assert found["x"] == {"a": 1, "b": 5}
+    assert found["y"] == {"a": 1, "b": 7, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\na: 2\n", "a.yaml:2: a: the key is given twice"),
+        ("a: 1\n---\n? [b]\n: 2\n", "a.yaml:3: a list of 1: expected text as the key"),
+        ("<<: 5\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
+        ("<<: [5]\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
+        ("a: [\n", "a.yaml:2: not YAML"),
+        (
+            "{a: 1}\n{b: 2}\n",
+            "a.yaml:1: unexpected text after the document; another document begins with ---",
+        ),
+        ("{a: 1}\n...\nb: 2\n", "a.yaml:1: unexpected text after the document"),
+        ("[a]\n# fine\nb", "a.yaml:1: unexpected text after the document"),
+        ("a: &x [*x]\n", "a.yaml:1: an anchor contains an alias of itself"),
+        ("a: \x00\n", "a.yaml:1: not YAML: the character U+0000 is not allowed"),
+    ],
+)
+def test_errors_name_the_fault(text: str, said: str) -> None:
+    assert _faults(text)[0].startswith(said)
+
+
+def test_one_bad_document_does_not_hide_the_others() -> None:
+    found = list(read_documents("a: 1\n---\nb: [\n---\nc: 3\n", "a.yaml"))
+
+    assert [isinstance(each, YAMLDocument) for each in found] == [True, False, True]
+
+
+@given(st.text(max_size=40))
+def test_any_text_ends_in_values_or_a_fault(text: str) -> None:
+    for each in read_documents(text, "a.yaml"):
+        assert isinstance(each, YAMLDocument | InputError)
+
+
+def test_a_step_of_a_path_may_be_a_quoted_key() -> None:
+    (document,) = read_documents('a:\n  x: 1\n  b.c/d: 2\n  "q\\"]": [3,\n  4]\n', "file")
+    assert isinstance(document, YAMLDocument)
+    lines = {'a["b.c/d"]': 3, 'a["q\\"]"][1]': 5, 'a["none"]': 2, "a.x": 2}
+    assert {path: document.line_of(path) for path in lines} == lines
+
+
+# --- one document of JSON
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.text(st.characters(codec="ascii"), max_size=8),
+    lambda below: (
+        st.lists(below, max_size=4) | st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), below)
+    ),
+    max_leaves=20,
+)
+
+
+def read(text: str) -> YAMLDocument | InputError:
+    (found,) = read_documents(text, "a.json")
+    return found
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), min_size=1))
+def test_texts_of_json_are_kept(texts: list[str]) -> None:
+    assert _values(json.dumps(texts, ensure_ascii=False)) == [texts]
+
+
+@given(VALUES.filter(lambda value: isinstance(value, dict | list) and value), st.sampled_from([None, 0, 2]))
+def test_values_and_lines_are_those_of_yaml(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    fast, slow = read(text), read_part(0, text, "a.json")
+    assert isinstance(fast, YAMLDocument)
+    assert isinstance(slow, YAMLDocument)
+    assert isinstance(fast.places, JSONText)
+    assert fast.value == slow.value == value
+    paths = list(_paths(value, ""))
+    assert [fast.line_of(path) for path in paths] == [slow.line_of(path) for path in paths]
+
+
+def _paths(value: Any, path: str) -> Any:
+    yield path
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _paths(below, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _paths(below, f"{path}[{index}]")
+    yield f"{path}.nothing"
+    yield f"{path}[999]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1, "a": 2}', "the key is given twice"),
+        (r'{"a": "\ud800"}', "an escape sequence names no Unicode character"),
+        ('{"a": ' * 150 + "1" + "}" * 150, "nested more than 100 levels deep"),
+        ("[" * 100_000, "nested more than 100 levels deep"),
+        ('{"a": 1', "not YAML"),
+    ],
+)
+def test_faults_are_those_of_yaml(text: str, expected: str) -> None:
+    error = read(text)
+    assert isinstance(error, InputError)
+    assert expected in str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1", "[a, b]", "{a: NaN}", '{"a": NaN}', '{"a": "\ud83d"}', '{"\ud83d": "a"}'], ids=ascii
+)
+def test_texts_of_yaml_are_not_json(text: str) -> None:
+    assert read_json(text) is None
+
+
+def test_escaped_pairs_of_surrogates_are_one_character() -> None:
+    assert read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
+    assert read_json(f'{{"a": {"9" * 50}}}') == {"a": "9" * 50}
+
+
+def test_long_yaml_is_refused_before_it_is_parsed() -> None:
+    text = "a: [" + "1," * reader.LONGEST + "1]"
+    began = time.thread_time()
+    error = read(text)
+    assert isinstance(error, InputError)
+    assert (
+        str(error) == "a.json: expected at most 2 MiB of YAML, it has 4 MiB; one JSON document may be larger"
+    )
+    assert time.thread_time() - began < 5  # reading it takes a minute
+
+
+@pytest.mark.timeout(60)  # five seconds of work, three times that while coverage is measured
+def test_many_nodes_are_refused() -> None:
+    error = read("a:\n" + "- x\n" * 300_000)
+    assert isinstance(error, InputError)
+    assert str(error) == "a.json:199999: not YAML: more than 200,000 keys and values"
+
+
+def test_many_documents_are_refused_before_they_are_read() -> None:
+    error = read("---\na: 1\n" * 10_001)
+    assert isinstance(error, InputError)
+    assert str(error) == "a.json: expected at most 10,000 documents"
+
+
+def test_lines_of_many_documents() -> None:
+    found = read_documents("---\na: 1\nb:\n  c: {\n" * 3000, "a.yaml")
+    assert sum(len(each.faults) for each in found if isinstance(each, InputError)) == 3000
+    good = list(read_documents("a: 1\nb: 2\n---\n" * 3000, "a.yaml"))
+    assert [each.line_of("b") for each in good if isinstance(each, YAMLDocument)] == [
+        2 + 3 * number for number in range(3000)
+    ]
+
+
+def test_a_list_of_thousands_of_objects_is_read_as_json() -> None:
+    item = {"metadata": {"name": "a" * 200}, "spec": {"list": [{"a": 1, "b": "c"}] * 20}}
+    text = json.dumps({"items": [item] * 5_000}, indent=4)
+    assert len(text) > 5 * reader.LONGEST
+    began = time.thread_time()
+    found = read(text)
+    assert isinstance(found, YAMLDocument)
+    assert found.line_of("items[4999].spec") == text[: text.rindex('"spec"')].count("\n") + 1
+    assert time.thread_time() - began < 15  # as YAML it takes minutes
