@@ -104,7 +104,7 @@ def test_installed_packages_are_pinned_by_hash_or_built_here() -> None:
     for words in installs:
         locked = "--require-hashes" in words and "--only-binary=:all:" in words
         assert locked or {"--no-deps", "--no-index"} <= set(words), words
-    for name in ("runtime.txt", "build.txt"):
+    for name in ("runtime.txt", "forecast.txt", "build.txt"):
         lines = (ROOT / "requirements" / name).read_text().replace("\\\n", " ").splitlines()
         pinned = [line for line in lines if line.strip() and not line.strip().startswith("#")]
         assert pinned

@@ -55,7 +55,7 @@ def test_the_image_can_be_installed_for(processor: str, tmp_path: Path) -> None:
     assert base is not None
     names = [f"manylinux_2_{minor}_{processor}" for minor in _GLIBC]
     names += [f"manylinux2014_{processor}"]
-    for name in ("runtime.txt", "build.txt"):
+    for name in ("forecast.txt", "build.txt"):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
         command += ["--only-binary=:all:", "--require-hashes", "--implementation=cp"]
         command += [f"--python-version={base[1]}", *(f"--platform={each}" for each in names)]
@@ -98,7 +98,7 @@ def _licences(name: str) -> set[str]:
 
 def test_licences_are_those_that_the_page_names() -> None:
     page = (ROOT / "docs" / "contributing" / "dependencies.md").read_text()
-    for name in pinned(ROOT / "requirements" / "runtime.txt"):
+    for name in pinned(ROOT / "requirements" / "forecast.txt"):
         found = _licences(name)
         if name in EXPLAINED:
             assert found == {EXPLAINED[name]}
