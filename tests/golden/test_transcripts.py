@@ -1,9 +1,9 @@
 """Outputs as data: `VERB/CASE/transcript` has command lines, and what each of them prints.
 
-A line after `$ ` is a command. It runs in a copy of the folder of the case, so the other files of the case are
-its input; `< FILE` gives one as standard input. Below it are its standard output, its standard error after `! `,
-and its exit status after `? ` where that is not 0. `scripts/test tests/golden --update` writes what the commands
-print now. The diff is what a change does to users, and is reviewed as such.
+A line after `$ ` is a command. It runs in a copy of the folder of the case, so the other files of the case
+are its input; `< FILE` gives one as standard input. Below it are its standard output, its standard error
+after `! `, and its exit status after `? ` where that is not 0. `scripts/test tests/golden --update` writes
+what the commands print now. The diff is what a change does to users, and is reviewed as such.
 """
 
 import io
@@ -27,7 +27,7 @@ def commands(transcript: str) -> list[str]:
 
 
 def written(command: str, status: int, out: str, err: str) -> Iterator[str]:
-    """Yield the lines of a transcript; a line of output that looks like one of another kind has a backslash."""
+    """Yield the lines of a transcript; a line of output that looks like another kind has a backslash."""
     yield f"$ {command}"
     yield from (f"\\{line}" if line.startswith(MARKS) else line for line in out.splitlines())
     yield from (f"! {line}" for line in err.splitlines())

@@ -13,9 +13,9 @@ copy of the tree, and runs tests there until one fails. A file reads:
     -    return re.compile(f"^(?:{text})$")
     +    return re.compile(text)
 
-`found:` is the test that notices the defect. If it does not, or no test is known, all of `tests:` run. `from:`
-is the commit that corrected the defect, or `mutation`. A change has no line numbers: its lines are in the
-file exactly once. `@@` divides two changes of one file.
+`found:` is the test that notices the defect. If it does not, or no test is known, all of `tests:` run.
+`from:` is the commit that corrected the defect, or `mutation`. A change has no line numbers: its lines are in
+the file exactly once. `@@` divides two changes of one file.
 """
 
 import argparse
