@@ -37,7 +37,7 @@ NATIVE_PACE = Pace(15, 60, 15)
 FAST_PACE = Pace(1, 5, 1)
 
 
-class Peer(Protocol):
+class PeerSettings(Protocol):
     """The settings of an autoscaler that is neither an HPA nor a FastPathAutoscaler."""
 
     def begin(self, phase: float) -> int:
@@ -49,7 +49,7 @@ class Peer(Protocol):
         """Return what decides. `loads` are those of second 0, `bounds` the fewest and the most pods."""
 
 
-class Poller(Protocol):
+class PollSettings(Protocol):
     """What an HPA asks for its metrics, all but CPU and memory, in place of an adapter."""
 
     def begin(self, phase: float) -> int:
@@ -74,8 +74,8 @@ class SimulatedPolicy:
     native: Pace | None = None
     fast: Pace | None = None
     usage: Pace | None = None
-    poller: Poller | None = None
-    peer: Peer | None = None
+    poller: PollSettings | None = None
+    peer: PeerSettings | None = None
     replicas: int = 0
     """The count of `fixed`."""
     target: Quantity | None = None

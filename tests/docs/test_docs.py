@@ -103,7 +103,7 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 
 # Flags of other programs (kubectl above all, and those that rule packs are for) and of scripts.
 _OTHER_FLAGS = """
-folder prefix write data-parallel-size max-num-seqs max-running-requests enable-metrics
+folder named prefix unknown update write data-parallel-size max-num-seqs max-running-requests enable-metrics
 enable-metrics-for-all-schedulers metrics-endpoint-auth metrics-cert-dir metrics-per-host
 exclude-socket-metrics queues create-namespace data-urlencode values set reuse-values all output
 all-namespaces annotate count message thorough certificate-authority build-arg certificate-identity
