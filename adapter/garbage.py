@@ -20,14 +20,14 @@ GROWTH = 32 * 1024 * 1024
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """What gives freed memory back, None where the C library has no such function."""
 
-_STATM = Path("/proc/self/statm")
+STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int | None:
     """Return the resident memory of this process, None where the system does not say."""
     try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE
+        return int(STATM.read_bytes().split()[1]) * _PAGE
     except OSError:
         return None
 

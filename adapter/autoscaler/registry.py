@@ -32,7 +32,7 @@ from adapter.model.ready_times import ReadyLedger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import Defects
 
-_MOST_RIVALS = 20
+MOST_RIVALS = 20
 """The most autoscalers of a target that are decided at once when another one comes or goes."""
 
 _METRICS_DELAYED = Event(
@@ -223,7 +223,7 @@ class AutoscalerRegistry:
     def rivals_changed(self, target: TargetKey) -> None:
         owners = self._rivals.owners(target)
         # where there are many, each has others with and without this change, and sees it at its next decision
-        if len(owners) <= _MOST_RIVALS:
+        if len(owners) <= MOST_RIVALS:
             self.answered([Key(namespace, name, kind == HPA_KIND) for kind, namespace, name in owners])
 
     def answered(self, keys: Iterable[Key]) -> None:

@@ -59,7 +59,7 @@ _DRAIN_TIMEOUT = 0.5
 its next owner waits."""
 
 
-_LOOK = 0.05  # seconds between two looks at the caches until they are synced
+LOOK = 0.05  # seconds between two looks at the caches until they are synced
 LISTED_SECONDS = 60.0
 """How long after the start a server of metrics is ready although its scaler has not listed a kind."""
 
@@ -230,7 +230,7 @@ class Scaler:
         """Wait for what every decision needs, and the objects of all slices that are wanted."""
         await self._runtime.relister.attempted.wait()
         while self.find_unsynced() is not None:  # noqa: ASYNC110 - no event follows a failed list
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK)
         if self._runtime.watching.scope is not None:
             await self._runtime.watching.scope.wait_complete()
 

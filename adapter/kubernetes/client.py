@@ -45,7 +45,7 @@ from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
 
 _PAGE = 500
-_LONGEST = 32 * 1024 * 1024  # the metrics of 30,000 pods; lists and watches are not read in one piece
+LONGEST = 32 * 1024 * 1024  # the metrics of 30,000 pods; lists and watches are not read in one piece
 _WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
 
@@ -140,9 +140,9 @@ class KubernetesClient:
         return await self._fetch(KubernetesRequest(what, path, timeout, method="POST", review=review))
 
     async def _fetch(self, request: KubernetesRequest) -> ResponseBody:
-        body = await self._fetch_start(request, _LONGEST + 1)
-        if len(body.content) > _LONGEST:
-            what = f"cannot {request.what}: TooLarge: the answer has more than {_LONGEST:,} bytes"
+        body = await self._fetch_start(request, LONGEST + 1)
+        if len(body.content) > LONGEST:
+            what = f"cannot {request.what}: TooLarge: the answer has more than {LONGEST:,} bytes"
             raise errors.KubernetesError(0, "TooLarge", what)
         return body
 

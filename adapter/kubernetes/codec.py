@@ -28,9 +28,9 @@ API server stores ten times that depth.
 
 STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
-_WATCH_STEP = 64
+WATCH_STEP = 64
 _REASON_LENGTH = 200
-_OBJECT_BYTES = 16 * 1024 * 1024  # etcd limits an object to a tenth of this
+OBJECT_BYTES = 16 * 1024 * 1024  # etcd limits an object to a tenth of this
 
 
 T = TypeVar("T")
@@ -305,8 +305,8 @@ class ListDecoder(Generic[T]):
             if items is None:
                 break
             yield items
-        if len(self._rest) > _OBJECT_BYTES:
-            raise msgspec.DecodeError(f"an object of the list is longer than {_OBJECT_BYTES} bytes")
+        if len(self._rest) > OBJECT_BYTES:
+            raise msgspec.DecodeError(f"an object of the list is longer than {OBJECT_BYTES} bytes")
 
     def _prune(self) -> None:
         """Read the rest of the page without its depths; RecursionError if that is done already."""
@@ -415,14 +415,14 @@ class WatchDecoder(Generic[T]):
                     return
                 events.append(event)
                 size += len(line)
-                if len(events) == _WATCH_STEP or size >= self._codec.step_bytes:
+                if len(events) == WATCH_STEP or size >= self._codec.step_bytes:
                     yield events
                     events, size = [], 0
         del self._rest[:start]
         if events:
             yield events
-        if len(self._rest) > _OBJECT_BYTES:
-            raise msgspec.DecodeError(f"a line of the watch is longer than {_OBJECT_BYTES} bytes")
+        if len(self._rest) > OBJECT_BYTES:
+            raise msgspec.DecodeError(f"a line of the watch is longer than {OBJECT_BYTES} bytes")
 
     def finish(self) -> None:
         """Raise `msgspec.DecodeError` if the stream ended within a line."""

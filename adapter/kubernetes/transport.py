@@ -53,7 +53,7 @@ transient failures.
 _REVIEW_RETRIED = frozenset({429, 500, 504})
 _SPREAD = 0.2
 
-_STATUS_BYTES = 64 * 1024
+STATUS_BYTES = 64 * 1024
 _MESSAGE_LENGTH = 500
 _LINGER_NONE = struct.pack("ii", 1, 0)
 """With this the kernel discards the send buffer when the connection is closed."""
@@ -273,8 +273,8 @@ class Sender:
                 return response
             try:
                 text = b""
-                while len(text) < _STATUS_BYTES and (
-                    piece := await response.content.read(_STATUS_BYTES - len(text))
+                while len(text) < STATUS_BYTES and (
+                    piece := await response.content.read(STATUS_BYTES - len(text))
                 ):
                     text += piece
             finally:

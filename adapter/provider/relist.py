@@ -32,7 +32,7 @@ from adapter.waits import wait_for
 _log = logging.getLogger(__name__)
 
 # Seconds between two look-ups of unknown metrics, of any name and of the same name.
-_LOOKUP_GAP = 15.0
+LOOKUP_GAP = 15.0
 _SAME_NAME_GAP = 60.0
 # A look-up fetches the series of the last seconds only, which Prometheus finds without its disk.
 _LOOKUP_WINDOW = 300.0
@@ -40,7 +40,7 @@ _LOOKUP_WINDOW = 300.0
 _LOOKUP_WAIT = 8.0
 _NAMES_REMEMBERED = 10_000
 # Lists that failed are fetched again after so many seconds, then after twice as long, up to `_EMPTY_AGAIN`.
-_RETRY = 2.0
+RETRY = 2.0
 # Lists without any series are fetched again after so many seconds, all in one pass.
 _EMPTY_AGAIN = 30.0
 
@@ -129,7 +129,7 @@ class Relister:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._interval
-        pause = _RETRY
+        pause = RETRY
         self._empty_due = min(end, loop.time() + _EMPTY_AGAIN)
         while (left := end - loop.time()) > 0:
             retry = min(pause, _EMPTY_AGAIN) if self._failing else math.inf
@@ -172,7 +172,7 @@ class Relister:
         now = self._clock.monotonic()
         if not selectors:
             return False
-        if key in self._asked_names or now - self._looked_up < _LOOKUP_GAP:
+        if key in self._asked_names or now - self._looked_up < LOOKUP_GAP:
             self._limited.inc()
             return False
         self._asked.inc()

@@ -28,7 +28,7 @@ from adapter.telemetry.problems import ProblemLog
 _log = logging.getLogger(__name__)
 
 # Seconds between two checks of files and resources.
-_PERIOD = 1.0
+PERIOD = 1.0
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _FLAG = "--config"
@@ -165,7 +165,7 @@ class RuleSource:
             try:
                 self._catalogue = await self._resources.refresh()
             except (KubernetesError, NotSyncedError):
-                await self._sleep(_PERIOD)  # the catalogue reports the failure
+                await self._sleep(PERIOD)  # the catalogue reports the failure
         ruleset, compile_faults = await asyncio.to_thread(
             compiler.compile_rules, self._parsed.config, self._catalogue
         )
@@ -174,7 +174,7 @@ class RuleSource:
             raise InputError(faults)
         await self._adopt(self._parsed.config, ruleset, faults)
         while True:
-            await self._sleep(_PERIOD)
+            await self._sleep(PERIOD)
             with self._problems.defects.contain("unexpected error while reading changed rules"):
                 parsed = await asyncio.to_thread(self._files.poll)  # a thousand rules take half a second
                 if parsed is not None:

@@ -43,7 +43,7 @@ FRAMING_BYTES = 64 * 1024
 KEPT_SHARE = 0.75
 """The part of the files for scrapes that connections between two scrapes may have."""
 
-_PIECE = 2048  # bytes that are parsed in one step, in two milliseconds at most
+PIECE = 2048  # bytes that are parsed in one step, in two milliseconds at most
 _BODY_BYTES = 16 * 1024  # of a body in a connection before the rest is not parsed yet
 _KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
 
@@ -117,7 +117,7 @@ class PodConnection(ResponseHandler):
     def _parse(self, body: BodyBuffer) -> Steps[None]:
         while self.transport is not None:
             started = self._clock.monotonic()
-            piece = self._unparsed[self._offset : self._offset + _PIECE]
+            piece = self._unparsed[self._offset : self._offset + PIECE]
             self._offset += len(piece)
             self._left -= len(piece)
             try:

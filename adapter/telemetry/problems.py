@@ -23,7 +23,7 @@ log = logging.getLogger("adapter.faults")
 UNFETCHED = "unable to fetch metrics"
 UNLISTED = "unable to list matching resources"
 
-_REMEMBERED = 10_000
+REMEMBERED = 10_000
 """Of so many errors it is known that they were logged."""
 
 _SUBJECT_LENGTH = 200
@@ -42,7 +42,7 @@ _EXPIRY = 60.0
 # are checked at scrapes, which may be more than a minute apart.
 _LONG_EXPIRY = 300.0
 _SLOWLY_REPORTED = frozenset({"prometheus", "credentials"})
-_EXPIRY_CHECK = 5.0
+EXPIRY_CHECK = 5.0
 
 
 class Defects:
@@ -64,7 +64,7 @@ class Defects:
         seen = hash((message, text, type(error)))
         if seen in self._logged:
             return
-        if len(self._logged) >= _REMEMBERED:
+        if len(self._logged) >= REMEMBERED:
             del self._logged[next(iter(self._logged))]
         self._logged[seen] = None
         log.error(message, exc_info=error, extra=facts(**({"subject": text} if text else {})))
@@ -185,7 +185,7 @@ class SourceProblems:
     async def run(self) -> None:
         """Expire problems until cancelled: the clients that met them may not return."""
         while True:
-            await asyncio.sleep(_EXPIRY_CHECK)
+            await asyncio.sleep(EXPIRY_CHECK)
             for fault, subject in list(self.reported):
                 self.expire(fault, subject, _LONG_EXPIRY if fault in _SLOWLY_REPORTED else _EXPIRY)
 

@@ -32,7 +32,7 @@ from fastpath_sandbox.apiserver.watching import Watches
 from fastpath_sandbox.listener import Listener
 
 EPOCH = 1_767_225_600.0
-_VERSION = {
+VERSION = {
     "major": "1",
     "minor": "36",
     "gitVersion": "v1.36.0+sandbox",
@@ -302,7 +302,7 @@ class Cluster(Listener):
         if request.method not in {"GET", "HEAD"}:
             return _unknown_path()
         if path == "/version":
-            return _json(_VERSION)
+            return _json(VERSION)
         if path == "/openapi/v2":
             negotiate(request.headers.get("Accept", ""))
             return _json(_OPENAPI)

@@ -33,8 +33,8 @@ from fastpath_tools.live.cluster_options import (
 from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _AUTOSCALERS = "/debug/fastpath/autoscalers"
-_SECONDS = 10.0
-_REFORWARD = 10.0
+SECONDS = 10.0
+REFORWARD = 10.0
 """How many seconds after it failed a port is forwarded again."""
 
 _MOST_BYTES = 16 << 20
@@ -164,7 +164,7 @@ class _Port:
     @property
     def is_over(self) -> bool:
         """Tell whether it was closed long enough ago to be forwarded again."""
-        return asyncio.get_running_loop().time() >= self._closed + _REFORWARD
+        return asyncio.get_running_loop().time() >= self._closed + REFORWARD
 
 
 def _within(namespace: str, view: FleetView) -> FleetView:
@@ -189,7 +189,7 @@ async def _fetch(options: ScalerAddressOptions | None, url: str, form: type[_T])
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
     context = True if options is None else await asyncio.to_thread(_trust, options.ca_file)
     tls_server_name = None if options is None else options.tls_server_name or None
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
@@ -244,7 +244,7 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 async def _find_leader(options: ScalerServiceOptions, namespace: str) -> str:
     name = slices.name_of(options.lease_name, slices.slice_of(options.key[0]))
     async with cluster_options.connect(options) as client:
-        lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
+        lease = await KubernetesLeases(client, namespace, name).fetch(SECONDS)
     if lease is None:
         where = "--namespace gives the namespace that the scaler runs in"
         raise RunError(f"no scaler owns the slice: there is no Lease {namespace}/{name}; {where}")
@@ -275,7 +275,7 @@ async def _forwarded(options: KubeconfigOptions, namespace: str, pod: str, port:
     try:
         assert process.stdout is not None
         assert process.stderr is not None
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(SECONDS):
             line = await process.stdout.readline()
             answer = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
@@ -287,5 +287,5 @@ async def _forwarded(options: KubeconfigOptions, namespace: str, pod: str, port:
         if process.returncode is None:
             process.kill()  # it has nothing to tidy up, and may not heed a request
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS):  # a child of it may keep its pipes open
+            async with asyncio.timeout(SECONDS):  # a child of it may keep its pipes open
                 await process.wait()

@@ -26,7 +26,7 @@ _PODS = 2
 _PORTS = 3
 """How many pods are read at most, and how many ports of each."""
 
-_SECONDS = 2.0
+SECONDS = 2.0
 """The timeout of one of these requests."""
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+")
@@ -69,7 +69,7 @@ async def find_port(
         for port in ports:
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port.number}/proxy{port.path}"
             try:
-                async with asyncio.timeout(_SECONDS):
+                async with asyncio.timeout(SECONDS):
                     body = await client.get_start(path, MAX_BYTES)
             except KubernetesError as error:
                 if error.status == 403 and "pods/proxy" in error.said:

@@ -49,7 +49,7 @@ from fastpath_tools.loads.sources import GivenAutoscaler, Recorded
 
 _CHUNK = msgspec.json.Decoder(list[float | None])
 
-_SETTLED = 600
+SETTLED = 600
 """After how many seconds the history does not change any more."""
 
 _ADVICE = ": give the rules file that does with --config"
@@ -99,7 +99,7 @@ async def _read(options: LoadOptions) -> Recorded:
         stack.push_async_callback(client.close)
         lister = SeriesLister(client.origin, monitoring, problems)
         queries = await _queries(options, source, PrometheusReader(client, lister, now, now - grid.start))
-        histories = HistoryReader(options, client, grid, settled=now - _SETTLED)
+        histories = HistoryReader(options, client, grid, settled=now - SETTLED)
         loads: dict[str, Load] = {}
         notes: list[str] = []
         with histories.progress(sum(1 + bool(query.least) for query in queries.values())):

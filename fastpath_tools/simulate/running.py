@@ -25,7 +25,7 @@ from fastpath_tools.simulate.inputs import PolicyVariant
 from fastpath_tools.simulate.recording import Recording
 from fastpath_tools.simulate.results import PolicyFigures, RolledVerdict
 
-_WORTH = 250_000
+WORTH = 250_000
 """From so many simulated seconds on, of all policies and phases, processes are started."""
 
 
@@ -66,7 +66,7 @@ def run_all(scenario: Scenario, variants: Sequence[PolicyVariant], columns: int 
         transient=True,
         disable=not console.is_terminal,
     )
-    if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
+    if processes < 2 or seconds * scenario.phases * len(variants) < WORTH:
         return list(shown(map(run, variants)))
     # A new interpreter for each process: a copy of this one would share its locks. Ctrl-C reaches all of
     # them, and is left to this one. No result is cancelled: a pool whose processes end fails its results.

@@ -27,7 +27,7 @@ from fastpath_tools.ui.renewed import Renewed
 
 ADDRESS = "127.0.0.1"
 
-_HEARTBEAT = 15.0
+HEARTBEAT = 15.0
 _RETRY = 2000
 """Milliseconds until a browser connects again."""
 
@@ -277,7 +277,7 @@ async def _send_changes(response: web.StreamResponse, view: _View, seen: frozens
         if problem != reported:
             events += _event("problem", problem)
             reported = problem
-        if not events and now() - last >= _HEARTBEAT:
+        if not events and now() - last >= HEARTBEAT:
             events = b":\n\n"
         if events:
             await response.write(events)

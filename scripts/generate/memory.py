@@ -79,7 +79,7 @@ MINUTES = 14 * 24 * 60
 PODS = 10
 """The pods of an autoscaler, as stated for the usage that they expose."""
 
-USAGE = 16 * (180 + comparing._BEYOND) / history.STEP + 700
+USAGE = 16 * (180 + comparing.BEYOND) / history.STEP + 700
 """What is kept of the usage that a pod exposes, where that of its container covers three minutes."""
 
 
@@ -133,19 +133,19 @@ def bounds(process: MemoryOfContainer) -> Iterator[Bound]:
         heads = uncertified * budgets.UNCERTIFIED_HEADS.memory + budgets.LONG_HEADS_BYTES
         heads += (connection_server.MOST_CONNECTIONS - uncertified) * budgets.SMALL_HEAD
         yield Bound("request heads", heads)
-        yield Bound("parsed paths (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
+        yield Bound("parsed paths (`routes`)", ESTIMATED * handler.ROUTES_WEIGHT)
         yield Bound("encoded responses (`bodies`)", ESTIMATED * limits.kept_bytes)
         shares = connection_server.MOST_CONNECTIONS + limits.in_flight  # requests outlive their callers
         sent = limits.answers_bytes + shares * budgets.SMALL_ANSWER
         yield Bound("responses being encoded or sent", sent)
         yield Bound(
             "users of a front proxy (`users`)",
-            ESTIMATED * authentication._USERS_KEPT * authentication._LARGEST_USER,
+            ESTIMATED * authentication.USERS_KEPT * authentication.LARGEST_USER,
         )
-        reviews = 2 * review_cache.SIZE * review_cache._COUNTS_AS_ONE
+        reviews = 2 * review_cache.SIZE * review_cache.COUNTS_AS_ONE
         yield Bound("cached reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
         if options.access_log:
-            yield Bound("lines of the access log", access_log._ROOM)
+            yield Bound("lines of the access log", access_log.ROOM)
     if process.scales:
         yield Bound("bodies of scraped pods", bodies.BODIES_BYTES)
         yield Bound("series of scraped pods", ESTIMATED * targets.KEPT_BYTES)

@@ -206,7 +206,7 @@ async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> Non
 async def test_a_scaler_is_ready_to_join_once_it_can_decide(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scaler, "_LOOK", 0)
+    monkeypatch.setattr(scaler, "LOOK", 0)
     events: list[Callable[[], None]] = [
         bench.scaler._runtime.relister.attempted.set,
         *(functools.partial(setattr, reflector, "synced", True) for reflector in bench.reflectors),

@@ -120,7 +120,7 @@ NUMBERS = {
     "96 MiB, beside the first 32 KiB": (
         HandlerLimits().answers_bytes // MIB, budgets.SMALL_ANSWER // 1024,
     ),
-    "12 MiB of it for documents": HandlerLimits().answers_bytes // budgets._RESERVED // MIB,
+    "12 MiB of it for documents": HandlerLimits().answers_bytes // budgets.RESERVED // MIB,
     "has not taken its response for 2 s": budgets.TAKING_SECONDS,
     "Responses up to 32 KiB are never": budgets.SMALL_ANSWER // 1024,
     "not sent within 2 s": budgets.TAKING_SECONDS,
@@ -130,35 +130,35 @@ NUMBERS = {
     ),
     "400; a request counts": HandlerLimits().in_flight,
     "the last 100 are for users that have fewer than 50": (
-        HandlerLimits().in_flight // endpoints._RESERVED,
-        HandlerLimits().in_flight // endpoints._RESERVED // 2,
+        HandlerLimits().in_flight // endpoints.RESERVED,
+        HandlerLimits().in_flight // endpoints.RESERVED // 2,
     ),
     "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
-        HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES,
+        HandlerLimits().in_flight // handler.SHARES, HandlerLimits().in_flight // handler.SHARES,
         HandlerLimits().in_flight,
     ),
     "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
-        review_cache.ALL_REVIEWS.most, authentication._UNKNOWN.most, review_cache.SHARE,
+        review_cache.ALL_REVIEWS.most, authentication.UNKNOWN.most, review_cache.SHARE,
     ),
     "400 of accesses (100 of one user), 20 more for anonymous callers": (
-        review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization._ANONYMOUS_REVIEWS.most,
+        review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization.ANONYMOUS_REVIEWS.most,
     ),
     "8,192 results of reviews": review_cache.SIZE,
-    "4,096 users of up to 10,000 bytes": (authentication._USERS_KEPT, authentication._LARGEST_USER),
-    "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
+    "4,096 users of up to 10,000 bytes": (authentication.USERS_KEPT, authentication.LARGEST_USER),
+    "48 MiB of paths": handler.ROUTES_WEIGHT // MIB,
     "64 MiB of encoded responses": HandlerLimits().kept_bytes // MIB,
     "10,000 requests, 32 MiB a metric; 64 MiB for all metrics": (
         batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
-    "one more for each 100 characters": discovery._COUNTS_AS_ONE,
-    "one lookup in 15 s": relist._LOOKUP_GAP,
+    "one more for each 100 characters": discovery.COUNTS_AS_ONE,
+    "one lookup in 15 s": relist.LOOKUP_GAP,
     "64, each for 5 s and 8 KiB": (
         health.PROBE_CONNECTIONS, health.PROBE_SECONDS, health.PROBE_HEAD_BYTES // 1024,
     ),
-    "8 MiB wait": access_log._ROOM // MIB,
+    "8 MiB wait": access_log.ROOM // MIB,
     "20; others wait, 8 s": (client.MAX_CONNECTIONS, Options().prometheus_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
@@ -174,15 +174,15 @@ NUMBERS = {
     "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
-    "| 16 MiB |": codec._OBJECT_BYTES // MIB,
+    "| 16 MiB |": codec.OBJECT_BYTES // MIB,
     "32 MiB; 64 KiB of an error are read": (
-        kubernetes._LONGEST // MIB, transport._STATUS_BYTES // 1024,
+        kubernetes.LONGEST // MIB, transport.STATUS_BYTES // 1024,
     ),
     "with a new one; those that are in use may grow to 20 MiB": autoscalers.STAYING_BYTES // MIB,
     "64 are processed at a time, of schedules 16 KiB": (
-        codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
+        codec.WATCH_STEP, schedules.CODEC.step_bytes // 1024,
     ),
-    "10 others are named, and 20 are decided again": (autoscalers.MOST_NAMED, registry._MOST_RIVALS),
+    "10 others are named, and 20 are decided again": (autoscalers.MOST_NAMED, registry.MOST_RIVALS),
     "64, one for each slice": slices.COUNT,
     "100 windows, which may begin 2,000 times a day": (documents.MOST_WINDOWS, schedules.MOST_BEGINS),
     "expressions of 8,192 characters": documents.MOST_CRONS,
@@ -192,7 +192,7 @@ NUMBERS = {
     "64 headers of 4 KiB": (connections.HEADERS_TAKEN, connections.HEADER_BYTES // 1024),
     "at most 4 informational responses": connections.MOST_HINTS,
     "and 64 KiB, for heads and chunks; parsed 2 KiB at a time": (
-        connections.FRAMING_BYTES // 1024, connections._PIECE // 1024,
+        connections.FRAMING_BYTES // 1024, connections.PIECE // 1024,
     ),
     "4 metrics, 5 pods each": (learned_usage.MOST_LEARNED, learned_usage.MOST_PODS),
     "48 MiB, 24 MiB for the pods of one namespace": (
@@ -213,7 +213,7 @@ NUMBERS = {
     ),
     "takes 5,000 series": scraped.READ_WORK,
     "at most 600 s, and 120 s, 16 bytes for each 2 s: about 3 KiB; 32 comparisons": (
-        comparing.LONGEST_WINDOW, comparing._BEYOND, 16, usage_history.STEP, 3, calibration.MOST,
+        comparing.LONGEST_WINDOW, comparing.BEYOND, 16, usage_history.STEP, 3, calibration.MOST,
     ),
     "compiled matchers of metric selectors | 4 MiB": matchers.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
@@ -224,7 +224,7 @@ NUMBERS = {
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "| 64 MiB; 2 MiB of YAML": (text_files.MOST_BYTES // MIB, reader.LONGEST // MIB),
     "10,000 documents, 200,000 keys and values, 100 levels, 400,000 nodes": (
-        yaml_documents.MOST_DOCUMENTS, reader._NODE_LIMIT, reader.DEPTH_LIMIT, reader._ALIAS_LIMIT,
+        yaml_documents.MOST_DOCUMENTS, reader.NODE_LIMIT, reader.DEPTH_LIMIT, reader.ALIAS_LIMIT,
     ),
     "65,536 characters; brackets and operators 100 deep": (parsing.LONGEST_RULE, parsing.DEEPEST),
     "with the selectors of a request 1,048,576 characters": parsing.LONGEST,

@@ -65,7 +65,7 @@ def test_the_api_has_the_same_reasons() -> None:
 def test_numbers_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     low, high = calibrations.BAND
-    cores = source._LEAST / 1000
+    cores = source.LEAST / 1000
 
     assert f"from {cores:g} cores on" in text
     assert f"the last {calibrations.MOST} comparisons" in text
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_the_code() -> None:
     )
     assert noise.QUANTILE == 0.8
     assert f"{noise.BEYOND} times what four of five neighboring rates differ by" in text
-    assert source._NO_MORE in text
+    assert source.NO_MORE in text
 
 
 def test_the_hpa_is_the_autoscaler_boosted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

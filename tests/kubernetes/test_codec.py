@@ -190,7 +190,7 @@ def test_watch_in_any_pieces(size: int) -> None:
 
 
 def test_a_line_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_OBJECT_BYTES", 1000)
+    monkeypatch.setattr(codec, "OBJECT_BYTES", 1000)
     decoder = WatchDecoder(PARTIAL_METADATA)
     assert len(list(decoder.feed(line("ADDED", document(1)) + b"x" * 900))) == 1
     with pytest.raises(msgspec.DecodeError, match="a line of the watch is longer than 1000 bytes"):

@@ -44,7 +44,7 @@ def test_the_memory_of_the_process_is_known() -> None:
 
 
 def test_where_the_system_does_not_say_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage, "_STATM", Path("/proc/no-such-file"))
+    monkeypatch.setattr(garbage, "STATM", Path("/proc/no-such-file"))
     assert garbage.resident_bytes() is None
 
 

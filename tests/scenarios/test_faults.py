@@ -490,7 +490,7 @@ async def test_the_adapter_starts_before_prometheus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ready at once, as an unready adapter harms the whole cluster; metrics appear once Prometheus does."""
-    monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
+    monkeypatch.setattr("adapter.provider.relist.RETRY", 0.1)
     await prometheus.down()
     async with _running(tmp_path, cluster, prometheus.url) as adapter:
         for path in (LOADS, QUEUES):
@@ -516,8 +516,8 @@ async def test_discovery_fails_and_nothing_known_is_lost(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
-    monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
+    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.relist.RETRY", 0.1)
     async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
         await _healthy(adapter)
         prometheus.behaviours[SERIES] = faulty.reply(500, "oops", "text/plain")
@@ -623,7 +623,7 @@ async def test_the_rules_file_is_swapped_and_broken(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change as kubelet makes it takes effect; an unusable one is reported and changes no rule."""
-    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
     (tmp_path / "rules.yaml").symlink_to("mounted/rules.yaml")
@@ -666,7 +666,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.rule_source.PERIOD", 0.05)
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         _rewrite(rules, "rules: [")
@@ -938,7 +938,7 @@ async def test_a_fault_that_no_longer_occurs_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who met it may never ask again: the autoscaler is gone, or the rule."""
-    monkeypatch.setattr("adapter.telemetry.problems._EXPIRY_CHECK", 0.02)
+    monkeypatch.setattr("adapter.telemetry.problems.EXPIRY_CHECK", 0.02)
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         prometheus.behaviours[QUERY] = faulty.refuse(422, "execution", "too many samples")

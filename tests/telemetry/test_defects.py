@@ -35,7 +35,7 @@ def test_what_ends_a_task_is_not_contained() -> None:
 def test_what_is_remembered_is_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(problems, "_REMEMBERED", 2)
+    monkeypatch.setattr(problems, "REMEMBERED", 2)
     kept = Defects(Monitoring())
     for subject in ("a", "b", "b", "c", "a" * 1000, "a"):
         kept.note("unexpected", ValueError(), subject)

@@ -651,7 +651,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
     monkeypatch.setenv("PATH", kubectl(tmp_path, script))
-    monkeypatch.setattr(scaler_access, "_SECONDS", 0.5)
+    monkeypatch.setattr(scaler_access, "SECONDS", 0.5)
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))

@@ -29,7 +29,7 @@ that of the waiting.
 An unexpected exception in one poll is counted and logged, and delays that feed. It never stops the others.
 
 A tenant chooses how many autoscalers and metrics there are, and many may be due at once. So no pass over them
-runs for more than `_STEP` before other tasks may run.
+runs for more than `STEP` before other tasks may run.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _MESSAGE = "queries wait for --prometheus-max-queries-per-second; late values ma
 _LEAST_WAIT = 0.001
 _REPORT_PERIOD = 1.0
 
-_STEP = 0.002
+STEP = 0.002
 """For how long, in seconds, feeds are looked at in a row before other tasks may run."""
 
 _MOST_AT_ONCE = 500
@@ -295,7 +295,7 @@ class Poller:
 
     async def _rest(self) -> None:
         """Let other tasks run if this one has run for a step."""
-        if self._clock.monotonic() - self._resumed > _STEP:
+        if self._clock.monotonic() - self._resumed > STEP:
             await asyncio.sleep(0)
             self._resumed = self._clock.monotonic()
 

@@ -28,7 +28,7 @@ LONGEST_WINDOW = 600.0
 _SHIFT = 15.0
 """By how many seconds a window may be off: the interval of the kubelet's samples."""
 
-_BEYOND = 120.0
+BEYOND = 120.0
 """Seconds beyond a window for which usage is kept, and for which a comparison counts."""
 
 _MOST_WAITING = 4
@@ -94,8 +94,8 @@ class ComparedPods:
             pod = self._pods[name] = _ComparedPod(started)
             before = (self._adopted or {}).get(name)
             if before is not None and before.started == started:
-                pod.until = now + min(before.until - wall, window + _BEYOND)
-        pod.history.add(value.time, value.value, min(window, LONGEST_WINDOW) + _BEYOND)
+                pod.until = now + min(before.until - wall, window + BEYOND)
+        pod.history.add(value.time, value.value, min(window, LONGEST_WINDOW) + BEYOND)
 
     def sample(self, usages: Iterable[tuple[str, int | None]], times: Mapping[str, int]) -> None:
         """Take samples of containers: their usage in thousandths, and their times in nanoseconds."""
@@ -139,7 +139,7 @@ class ComparedPods:
         self.calibration = calibrations.follow(self.calibration, comparisons)
         if self.calibration.ratios:
             for comparison in comparisons:
-                self._pods[comparison.pod].until = now + window + _BEYOND
+                self._pods[comparison.pod].until = now + window + BEYOND
         return True
 
     def agrees(self, name: str, now: float) -> bool:

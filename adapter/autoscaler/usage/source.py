@@ -36,14 +36,14 @@ from adapter.rules.registry import UsageEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.targets import ScrapedValue
 
-_LEAST = 20
+LEAST = 20
 """The least usage of a container that shows a ratio, in thousandths: below it, the rest of the pod weighs."""
 
 _MOST = 2.0**62
 """A usage beyond it, in thousandths, is not one."""
 
 _COUNTS = "the usage that the pods expose may raise the count"
-_NO_MORE = "the own usage of pods exceeds that of their containers by no more than chance explains"
+NO_MORE = "the own usage of pods exceeds that of their containers by no more than chance explains"
 
 NOT_SCRAPED = CalibrationVerdict(None, "NotScraped")
 """No rule scrapes CPU from pods."""
@@ -64,7 +64,7 @@ class OwnUsageSource:
     sampled: int | None = None
     span: int | None = None
     """Those of the pods' own values if these count."""
-    pods: ComparedPods = field(init=False, default_factory=lambda: ComparedPods(_LEAST))
+    pods: ComparedPods = field(init=False, default_factory=lambda: ComparedPods(LEAST))
     _noise: Noise | None = None
     _entry: UsageEntry | None = None
     _answer: SourceAnswer | None = None
@@ -264,7 +264,7 @@ class OwnUsageSource:
             return ""
         both = faster.values.keys() & slow.values.keys()
         now, before = (sum(reading.values[name] for name in both) for reading in (faster, slow))
-        return "" if not both or now - before > share * before else _NO_MORE
+        return "" if not both or now - before > share * before else NO_MORE
 
 
 def _identify(entry: UsageEntry) -> str:

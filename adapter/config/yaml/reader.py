@@ -29,13 +29,13 @@ TEXT = "tag:yaml.org,2002:str"
 _TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
 _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
 
-_ALIAS_LIMIT = 400_000
+ALIAS_LIMIT = 400_000
 """Nodes that aliases may add to a document; anchors of anchors grow exponentially."""
 
 LONGEST = 2 * 1024 * 1024
 """Characters of a text. Reading it takes seconds, and some 100 bytes of memory for each."""
 
-_NODE_LIMIT = 200_000
+NODE_LIMIT = 200_000
 """Nodes of a document; two million characters may be half a million."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -43,7 +43,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 DEPTH_LIMIT = 100
 """Maximum depth, aliases included; a rules file needs seven levels, the chart's values a few more."""
 
-_TOO_MANY = f"more than {_NODE_LIMIT:,} keys and values"
+_TOO_MANY = f"more than {NODE_LIMIT:,} keys and values"
 _TOO_DEEP = f"nested more than {DEPTH_LIMIT} levels deep"
 
 # Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only
@@ -124,7 +124,7 @@ class _Loader(yaml.SafeLoader):
         if self._depth > DEPTH_LIMIT:
             raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
         self._nodes += 1
-        if self._nodes > _NODE_LIMIT:
+        if self._nodes > NODE_LIMIT:
             raise yaml.composer.ComposerError(None, None, _TOO_MANY, event.start_mark)
         self._depth += 1
         node = super().compose_node(parent, index)  # type: ignore[arg-type]  # mappings pass nodes, not int
@@ -215,8 +215,8 @@ def _check(root: yaml.Node, source: str) -> None:
     size, depth = measure(root)
     if depth > DEPTH_LIMIT:
         raise _unreadable(source, 0, _TOO_DEEP)
-    if size - len(measured) > _ALIAS_LIMIT:
-        raise _unreadable(source, 0, f"its aliases repeat more than {_ALIAS_LIMIT} nodes")
+    if size - len(measured) > ALIAS_LIMIT:
+        raise _unreadable(source, 0, f"its aliases repeat more than {ALIAS_LIMIT} nodes")
 
 
 def children(node: yaml.Node) -> list[yaml.Node]:

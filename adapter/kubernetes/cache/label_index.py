@@ -26,14 +26,14 @@ from adapter.model.memo import Doorkeeper
 from adapter.steps import run_steps
 from adapter.telemetry.metrics import BoundedCache, Monitoring
 
-_STEP = 1_000
+STEP = 1_000
 """Objects or label sets examined between two points at which other work may run."""
 
-_FEW = 32  # names, or label sets, that a tuple holds
+FEW = 32  # names, or label sets, that a tuple holds
 ANSWERS_BYTES = 16 * 1024 * 1024  # about 15,000 selectors, one for each of many autoscalers
 _AWAITED = 16_384  # selectors of so many autoscalers are known until they are repeated
 ANSWER_BYTES = 256  # besides selector and names: the record, its key and its place in the LRU order
-_NAME_BYTES = 8  # a reference; the names themselves belong to the objects
+NAME_BYTES = 8  # a reference; the names themselves belong to the objects
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 
@@ -55,7 +55,7 @@ class _LabelSet(msgspec.Struct, gc=False, eq=False):
             self.stored = name
         elif isinstance(names, list):
             bisect.insort(names, name)
-        elif len(names) < _FEW:
+        elif len(names) < FEW:
             self.stored = tuple(sorted((*names, name)))
         else:
             self.stored = sorted((*names, name))
@@ -82,12 +82,12 @@ def _add(entry: _Entry | None, record: _LabelSet) -> _Entry:
         entry[record] = None
         return entry
     several = (*_members(entry), record)
-    return several if len(several) <= _FEW else dict.fromkeys(several)
+    return several if len(several) <= FEW else dict.fromkeys(several)
 
 
 def _discard(entry: _Entry, record: _LabelSet) -> _Entry | None:
     """Return what is left of an entry, None for nothing."""
-    if isinstance(entry, dict) and len(entry) > _FEW:
+    if isinstance(entry, dict) and len(entry) > FEW:
         del entry[record]
         return entry
     left = tuple(other for other in _members(entry) if other is not record)
@@ -300,11 +300,11 @@ class LabelIndex:
             if space is None:
                 continue
             names += yield from _select_in(space, selector)
-            if len(names) - done >= _STEP:
+            if len(names) - done >= STEP:
                 done = len(names)
                 yield
         answer = tuple(names)
-        weight = ANSWER_BYTES + selector.weight + _NAME_BYTES * len(answer)
+        weight = ANSWER_BYTES + selector.weight + NAME_BYTES * len(answer)
         if (
             version == self._current_version(namespace)
             and weight <= ANSWERS_BYTES
@@ -321,12 +321,12 @@ def _select_in(namespace: _NamespaceIndex, selector: LabelSelector) -> Generator
     for count, record in enumerate(list(namespace.candidates(selector)), 1):
         if selector.matches(record.labels):
             matching.append(record)
-        if count % _STEP == 0:
+        if count % STEP == 0:
             yield
     if len(matching) == 1:
         return list(matching[0].names)
     total = sum(len(record.names) for record in matching)
-    if total <= _STEP:
+    if total <= STEP:
         return sorted([name for record in matching for name in record.names])
     # many: walking all names in order is cheaper than sorting, and can be interrupted
     wanted = set(matching)
@@ -334,6 +334,6 @@ def _select_in(namespace: _NamespaceIndex, selector: LabelSelector) -> Generator
     for count, name in enumerate(namespace.names.copy(), 1):
         if namespace.of_name.get(name) in wanted:
             names.append(name)
-        if count % _STEP == 0:
+        if count % STEP == 0:
             yield
     return names

@@ -21,7 +21,7 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 
-_STEP = 1_000
+STEP = 1_000
 """Objects handled between two points at which other work may run."""
 
 
@@ -69,7 +69,7 @@ async def _select(
             labels = find_labels(within, name)
             if labels is not None:  # else it was deleted in the meantime
                 objects.append(LabeledObject(within, name, labels))
-            if count % _STEP == 0:
+            if count % STEP == 0:
                 await asyncio.sleep(0)
     return tuple(objects)
 

@@ -49,7 +49,7 @@ DEFINITION_SECONDS = 600.0
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATH_CHARACTERS = frozenset("/%?#\\")
 
-_BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
+BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
     ("apps", "deployments"): scale_codec.built_in(),
     ("apps", "replicasets"): scale_codec.built_in(),
     ("apps", "statefulsets"): scale_codec.built_in(),
@@ -67,7 +67,7 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
     return kinds
 
 
-_SCALED = _index(Catalogue([kind for kind in BUILTIN if (kind.group, kind.plural) in _BUILT_IN]))
+_SCALED = _index(Catalogue([kind for kind in BUILTIN if (kind.group, kind.plural) in BUILT_IN]))
 """Kinds that are known without discovery."""
 
 
@@ -390,7 +390,7 @@ class ScaleTargets:
         if self._group is None or kind.tasks:
             return
         key = kind.resource.group_resource
-        codec = _BUILT_IN.get((key.group, key.resource))
+        codec = BUILT_IN.get((key.group, key.resource))
         if codec is not None:
             self._watch(kind, codec)
         else:

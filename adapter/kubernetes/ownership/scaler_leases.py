@@ -21,7 +21,7 @@ FAULT = "slices"
 RETRY = 0.5
 """Seconds until a write that failed is repeated, and until a Lease is looked at again."""
 
-_AT_ONCE = 16
+AT_ONCE = 16
 """The number of Leases of slices that are written at once."""
 
 _TIDY_AFTER = 600.0
@@ -35,7 +35,7 @@ class ScalerLeases:
         self.view = LeaseView(watching, namespace, settings.lease_name)
         self.settings = settings
         self.clock = watching.clock
-        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.room = asyncio.Semaphore(AT_ONCE)
         """Held while the Lease of a slice is written."""
         self._client = watching.client
         self._namespace = namespace

@@ -35,8 +35,8 @@ KEPT_SERIES = 2
 _STEP_WORK = 300
 """Units of work in a step: one for a series, and for a new one another for each 64 bytes of labels."""
 _TRACK_BYTES = 640
-_SAMPLE_BYTES = 18
-_TEXT_BYTES = 136
+SAMPLE_BYTES = 18
+TEXT_BYTES = 136
 """Estimated bytes of a series without its labels, of a sample, and of a spelling without its text."""
 
 _FORGET_STEP = 2000
@@ -255,7 +255,7 @@ class PodSeries:
                 held = len(track.times)
                 track.add(given, sample.value, sample.time)
                 track.forget(before)
-                self.size += (len(track.times) - held) * _SAMPLE_BYTES
+                self.size += (len(track.times) - held) * SAMPLE_BYTES
             if number % _STEP_WORK == 0:
                 yield
         if len(samples) < sum(map(len, self._written.values())):
@@ -279,12 +279,12 @@ class PodSeries:
             )
             for text in (yield from _select(unused)):
                 del written[text]
-                self.size -= _TEXT_BYTES + len(text)
+                self.size -= TEXT_BYTES + len(text)
         for group in self._by_name.values():
             for flat in (yield from _select((flat, gone(track)) for flat, track in group.items())):
                 track = group.pop(flat)
                 self.count -= 1
-                self.size -= _weigh(flat) + len(track.times) * _SAMPLE_BYTES
+                self.size -= _weigh(flat) + len(track.times) * SAMPLE_BYTES
 
 
 def _select(entries: Iterable[tuple[_K, bool]]) -> Generator[None, None, list[_K]]:
@@ -319,7 +319,7 @@ class _New:
         flat = _read_labels(sample, self._pod.relabel)
         track = self._find(sample.name, flat)
         written[sample.labels] = track
-        self._grow(_TEXT_BYTES + len(sample.labels))
+        self._grow(TEXT_BYTES + len(sample.labels))
         return track
 
     def _find(self, name: str, flat: Labels) -> Track | None:

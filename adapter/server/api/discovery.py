@@ -26,9 +26,9 @@ from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 
 MOST_LISTED = 20_000
-"""Metrics of one API that its documents list. Each `_COUNTS_AS_ONE` characters of a name count as one."""
+"""Metrics of one API that its documents list. Each `COUNTS_AS_ONE` characters of a name count as one."""
 
-_COUNTS_AS_ONE = 100
+COUNTS_AS_ONE = 100
 _STEP = 1_000
 """Metrics between two points at which other work may run."""
 
@@ -169,7 +169,7 @@ def _cut(names: list[str], room: int) -> tuple[list[str], int]:
     """Return the first names that fit, and the room they take."""
     used = 0
     for number, name in enumerate(names):
-        weight = 1 + len(name) // _COUNTS_AS_ONE
+        weight = 1 + len(name) // COUNTS_AS_ONE
         if used + weight > room:
             return names[:number], used
         used += weight

@@ -43,7 +43,7 @@ _SAY_AGAIN = 60.0
 
 _NO_NAMES = HeaderNames((), (), (), ())
 
-_UNKNOWN = ReviewLimit("unknown tokens", 200)
+UNKNOWN = ReviewLimit("unknown tokens", 200)
 """Limit on reviews of tokens never accepted before, which anyone can make up; known tokens do not wait for
 them."""
 
@@ -54,8 +54,8 @@ Line = tuple[str, bytes]
 
 _NAMES_KEPT = 1024
 _LONGEST_NAME = 128
-_USERS_KEPT = 4096
-_LARGEST_USER = 10_000
+USERS_KEPT = 4096
+LARGEST_USER = 10_000
 
 _IMPERSONATE = "impersonate-"
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9a-f]{2})")
@@ -79,7 +79,7 @@ class HeaderReader:
         # raw name -> lower-case name where it means something here, "" where it does not
         self._classed: dict[bytes, str] = {}
         self._users: BoundedCache[tuple[Line, ...], User | None] = BoundedCache(
-            "users", monitoring, _USERS_KEPT
+            "users", monitoring, USERS_KEPT
         )
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> RequestCredentials:
@@ -113,7 +113,7 @@ class HeaderReader:
             return self._users[lines]
         except KeyError:
             user = self._build_user(lines)
-        if sum(len(name) + len(value) for name, value in lines) <= _LARGEST_USER:
+        if sum(len(name) + len(value) for name, value in lines) <= LARGEST_USER:
             self._users[lines] = user
         return user
 
@@ -262,7 +262,7 @@ class Authenticator:
             user = await self._review_token(token.decode())
             return _TokenOwner(identity.complete_groups(user) if user is not None else None)
 
-        limits = (ALL_REVIEWS,) if digest in self._known else (_UNKNOWN, ReviewLimit(address, SHARE))
+        limits = (ALL_REVIEWS,) if digest in self._known else (UNKNOWN, ReviewLimit(address, SHARE))
         try:
             owner = await self._tokens.ask(digest, review, limits=limits)
         except errors.KubernetesError as error:

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _LARGEST_KEPT = 10_000
 """Characters of an access whose review is cached: a caller chooses them."""
 
-_ANONYMOUS_REVIEWS = ReviewLimit("anonymous", 20)
+ANONYMOUS_REVIEWS = ReviewLimit("anonymous", 20)
 """Limit on reviews of anonymous callers, which can ask for any number of accesses; users do not wait for
 them."""
 
@@ -241,7 +241,7 @@ class Authorizer:
         Raises ForbiddenError for a refusal, InternalError for a review that failed, TooManyRequestsError.
         """
         # One user takes a share of all reviews at most.
-        limits = (_ANONYMOUS_REVIEWS,) if user is ANONYMOUS else (ALL_REVIEWS, ReviewLimit(user.name, SHARE))
+        limits = (ANONYMOUS_REVIEWS,) if user is ANONYMOUS else (ALL_REVIEWS, ReviewLimit(user.name, SHARE))
         try:
             verdict = await self._cache.ask(
                 (user.key, wanted.key),

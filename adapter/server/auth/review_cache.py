@@ -20,7 +20,7 @@ SIZE = 8192
 """Answers kept; beyond that the least recently used are evicted. A long question counts once more for each
 4 KiB."""
 
-_COUNTS_AS_ONE = 4096
+COUNTS_AS_ONE = 4096
 
 
 class ReviewLimit(NamedTuple):
@@ -121,7 +121,7 @@ class ReviewCache(Generic[_Key, _Answer]):
     async def _review(self, key: _Key, review: Callable[[], Awaitable[_Answer]], *, keep: bool) -> _Answer:
         answer = await review()
         seconds = self._keep_for(answer)
-        weight = 1 + self._weigh(key) // _COUNTS_AS_ONE
+        weight = 1 + self._weigh(key) // COUNTS_AS_ONE
         if keep and seconds > 0 and weight <= self._kept.maxsize:
             self._kept[key] = _CachedReview(answer, self._clock.monotonic() + seconds, weight)
         return answer

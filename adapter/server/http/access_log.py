@@ -33,10 +33,10 @@ FLAG = "--access-log"
 STREAMS = ("stdout", "stderr")
 """The destinations that are streams and not files."""
 
-_PERIOD = 0.2
+PERIOD = 0.2
 """Seconds between two batches."""
 
-_ROOM = 8 * 1024 * 1024
+ROOM = 8 * 1024 * 1024
 """Bytes of buffered lines; further lines are dropped."""
 
 _LONGEST = 2048
@@ -108,7 +108,7 @@ class AccessLog:
         """Log a request that was answered now, `seconds` after it was read."""
         time = format_time(self._clock.wall())
         line = self._encoder.encode(_build_line(request, route, response, seconds, time))
-        if self._size + len(line) > _ROOM:
+        if self._size + len(line) > ROOM:
             self._dropped.inc()
             return
         self._waiting.append(line)
@@ -119,7 +119,7 @@ class AccessLog:
         """Write until cancelled."""
         while True:
             await self._wake.wait()
-            await asyncio.sleep(_PERIOD)
+            await asyncio.sleep(PERIOD)
             await self.flush()
 
     async def flush(self) -> None:

@@ -42,7 +42,7 @@ SMALL_ANSWER = 32 * 1024
 TAKING_SECONDS = 2.0
 """A response that is not sent after this many seconds may be cut for others, if its client does not read."""
 
-_RESERVED = 8  # an eighth of the budget is for documents and self-metrics alone
+RESERVED = 8  # an eighth of the budget is for documents and self-metrics alone
 _UNCERTIFIED = 2  # connections without a trusted certificate take half of the budget at most
 
 
@@ -191,7 +191,7 @@ class ResponseBudget:
         self._sending.pop(charge, None)
 
     def _fits(self, charge: Charge, more: int) -> bool:
-        most = self._most if charge.is_page else self._most - self._most // _RESERVED
+        most = self._most if charge.is_page else self._most - self._most // RESERVED
         if not charge.certified and self._uncertified + more > most // _UNCERTIFIED:
             return False
         return self.used + more <= most

@@ -37,7 +37,7 @@ LONGEST_KEY = 4096
 
 _INDENTED = 4  # times the length of a body that its indented form may have; measured 2.6
 
-_RESERVED = 4
+RESERVED = 4
 """One part in so many of the questions in flight is for tenants that have less than half of that part."""
 
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
@@ -158,7 +158,7 @@ class MetricsEndpoint:
         self._most_in_flight = in_flight
         self._request_timeout = request_timeout
         self._in_flight: Counts[str] = Counts()
-        self._reserved = in_flight // _RESERVED
+        self._reserved = in_flight // RESERVED
         own_metrics.inflight.labels("readOnly").set_function(self._in_flight.total)
         self._detached: set[asyncio.Task[EncodedResponse]] = set()
 

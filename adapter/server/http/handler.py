@@ -46,9 +46,9 @@ from adapter.telemetry.metrics import BoundedCache
 log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
-_ROUTES_WEIGHT = 48 * 1024 * 1024
+ROUTES_WEIGHT = 48 * 1024 * 1024
 _TARGETS_AWAITED = 16_384  # targets of so many autoscalers are known until they are repeated
-_SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
+SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
 
 _NOT_ALLOWED = errors.MethodNotAllowedError(
     "the server does not allow this method on the requested resource", {}
@@ -119,7 +119,7 @@ class Handler:
         self._clock = clock
         self._limits = limits
         self._routes: BoundedCache[str, Route] = BoundedCache(
-            "routes", own_metrics, _ROUTES_WEIGHT, lambda route: route.weight
+            "routes", own_metrics, ROUTES_WEIGHT, lambda route: route.weight
         )
         self._doorkeeper = Doorkeeper(_TARGETS_AWAITED)
         self._routed = documents.served
@@ -238,7 +238,7 @@ class Handler:
         waiting = (route.kind == "metrics", pending.queue)
         limit = self._limits.in_flight
         if pending.queue.standing != "anonymous":
-            limit = max(1, limit // _SHARES)
+            limit = max(1, limit // SHARES)
         if self._in_review[waiting] >= limit:
             raise errors.TooManyRequestsError("clients")
         timeout = self._limits.request_timeout

@@ -42,7 +42,7 @@ FAREWELL_SECONDS = 2.0
 """How long the TLS layer waits for close_notify of the client; asyncio's default is 30 s."""
 
 _BACKLOG = 512
-_RETRY_SECONDS = 1.0  # after the process ran out of files or memory; as in asyncio
+RETRY_SECONDS = 1.0  # after the process ran out of files or memory; as in asyncio
 
 
 @dataclass(eq=False, slots=True)
@@ -140,7 +140,7 @@ class TLSListener:
         except OSError as error:  # no files or no memory left
             log.warning("cannot accept connections", extra=logs.facts(error=str(error)))
             self._loop.remove_reader(self._socket)
-            self._loop.call_later(_RETRY_SECONDS, self._resume)
+            self._loop.call_later(RETRY_SECONDS, self._resume)
             return
         accepted.setblocking(False)
         handshake = _Handshake(group_address(peer[0]), self._loop.time())

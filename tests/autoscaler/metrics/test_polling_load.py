@@ -92,7 +92,7 @@ async def test_one_metric_of_all() -> None:
 
 
 async def test_metrics_that_the_same_queries_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "_STEP", -1.0)  # other tasks run after each feed
+    monkeypatch.setattr(polling, "STEP", -1.0)  # other tasks run after each feed
     load = Load(ShiftedClock(), per_second=100.0)
     async with load.poller:
         load.want(0, 0, "load")
@@ -106,7 +106,7 @@ async def test_metrics_that_the_same_queries_answer(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.looptime
 async def test_metrics_that_all_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "_STEP", -1.0)
+    monkeypatch.setattr(polling, "STEP", -1.0)
     load = Load(LoopClock(), per_second=1.0)
     async with load.poller:
         for number in range(MANY):

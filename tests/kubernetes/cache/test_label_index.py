@@ -110,7 +110,7 @@ class ManyMachine(StoreMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(label_index, "_FEW", 1)
+        self.patch.setattr(label_index, "FEW", 1)
 
     def teardown(self) -> None:
         self.patch.undo()
@@ -127,7 +127,7 @@ def test_many_matches_are_walked_in_order(
 ) -> None:
     """The path for large answers, taken here for small ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_index, "_STEP", 1)
+        patch.setattr(label_index, "STEP", 1)
         store = LabelIndex()
         for (namespace, name), labels in objects.items():
             store.put(namespace, name, labels)
@@ -153,7 +153,7 @@ def test_unchanged_answers_are_not_computed_again() -> None:
 
 def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_index, "ANSWERS_BYTES", 2112)
-    monkeypatch.setattr(label_index, "_NAME_BYTES", 100)
+    monkeypatch.setattr(label_index, "NAME_BYTES", 100)
     monitoring = Monitoring()
     store = LabelIndex(monitoring)
     for number in range(20):
@@ -185,7 +185,7 @@ def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
 
 
 def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_index, "_STEP", 1)
+    monkeypatch.setattr(label_index, "STEP", 1)
     store = LabelIndex()
     for number in range(10):
         store.put("a", f"n{number}", {"app": "a", "number": str(number)})

@@ -161,7 +161,7 @@ async def test_only_objects_that_match_the_fields_are_mirrored(cluster: Cluster)
 async def test_a_long_answer_leaves_room_for_other_work(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 ) -> None:
-    monkeypatch.setattr(label_index, "_STEP", 10)
+    monkeypatch.setattr(label_index, "STEP", 10)
     for number in range(100):
         cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
     async with caching(cluster, PODS) as cache:
@@ -508,7 +508,7 @@ async def test_all_pods_by_label(pods: PodCache, context: ReflectorContext) -> N
 async def test_other_work_goes_on_while_many_are_selected(
     pods: PodCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lister, "_STEP", 10)
+    monkeypatch.setattr(lister, "STEP", 10)
     for number in range(500):
         put_pod(pods, "shop", f"p{number:03}", "Running" if number % 2 else "Pending")
     sync(pods)

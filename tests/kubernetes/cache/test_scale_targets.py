@@ -550,7 +550,7 @@ async def test_a_target_that_cannot_be_read_has_its_scale_read(
             raise ZeroDivisionError
         return kept
 
-    monkeypatch.setitem(scale_targets._BUILT_IN, ("apps", "deployments"), ObjectCodec(msgspec.Raw, keep))
+    monkeypatch.setitem(scale_targets.BUILT_IN, ("apps", "deployments"), ObjectCodec(msgspec.Raw, keep))
     bad = CrossVersionObjectReference("Deployment", "bad", "apps/v1")
     cluster.create(deployment("bad", replicas=2))
     cluster.create(deployment("web", replicas=3))

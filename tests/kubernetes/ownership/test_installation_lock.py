@@ -61,7 +61,7 @@ VERBS: list[set[str]] = [{"get"}, {"write"}, {"get", "write"}]
 def world_of(seed: int = 1, count: int = 4) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "COUNT", count)
-        patch.setattr(scaler_leases, "_AT_ONCE", count)
+        patch.setattr(scaler_leases, "AT_ONCE", count)
         with contextlib.closing(World(seed, MONITORING)) as world:
             yield world
 

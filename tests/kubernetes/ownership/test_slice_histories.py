@@ -87,7 +87,7 @@ def live(
 def of_slices(number: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "COUNT", number)
-        patch.setattr(scaler_leases, "_AT_ONCE", number // 4)
+        patch.setattr(scaler_leases, "AT_ONCE", number // 4)
         yield
 
 

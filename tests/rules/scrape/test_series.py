@@ -294,11 +294,11 @@ def test_the_size_is_that_of_what_is_kept(scrapes: list[list[str]], keep: float)
         tracks = [*series.tracks("x")]
         texts = [text for written in series._written.values() for text in written]
         expected = sum(
-            podseries._weigh(track.flat) + podseries._SAMPLE_BYTES * len(track.times) for track in tracks
+            podseries._weigh(track.flat) + podseries.SAMPLE_BYTES * len(track.times) for track in tracks
         )
 
         assert series.count == len(tracks)
-        assert series.size == expected + sum(podseries._TEXT_BYTES + len(text) for text in texts)
+        assert series.size == expected + sum(podseries.TEXT_BYTES + len(text) for text in texts)
 
 
 @pytest.mark.parametrize("labels", [0, 8, 40])

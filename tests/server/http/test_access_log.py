@@ -156,7 +156,7 @@ def running(served: Served) -> asyncio.Task[None]:
 async def test_lines_are_written_while_it_runs(
     served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "_PERIOD", 0.001)
+    monkeypatch.setattr(access_log, "PERIOD", 0.001)
     task = running(served)
     try:
         for count in (1, 2):
@@ -172,8 +172,8 @@ async def test_lines_are_written_while_it_runs(
 async def test_a_reader_that_is_slow_costs_lines_and_no_request(
     served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "_PERIOD", 0.0)
-    monkeypatch.setattr(access_log, "_ROOM", 1000)
+    monkeypatch.setattr(access_log, "PERIOD", 0.0)
+    monkeypatch.setattr(access_log, "ROOM", 1000)
     sink.gate.clear()
     task = running(served)
     for _ in range(20):

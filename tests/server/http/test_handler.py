@@ -359,7 +359,7 @@ async def test_memory_for_routes_is_bounded(served: Served) -> None:
     selector = ",".join(["a"] * 1900)
     weight = routing.weigh(f"{PODS}?labelSelector={selector}")
     assert weight > 100 * len(selector)
-    fit = handler._ROUTES_WEIGHT // weight
+    fit = handler.ROUTES_WEIGHT // weight
     connection = await served.connect()
     for number in range(100, 103 + fit):
         target = f"{PODS}?labelSelector=n{number},{selector}"

@@ -32,7 +32,7 @@ async def test_without_files_it_tries_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A process with all its files open accepts again once there are some."""
-    monkeypatch.setattr(listener, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(listener, "RETRY_SECONDS", 0.01)
     inner = served.server._listener
     assert inner._socket is not None
     real: socket.socket = inner._socket

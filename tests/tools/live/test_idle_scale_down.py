@@ -98,7 +98,7 @@ async def test_a_version_that_is_none_is_unknown(
     cluster: Cluster, live: LiveCluster, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create(scaler())
-    monkeypatch.setattr("fastpath_sandbox.apiserver.server._VERSION", {"gitVersion": version})
+    monkeypatch.setattr("fastpath_sandbox.apiserver.server.VERSION", {"gitVersion": version})
     assert await live.patch_right("shop") == PatchRight("fastpath/fastpath-scaler", True, None)
 
 

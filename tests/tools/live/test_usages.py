@@ -137,7 +137,7 @@ async def test_the_port_where_pods_expose_the_counter(
     asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(usages, "_SECONDS", 0.01)
+    monkeypatch.setattr(usages, "SECONDS", 0.01)
     proxy = Proxy(answers)
     assert await usages.find_port(cast("KubernetesClient", proxy), "shop", ["a", "b", "c"], PORTS) == found
     assert proxy.asked == asked

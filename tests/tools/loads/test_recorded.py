@@ -244,7 +244,7 @@ def test_what_is_cached_is_not_read_again(run: Run, tmp_path: Path, monkeypatch:
     assert repr(again) == repr(whole), "as values; NaN equals nothing"
     run(f"cache={folder}", "step=1s", "prometheus-query-param=tenant=b")
     assert len(asked) == 2 + len(files), "another tenant has a history of its own"
-    monkeypatch.setattr(recorded, "_SETTLED", 10**10)
+    monkeypatch.setattr(recorded, "SETTLED", 10**10)
     run(f"cache={tmp_path / 'new'}", "step=1s")
     assert not [*(tmp_path / "new").iterdir()], "what may still change is not kept"
 

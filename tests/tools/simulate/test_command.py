@@ -151,11 +151,11 @@ def test_the_order_of_policies_changes_only_the_order_of_the_results(simulated: 
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("worth", [running._WORTH, 0], ids=["one process", "processes"])
+@pytest.mark.parametrize("worth", [running.WORTH, 0], ids=["one process", "processes"])
 def test_a_terminal_shows_how_many_policies_are_done(
     simulated: Run, monkeypatch: pytest.MonkeyPatch, worth: int
 ) -> None:
-    monkeypatch.setattr(running, "_WORTH", worth)
+    monkeypatch.setattr(running, "WORTH", worth)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     arguments = ("--policy", "fixed:replicas=4", "--policy", "fast")
     without = simulated(*arguments)
@@ -169,7 +169,7 @@ def test_a_terminal_shows_how_many_policies_are_done(
 
 def test_processes_give_what_one_process_gives(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = simulated("-o", "svg", "--phases", "2", "--policy", "native", "--policy", "fast")
-    monkeypatch.setattr(running, "_WORTH", 0)
+    monkeypatch.setattr(running, "WORTH", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert simulated("-o", "svg", "--phases", "2", "--policy", "native", "--policy", "fast") == alone
 
@@ -309,11 +309,11 @@ def test_bad_input_is_one_sentence(simulated: Run, arguments: tuple[str, ...], m
     assert printed.err.startswith(f"fastpath simulate: {message}")
 
 
-@pytest.mark.parametrize("worth", [running._WORTH, 0])
+@pytest.mark.parametrize("worth", [running.WORTH, 0])
 def test_a_load_for_more_pods_than_a_simulation_holds(
     simulated: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, worth: int
 ) -> None:
-    monkeypatch.setattr(running, "_WORTH", worth)
+    monkeypatch.setattr(running, "WORTH", worth)
     (folder / "web.yaml").write_text(HPA.replace("maxReplicas: 40", "maxReplicas: 2000000000"))
     (folder / "load.csv").write_text("seconds,load\n0,1e15\n60,1\n")
     printed = simulated("--policy", "native", "--policy", "fast")

@@ -187,7 +187,7 @@ async def test_a_port_that_failed_is_forwarded_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fastpath_tools.live.scaler_access._REFORWARD", 0.0)
+    monkeypatch.setattr("fastpath_tools.live.scaler_access.REFORWARD", 0.0)
     cluster.create(doctor.hpa("web", doctor.CPU, mode="boost"))
     lead(cluster)
     port, scaler.port = scaler.port, 1

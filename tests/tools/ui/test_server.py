@@ -339,7 +339,7 @@ async def test_a_page_that_could_not_be_read_comes_by_the_stream(served: Served)
 
 
 async def test_a_quiet_stream_has_a_heartbeat(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_HEARTBEAT", 0.1)
+    monkeypatch.setattr(server, "HEARTBEAT", 0.1)
     async with served.http.get(served.root + "events?page=") as response:
         while await response.content.readline() != b":\n":
             pass
