@@ -21,7 +21,7 @@ from tests.rules.test_public_rules import DEFAULTS, FOLDER
 from tests.support import charts
 from tests.support.rendered import Objects
 
-DATA = Path(__file__).parents[1] / "data" / "rules"
+CASES_OF_CHECK = Path(__file__).parents[1] / "golden" / "check"
 
 KEYS = {"custom": "rules", "external": "externalRules", "resource": "resourceRules"}
 """Sections of the values, and the keys of a rules file that they become."""
@@ -36,14 +36,17 @@ def published() -> Sequence[Path]:
     return sorted(FOLDER.glob("*.yaml"))
 
 
+WHOLE_FILES = ("chart-values", "common-mistakes", "faulty-files", "rules-files")
+"""The cases with files of several rules, as people have them."""
 NO_RULES = {"manifest", "faults-quotes", "empty"}
-"""Files of the tests' data that are no YAML, or no rules file."""
+"""Their files that are no YAML, or no rules file."""
 
 
 def own() -> Sequence[Path]:
-    """Return the rules of this repository: those of tests, and the examples of the documentation."""
+    """Return the rules of this repository: those of transcripts, and the examples of the documentation."""
     examples = Path(__file__).parents[2] / "docs" / "examples"
-    files = (*DATA.glob("*.yaml"), *examples.glob("*.yaml"), *examples.glob("packs/*/rules.yaml"))
+    cases = (path for case in WHOLE_FILES for path in (CASES_OF_CHECK / case).glob("*.yaml"))
+    files = (*cases, *examples.glob("*.yaml"), *examples.glob("packs/*/rules.yaml"))
     return sorted(path for path in files if path.stem not in NO_RULES)
 
 

@@ -1,6 +1,3 @@
-import pytest
-
-from adapter import errors
 from adapter.config.options import SERVE
 from fastpath_tools.check.options import COMMAND, CheckOptions
 from scripts.generate.docs import render_markdown
@@ -8,12 +5,6 @@ from scripts.generate.docs import render_markdown
 
 def parse(*arguments: str) -> CheckOptions:
     return COMMAND.parse(arguments)[0]
-
-
-def faults_of(*arguments: str) -> list[str]:
-    with pytest.raises(errors.InputError) as caught:
-        COMMAND.parse(arguments)
-    return [str(fault) for fault in caught.value.faults]
 
 
 def test_defaults() -> None:
@@ -69,41 +60,6 @@ def test_notices_are_those_of_serve() -> None:
     assert notices == (
         "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param",
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "faults"),
-    [
-        ([], ["FILE: missing: expected rules files, chart values, folders of them, or - for standard input"]),
-        (["a", "--wy=x"], ["--wy: unknown flag, did you mean --why?"]),
-        (["a", "--output=yaml"], ['--output: "yaml": expected text or json']),
-        (
-            ["a", "--scrape-interval=1"],
-            ['--scrape-interval: "1": expected a Go duration such as 30s or 1m30s'],
-        ),
-        (["a", "--scrape-interval=0s"], ['--scrape-interval: "0s": expected a duration above 0']),
-        (["a", "--print-config=x"], ['--print-config: "x": expected true or false']),
-        (["a", "--why=m"], ["--why: m: expected --prometheus-url too, to read the series"]),
-        (["a", "--object=x"], ["--object: x: expected --why METRIC too"]),
-        (["a", "--selector=x"], ["--selector: x: expected --object too"]),
-        (["a", "--metric-selector=x"], ["--metric-selector: x: expected --object too"]),
-        (
-            ["a", "--print-config", "--output=json"],
-            ["--output: json: cannot be combined with --print-config"],
-        ),
-        (
-            ["--prometheus-verb=PUT", "--object=x"],
-            [
-                '--prometheus-verb: "PUT": expected GET or POST',
-                "FILE: missing: expected rules files, chart values, folders of them, or - for standard input",
-                "--object: x: expected --why METRIC too",
-            ],
-        ),
-    ],
-    ids=lambda value: " ".join(value) if value and value[0].startswith(("a", "--")) else "",
-)
-def test_faults(arguments: list[str], faults: list[str]) -> None:
-    assert faults_of(*arguments) == faults
 
 
 def test_help() -> None:
